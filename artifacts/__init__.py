@@ -1,0 +1,1 @@
+"""What passes between stages: safe loading, atomic writing, manifests and digests."""

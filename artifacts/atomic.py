@@ -1,0 +1,85 @@
+"""Writing files so that a reader sees the old content or the new, never a part."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from artifacts.errors import InputError
+
+
+@contextmanager
+def atomic_path(target: Path | str) -> Iterator[Path]:
+    """Yields a temporary path beside `target`, which replaces it if the block succeeds.
+
+    The temporary file is fsynced before the rename and the folder after it, so that a power loss
+    leaves the old file or the new one. On any exception (interrupts too) the temporary file is
+    removed and `target` is as it was.
+
+    Args:
+        target: the file to write; its folder is made if it is missing.
+
+    Yields:
+        a path in the same folder and with the same suffix, which the block must write.
+
+    Raises:
+        InputError: the folder cannot be written, or `target` is a folder.
+    """
+    target = Path(target)
+    if target.is_dir():
+        raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.stem[:40]}.tmp-", suffix=target.suffix, dir=target.parent
+        )
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        temporary.chmod(0o644)
+        yield temporary
+        _fsync(temporary)
+        temporary.replace(target)
+        _fsync(target.parent)
+    except OSError as error:
+        if error.filename in (None, str(temporary), str(target)):
+            raise _unwritable(target, error) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(target: Path | str, content: bytes) -> None:
+    """Writes `content` to `target` atomically."""
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(target: Path | str, content: str) -> None:
+    """Writes `content` to `target` atomically, as UTF-8."""
+    write_bytes(target, content.encode())
+
+
+def write_json(target: Path | str, content: Any) -> None:
+    """Writes `content` to `target` atomically; NaN and infinity are refused, JSON has none."""
+    write_text(target, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(target: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot write {target}: {error.strerror or error}",
+        fix="choose a path in a writable folder with free space",
+    )

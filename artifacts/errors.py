@@ -1,0 +1,74 @@
+"""The errors that every package shares.
+
+    FramefitError                 exit 5: ours to mend
+    ├── InputError (ValueError)   exit 2: wrong use or bad input; the user can mend it
+    │   └── UnsafeFileError       exit 2: the file could run code, or is not what its digest says
+    ├── InconclusiveError         exit 3: not enough evidence
+    └── UnavailableError          exit 4: this machine lacks what the work needs
+        └── MissingExtraError     exit 4: an optional package is not installed
+
+A failed gate (exit 1) is a result and is returned, never raised.
+"""
+
+from typing import ClassVar
+
+
+class FramefitError(Exception):
+    """An error told in one line: what was wrong, what was expected, what to do.
+
+    Args:
+        what: what was wrong, with the offending value and the file's name.
+        expected: what would have been right.
+        fix: what the user can do about it.
+    """
+
+    exit_code: ClassVar[int] = 5
+
+    def __init__(self, what: str, expected: str = "", fix: str = "") -> None:
+        self.what = what
+        self.expected = expected
+        self.fix = fix
+        parts = [what]
+        if expected:
+            parts.append(f"expected {expected}")
+        if fix:
+            parts.append(fix)
+        super().__init__("; ".join(" ".join(part.split()) for part in parts))
+
+
+class InputError(FramefitError, ValueError):
+    """Wrong use or bad input."""
+
+    exit_code = 2
+
+
+class UnsafeFileError(InputError):
+    """A file that could run code when read, or whose digest does not match."""
+
+
+class InconclusiveError(FramefitError):
+    """There is not enough evidence for an answer."""
+
+    exit_code = 3
+
+
+class UnavailableError(FramefitError):
+    """This machine lacks what the work needs (a GPU, a driver, a runtime)."""
+
+    exit_code = 4
+
+
+class MissingExtraError(UnavailableError):
+    """An optional package is not installed.
+
+    Args:
+        package: the Python module that could not be imported.
+        extra: the extra of framefit that brings it.
+        needed_for: the command or feature that needs it.
+    """
+
+    def __init__(self, package: str, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the Python package '{package}', which is not installed",
+            fix=f"install it with: pip install 'framefit[{extra}]'",
+        )

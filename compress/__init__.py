@@ -1,0 +1,1 @@
+"""Smaller and faster networks, each with its quality beside it."""

@@ -1,0 +1,1 @@
+"""Rules that turn calibration data into a tensor's range."""

@@ -1,0 +1,1 @@
+"""Where a runtime wants its Q/DQ pairs."""

@@ -1,0 +1,1 @@
+"""Rules that round weights to integers."""

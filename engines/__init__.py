@@ -1,0 +1,1 @@
+"""Running a compiled artifact: one session contract, one file per runtime."""

@@ -1,0 +1,1 @@
+"""From a module to ONNX, and from ONNX to TensorRT plans."""

@@ -1,0 +1,1 @@
+"""The shell around the packages: command line, demo and workspace."""

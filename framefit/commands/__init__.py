@@ -1,0 +1,1 @@
+"""One file per group of commands: parse, call one function, print, exit."""

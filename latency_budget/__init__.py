@@ -1,0 +1,1 @@
+"""From clock to samples to statistics to verdict to report."""

@@ -1,0 +1,1 @@
+"""Networks, heads, data and metrics, and the frame's stages that are no network."""

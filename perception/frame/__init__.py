@@ -1,0 +1,1 @@
+"""The stages of a frame around the network, in numpy."""

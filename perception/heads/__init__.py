@@ -1,0 +1,1 @@
+"""The heads: what the network predicts, how it is trained and decoded."""

@@ -1,0 +1,1 @@
+"""How good each head's output is."""

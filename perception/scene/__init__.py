@@ -1,0 +1,1 @@
+"""A procedural renderer of road scenes with exact boxes, masks and depth."""
