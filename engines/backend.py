@@ -1,0 +1,69 @@
+"""What a runtime's file has to offer to be a row of `BACKENDS`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from artifacts.errors import InputError
+from engines.session import Session, SessionSettings
+
+
+@dataclass(frozen=True)
+class RuntimeStatus:
+    """Whether a runtime can be used on this machine.
+
+    Attributes:
+        name: the backend's name.
+        available: whether `open_session` can work with it here.
+        version: the installed version, empty where none is.
+        reason: why it is not available; empty where it is.
+    """
+
+    name: str
+    available: bool
+    version: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """One runtime.
+
+    Attributes:
+        name: the name users type after `--runtime`.
+        suffixes: the files it opens.
+        summary: one line on what it is for.
+        probe: tells whether it is usable here; imports the runtime, never raises.
+        open: opens a file; raises InputError for a bad file and UnavailableError where the
+            runtime or its device is missing.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    summary: str
+    probe: Callable[[], RuntimeStatus]
+    open: Callable[[Path, SessionSettings], Session]
+
+    def check_file(self, path: Path) -> None:
+        """Refuses a file that this runtime cannot open.
+
+        Raises:
+            InputError: `path` is missing, a folder, empty, or of another kind.
+        """
+        if not path.exists():
+            raise InputError(f"{path} does not exist", " or ".join(self.suffixes))
+        if not path.is_file():
+            raise InputError(f"{path} is not a file", " or ".join(self.suffixes))
+        if path.suffix.lower() not in self.suffixes:
+            raise InputError(
+                f"{path} is not a file for the runtime '{self.name}'", " or ".join(self.suffixes)
+            )
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty", f"a {path.suffix} model")
+
+
+def first_line(error: BaseException, limit: int = 200) -> str:
+    """Returns the telling line of a runtime's long error message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("Exception from", "at ", "File "))]
+    return (telling or lines or [type(error).__name__])[0][:limit]

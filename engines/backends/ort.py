@@ -1,0 +1,127 @@
+"""onnxruntime on the CPU: the reference for parity."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError, MissingExtraError
+from engines.backend import Backend, RuntimeStatus, first_line
+from engines.onnx_outline import check_onnx_outline
+from engines.session import (
+    DYNAMIC,
+    ClosesOnExit,
+    SessionSettings,
+    TensorInfo,
+    check_feeds,
+    require_static,
+)
+
+_NAME = "onnxruntime"
+_ERRORS_ONLY = 3
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    "bool": "bool",
+    **{kind: kind for kind in ("int8", "uint8", "int16", "uint16", "int32", "int64", "uint64")},
+}
+
+
+class OrtSession(ClosesOnExit):
+    """A model opened by onnxruntime's CPU provider.
+
+    Args:
+        path: the `.onnx` file.
+        settings: threads and input shapes.
+
+    Raises:
+        InputError: onnxruntime refuses the file, or an input's shape stays dynamic.
+        MissingExtraError: onnxruntime is not installed.
+    """
+
+    runtime = _NAME
+
+    def __init__(self, path: Path, settings: SessionSettings) -> None:
+        ort = _import()
+        settings.require_cpu(_NAME)
+        check_onnx_outline(path)
+        self._settings = settings
+        self._version = str(ort.__version__)
+        try:
+            self._session: Any = self._open(ort, path)
+        except Exception as error:
+            raise InputError(
+                f"onnxruntime cannot open {path}: {first_line(error)}", "a valid ONNX model"
+            ) from error
+        settings.require_known_inputs([value.name for value in self._session.get_inputs()])
+        self.inputs = tuple(
+            _tensor(value, settings.input_shapes.get(value.name))
+            for value in self._session.get_inputs()
+        )
+        self.outputs = tuple(_tensor(value, None) for value in self._session.get_outputs())
+        require_static(self.inputs, path)
+
+    def _open(self, ort: Any, path: Path) -> Any:
+        options = ort.SessionOptions()
+        options.log_severity_level = _ERRORS_ONLY
+        if self._settings.threads is not None:
+            options.intra_op_num_threads = self._settings.threads
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once; see `Session.run`."""
+        arrays = check_feeds(self.inputs, feeds)
+        names = [tensor.name for tensor in self.inputs]
+        results = self._session.run(None, dict(zip(names, arrays, strict=True)))
+        return {tensor.name: result for tensor, result in zip(self.outputs, results, strict=True)}
+
+    def describe(self) -> dict[str, Any]:
+        """Says what was asked for and what was got."""
+        return {
+            "runtime": _NAME,
+            "version": self._version,
+            "device": "CPU",
+            "precision": "as in the graph",
+            "threads": {"asked": self._settings.threads, "got": self._settings.threads},
+            "providers": list(self._session.get_providers()),
+        }
+
+    def close(self) -> None:
+        """Drops the model."""
+        self._session = None
+
+
+def _import() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime", "onnxruntime", "running on onnxruntime") from error
+    return onnxruntime
+
+
+def _tensor(value: Any, shape: tuple[int, ...] | None) -> TensorInfo:
+    kind = value.type.removeprefix("tensor(").removesuffix(")")
+    if kind not in _DTYPES:
+        raise InputError(f"tensor '{value.name}' is {value.type}", "a tensor of numbers")
+    dims = tuple(dim if isinstance(dim, int) and dim > 0 else DYNAMIC for dim in value.shape)
+    return TensorInfo(value.name, shape or dims, np.dtype(_DTYPES[kind]))
+
+
+def _probe() -> RuntimeStatus:
+    try:
+        version = str(_import().__version__)
+    except Exception as error:
+        return RuntimeStatus(_NAME, False, reason=first_line(error))
+    return RuntimeStatus(_NAME, True, version)
+
+
+ONNXRUNTIME = Backend(
+    name=_NAME,
+    suffixes=(".onnx",),
+    summary="onnxruntime on the CPU; the reference for parity",
+    probe=_probe,
+    open=OrtSession,
+)

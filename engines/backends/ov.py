@@ -1,0 +1,191 @@
+"""OpenVINO on the CPU: the runtime of choice where there is no GPU.
+
+Float means float: OpenVINO would run a float network in bfloat16 where the processor has it, which
+changes its results and makes a float-against-int8 comparison unfair, so the inference precision is
+set to f32. Q/DQ pairs in the graph are still run in int8.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError, MissingExtraError
+from engines.backend import Backend, RuntimeStatus, first_line
+from engines.onnx_outline import check_onnx_outline
+from engines.session import (
+    DYNAMIC,
+    ClosesOnExit,
+    SessionSettings,
+    TensorInfo,
+    check_feeds,
+    require_static,
+)
+
+_NAME = "openvino"
+_PRECISION = "f32"
+_SINK_SUFFIX = "/sink_port_0"
+
+
+class OpenVinoSession(ClosesOnExit):
+    """A model compiled by OpenVINO for the CPU, for the lowest latency of one inference.
+
+    Inputs are handed over without a copy; outputs are copied out of the request's buffers, so that
+    they belong to the caller.
+
+    Args:
+        path: the `.onnx` file.
+        settings: threads and input shapes.
+
+    Raises:
+        InputError: OpenVINO refuses the file, or an input's shape stays dynamic.
+        MissingExtraError: openvino is not installed.
+    """
+
+    runtime = _NAME
+
+    def __init__(self, path: Path, settings: SessionSettings) -> None:
+        ov = _import()
+        settings.require_cpu(_NAME)
+        check_onnx_outline(path)
+        self._settings = settings
+        self._version = str(ov.__version__)
+        self._tensor_class = ov.Tensor
+        core = ov.Core()
+        try:
+            model = core.read_model(str(path))
+        except Exception as error:
+            raise InputError(
+                f"openvino cannot read {path}: {first_line(error)}", "a valid ONNX model"
+            ) from error
+        _fix_shapes(model, settings, path)
+        self.inputs = tuple(_tensor(port, _name(port)) for port in model.inputs)
+        require_static(self.inputs, path)
+        self.outputs = tuple(_tensor(port, _name(port)) for port in model.outputs)
+        try:
+            self._compiled: Any = core.compile_model(model, "CPU", _config(settings))
+        except Exception as error:
+            raise InputError(
+                f"openvino cannot compile {path}: {first_line(error)}", "operators it supports"
+            ) from error
+        self._device = str(core.get_property("CPU", "FULL_DEVICE_NAME"))
+        self._request: Any = self._compiled.create_infer_request()
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once; see `Session.run`."""
+        arrays = check_feeds(self.inputs, feeds)
+        for index, array in enumerate(arrays):
+            self._request.set_input_tensor(index, self._tensor_class(array, shared_memory=True))
+        self._request.infer()
+        return {
+            tensor.name: np.array(self._request.get_output_tensor(index).data)
+            for index, tensor in enumerate(self.outputs)
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Says what was asked for and what was got.
+
+        `layers` counts the executed layers by the precision they run in, which shows whether
+        Q/DQ pairs really became int8.
+        """
+        got = self._compiled.get_property
+        return {
+            "runtime": _NAME,
+            "version": self._version,
+            "device": self._device,
+            "precision": {"asked": _PRECISION, "got": _text(got("INFERENCE_PRECISION_HINT"))},
+            "threads": {
+                "asked": self._settings.threads,
+                "got": int(got("INFERENCE_NUM_THREADS")),
+            },
+            "streams": int(got("NUM_STREAMS")),
+            "layers": _count_precisions(self._compiled),
+        }
+
+    def close(self) -> None:
+        """Drops the compiled model."""
+        self._request = None
+        self._compiled = None
+
+
+def _import() -> Any:
+    try:
+        import openvino
+    except ImportError as error:
+        raise MissingExtraError("openvino", "openvino", "running on OpenVINO") from error
+    return openvino
+
+
+def _config(settings: SessionSettings) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": _PRECISION,
+    }
+    if settings.threads is not None:
+        config["INFERENCE_NUM_THREADS"] = settings.threads
+    return config
+
+
+def _fix_shapes(model: Any, settings: SessionSettings, path: Path) -> None:
+    known = {_name(port): port for port in model.inputs}
+    settings.require_known_inputs(list(known))
+    shapes = {known[name]: list(dims) for name, dims in settings.input_shapes.items()}
+    if not shapes:
+        return
+    try:
+        model.reshape(shapes)
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot take the input shapes {dict(settings.input_shapes)}:"
+            f" {first_line(error)}",
+            "shapes that fit the network",
+        ) from error
+
+
+def _name(port: Any) -> str:
+    """Returns the graph's own name of an input or output.
+
+    A port carries every name of its tensor, inner ones too; its node keeps the graph's.
+    """
+    name = str(port.get_node().get_friendly_name()).removesuffix(_SINK_SUFFIX)
+    return name if name in port.get_names() else str(port.get_any_name())
+
+
+def _tensor(port: Any, name: str) -> TensorInfo:
+    shape = tuple(
+        DYNAMIC if dim.is_dynamic else dim.get_length() for dim in port.get_partial_shape()
+    )
+    return TensorInfo(name, shape, np.dtype(port.get_element_type().to_dtype()))
+
+
+def _count_precisions(compiled: Any) -> dict[str, int]:
+    precisions = Counter(
+        str(node.get_rt_info()["runtimePrecision"].astype(str))
+        for node in compiled.get_runtime_model().get_ordered_ops()
+        if node.get_type_name() not in ("Parameter", "Result", "Const")
+    )
+    return dict(precisions.most_common())
+
+
+def _text(value: Any) -> str:
+    return str(value.to_string()) if hasattr(value, "to_string") else str(value)
+
+
+def _probe() -> RuntimeStatus:
+    try:
+        version = str(_import().__version__)
+    except Exception as error:
+        return RuntimeStatus(_NAME, False, reason=first_line(error))
+    return RuntimeStatus(_NAME, True, version)
+
+
+OPENVINO = Backend(
+    name=_NAME,
+    suffixes=(".onnx",),
+    summary="OpenVINO on the CPU; the default there",
+    probe=_probe,
+    open=OpenVinoSession,
+)

@@ -1,0 +1,182 @@
+"""One contract over the table of runtimes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from artifacts.errors import InputError
+from engines.runtimes import BACKENDS, SessionSettings, list_runtimes, open_session
+
+ONNX_RUNTIMES = [name for name, backend in BACKENDS.items() if ".onnx" in backend.suffixes]
+COMPUTING = [name for name in ONNX_RUNTIMES if name != "null"]
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_a_session_declares_its_tensors_and_returns_them_by_name(runtime, model_path, image):
+    with open_session(model_path, runtime) as session:
+        outputs = session.run({"image": image})
+        assert session.runtime == runtime
+        assert [(t.name, t.shape, t.dtype) for t in session.inputs] == [
+            ("image", (1, 3, 8, 10), np.float32)
+        ]
+        assert list(outputs) == [t.name for t in session.outputs] == ["zone", "area"]
+        for tensor in session.outputs:
+            assert outputs[tensor.name].shape == tensor.shape
+            assert outputs[tensor.name].dtype == tensor.dtype
+        assert session.describe()["runtime"] == runtime
+
+
+@pytest.mark.parametrize("runtime", COMPUTING)
+def test_outputs_agree_with_numpy(runtime, model_path, image):
+    with open_session(model_path, runtime) as session:
+        outputs = session.run({"image": image})
+        doubled = session.run({"image": 2 * image})
+    np.testing.assert_allclose(doubled["zone"], 2 * outputs["zone"], rtol=1e-4, atol=1e-5)
+    assert outputs["zone"].min() == 0
+    assert np.abs(outputs["area"]).max() > 1e-3
+
+
+def test_the_runtimes_agree_with_one_another(model_path, image):
+    results = []
+    for runtime in COMPUTING:
+        with open_session(model_path, runtime) as session:
+            results.append(session.run({"image": image}))
+    for result in results[1:]:
+        for name, expected in results[0].items():
+            np.testing.assert_allclose(result[name], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("runtime", COMPUTING)
+def test_returned_arrays_are_not_changed_by_later_runs(runtime, model_path, image):
+    with open_session(model_path, runtime) as session:
+        first = session.run({"image": image})
+        kept = {name: array.copy() for name, array in first.items()}
+        session.run({"image": -image})
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, kept[name])
+
+
+@pytest.mark.parametrize("runtime", COMPUTING)
+def test_a_feed_that_is_not_contiguous_is_read_rightly(runtime, model_path, image):
+    flipped = image[..., ::-1]
+    with open_session(model_path, runtime) as session:
+        expected = session.run({"image": np.ascontiguousarray(flipped)})
+        actual = session.run({"image": flipped})
+    np.testing.assert_array_equal(actual["zone"], expected["zone"])
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+@pytest.mark.parametrize(
+    ("feeds", "complaint"),
+    [
+        ({}, "'image' is missing"),
+        ({"image": np.zeros((1, 3, 8, 9), np.float32)}, r"shape \[1, 3, 8, 9\]"),
+        ({"image": np.zeros((1, 3, 8, 10), np.float64)}, "is float64; expected float32"),
+        ({"image": [[1.0]]}, "is a list"),
+        ({"picture": np.zeros((1, 3, 8, 10), np.float32)}, "'picture' is not one of"),
+    ],
+)
+def test_wrong_feeds_are_refused(runtime, feeds, complaint, model_path):
+    with (
+        open_session(model_path, runtime) as session,
+        pytest.raises(InputError, match=complaint),
+    ):
+        session.run(feeds)
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_closing_twice_is_harmless(runtime, model_path):
+    session = open_session(model_path, runtime)
+    session.close()
+    session.close()
+
+
+@pytest.mark.parametrize("runtime", list(BACKENDS))
+def test_files_that_are_no_models_are_refused(runtime, tmp_path, model_path):
+    suffix = BACKENDS[runtime].suffixes[0]
+    text = tmp_path / f"text{suffix}"
+    text.write_text("this is no model\n" * 20)
+    empty = tmp_path / f"empty{suffix}"
+    empty.touch()
+    other = tmp_path / "model.txt"
+    other.write_text("x")
+    folder = tmp_path / f"folder{suffix}"
+    folder.mkdir()
+    for path in (text, empty, other, folder, tmp_path / f"missing{suffix}"):
+        with pytest.raises(InputError) as caught:
+            open_session(path, runtime)
+        assert path.name in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_a_truncated_model_is_refused_before_the_runtime_sees_it(runtime, model_path):
+    content = model_path.read_bytes()
+    model_path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="truncated"):
+        open_session(model_path, runtime)
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_a_dynamic_input_needs_a_shape(runtime, dynamic_path, image):
+    with pytest.raises(InputError, match=r"--input-shape image=1,3,8,10"):
+        open_session(dynamic_path, runtime)
+    settings = SessionSettings(input_shapes={"image": (1, 3, 8, 10)})
+    with open_session(dynamic_path, runtime, settings) as session:
+        assert session.run({"image": image})["zone"].shape == (1, 4, 8, 10)
+    unknown = SessionSettings(input_shapes={"picture": (1, 3, 8, 10)})
+    with pytest.raises(InputError, match="'picture'"):
+        open_session(dynamic_path, runtime, unknown)
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_what_a_cpu_runtime_cannot_give_is_an_error(runtime, model_path):
+    with pytest.raises(InputError, match="CUDA graph"):
+        open_session(model_path, runtime, SessionSettings(cuda_graph=True))
+    with pytest.raises(InputError, match="device is 1"):
+        open_session(model_path, runtime, SessionSettings(device=1))
+
+
+def test_openvino_says_what_it_got(model_path):
+    with open_session(model_path, "openvino", SessionSettings(threads=1)) as session:
+        description = session.describe()
+    assert description["precision"] == {"asked": "f32", "got": "f32"}
+    assert description["threads"] == {"asked": 1, "got": 1}
+    assert description["layers"]["f32"] >= 1
+    assert not {"i8", "u8", "bf16", "f16"} & set(description["layers"])
+
+
+def test_the_default_runtime_follows_the_suffix(model_path, tmp_path):
+    with open_session(model_path) as session:
+        assert session.runtime == "openvino"
+    with pytest.raises(InputError, match="no kind that a runtime opens"):
+        open_session(tmp_path / "model.pb")
+    with pytest.raises(InputError, match="runtime is 'tflite'"):
+        open_session(model_path, "tflite")
+
+
+def test_every_runtime_reports_its_status():
+    statuses = {status.name: status for status in list_runtimes()}
+    assert list(statuses) == list(BACKENDS)
+    for status in statuses.values():
+        assert status.available != bool(status.reason)
+
+
+def test_importing_engines_imports_no_heavy_runtime():
+    code = (
+        "import sys, engines.runtimes, engines.target\n"
+        "heavy = {'torch', 'openvino', 'onnxruntime', 'tensorrt', 'tensorrt_rtx', 'cuda', 'onnx',"
+        " 'cv2', 'pycuda'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert result.stdout.strip() == "[]"
