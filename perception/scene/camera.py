@@ -39,10 +39,10 @@ class Camera:
 
     def to_camera(self, points: NDArray) -> NDArray:
         """Moves points [..., 3] from the vehicle frame to the camera frame."""
-        down = self.mount_height_m - points[..., 1]
-        forward = points[..., 2]
         c, s = cos(self.pitch_rad), sin(self.pitch_rad)
-        return np.stack([points[..., 0], down * c - forward * s, forward * c + down * s], axis=-1)
+        turn = np.array([[1.0, 0.0, 0.0], [0.0, -c, -s], [0.0, -s, c]])
+        lift = self.mount_height_m
+        return points @ turn.T + np.array([0.0, lift * c, lift * s])
 
     def to_pixels(self, points: NDArray) -> NDArray:
         """Projects points [..., 3] of the camera frame (z > 0) to pixels [..., 2] (u, v)."""

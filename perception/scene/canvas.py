@@ -32,8 +32,9 @@ class Canvas:
         self.image = np.zeros((camera.height, camera.width, 3), np.uint8)
         self.inverse_depth = np.zeros((camera.height, camera.width), np.float32)
         self.instance = np.zeros((camera.height, camera.width), np.uint8)
-        self._columns = (np.arange(camera.width) - (camera.width - 1) / 2) / camera.focal_px
-        self._rows = (np.arange(camera.height) - (camera.height - 1) / 2) / camera.focal_px
+        columns = (np.arange(camera.width) - (camera.width - 1) / 2) / camera.focal_px
+        rows = (np.arange(camera.height) - (camera.height - 1) / 2) / camera.focal_px
+        self._columns, self._rows = columns.astype(np.float32), rows.astype(np.float32)
 
     def fill_face(self, points: NDArray, colour: Colour, instance: int) -> None:
         """Paints a flat convex polygon [K, 3] of the camera frame with its plane's depth."""
@@ -45,13 +46,16 @@ class Canvas:
         if abs(offset) < 1e-9:
             return
         pixels = self.camera.to_pixels(points)
-        plane = normal / offset
         inverse = 1.0 / points[:, 2]
-        self._fill(pixels, colour, instance, plane, (float(inverse.min()), float(inverse.max())))
+        limits = (float(inverse.min()), float(inverse.max()))
+        self._fill_plane(pixels, colour, instance, normal / offset, limits)
 
     def fill_flat(self, pixels: NDArray, colour: Colour, instance: int, depth_m: float) -> None:
         """Paints a convex polygon [K, 2] of pixels that faces the camera at one depth."""
-        self._fill(pixels, colour, instance, np.array([0.0, 0.0, 1 / depth_m]), None)
+        fixed = _fixed_point(pixels)
+        cv2.fillConvexPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
+        cv2.fillConvexPoly(self.instance, fixed, instance, cv2.LINE_8, _SHIFT)
+        cv2.fillConvexPoly(self.inverse_depth, fixed, 1 / depth_m, cv2.LINE_8, _SHIFT)
 
     def decorate(self, polygons: NDArray, colour: Colour) -> None:
         """Paints polygons [P, K, 3] of the camera frame on faces that are there already.
@@ -63,35 +67,32 @@ class Canvas:
             pixels = _fixed_point(self.camera.to_pixels(polygons))
             cv2.fillPoly(self.image, list(pixels), colour, cv2.LINE_AA, _SHIFT)
 
-    def _fill(
+    def _fill_plane(
         self,
         pixels: NDArray,
         colour: Colour,
         instance: int,
         plane: NDArray,
-        inverse_range: tuple[float, float] | None,
+        limits: tuple[float, float],
     ) -> None:
-        left, top = np.floor(pixels.min(axis=0)).astype(int) - 1
-        right, bottom = np.ceil(pixels.max(axis=0)).astype(int) + 2
-        left, top = max(left, 0), max(top, 0)
-        right, bottom = min(right, self.camera.width), min(bottom, self.camera.height)
+        """Fills a polygon whose inverse depth is plane . (x / z, y / z, 1), within limits."""
+        width, height = self.camera.width, self.camera.height
+        (low_u, low_v), (high_u, high_v) = pixels.min(axis=0), pixels.max(axis=0)
+        left, top = max(int(low_u) - 1, 0), max(int(low_v) - 1, 0)
+        right, bottom = min(int(high_u) + 3, width), min(int(high_v) + 3, height)
         if left >= right or top >= bottom:
             return
         fixed = _fixed_point(pixels)
         cv2.fillConvexPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
+        cv2.fillConvexPoly(self.instance, fixed, instance, cv2.LINE_8, _SHIFT)
         region = np.s_[top:bottom, left:right]
         covered = np.zeros((bottom - top, right - left), np.uint8)
-        origin = np.array([left << _SHIFT, top << _SHIFT], np.int32)
-        cv2.fillConvexPoly(covered, fixed - origin, 1, cv2.LINE_8, _SHIFT)
-        where = covered.view(np.bool_)
-        self.instance[region][where] = instance
-        inverse: NDArray | float = plane[2]
-        if inverse_range is not None:
-            inverse = (plane[1] * self._rows[top:bottom, None] + plane[2]) + (
-                plane[0] * self._columns[None, left:right]
-            )
-            inverse = np.clip(inverse, *inverse_range)
-        np.copyto(self.inverse_depth[region], inverse, where=where, casting="unsafe")
+        cv2.fillConvexPoly(covered, fixed - (left << _SHIFT, top << _SHIFT), 1, cv2.LINE_8, _SHIFT)
+        rows = plane[1] * self._rows[top:bottom] + plane[2]
+        inverse = np.add.outer(rows, plane[0] * self._columns[left:right], dtype=np.float32)
+        np.maximum(inverse, limits[0], out=inverse)
+        np.minimum(inverse, limits[1], out=inverse)
+        np.copyto(self.inverse_depth[region], inverse, where=covered.view(np.bool_))
 
 
 def cross(a: NDArray, b: NDArray) -> NDArray:
@@ -101,5 +102,5 @@ def cross(a: NDArray, b: NDArray) -> NDArray:
 
 
 def _fixed_point(pixels: NDArray) -> NDArray[np.int32]:
-    limited = np.clip(pixels, -_LIMIT_PX, _LIMIT_PX)
+    limited = np.minimum(np.maximum(pixels, -_LIMIT_PX), _LIMIT_PX)
     return np.rint(limited * (1 << _SHIFT)).astype(np.int32)

@@ -27,7 +27,8 @@ def sample_layout(rng: np.random.Generator, height: int, width: int) -> Layout:
     """Draws a layout for a picture of `height` x `width` pixels."""
     camera = sample_camera(rng, height, width)
     road = sample_road(rng)
-    users = (*_sample_traffic(rng, road), *_sample_people(rng, road))
+    traffic = _sample_traffic(rng, road)
+    users = (*traffic, *_sample_people(rng, road, traffic))
     return Layout(
         camera=camera,
         road=road,
@@ -68,7 +69,9 @@ def _sample_traffic(rng: np.random.Generator, road: Road) -> list[Vehicle]:
     return vehicles
 
 
-def _sample_people(rng: np.random.Generator, road: Road) -> list[Pedestrian]:
+def _sample_people(
+    rng: np.random.Generator, road: Road, traffic: list[Vehicle]
+) -> list[Pedestrian]:
     people = []
     for _ in range(int(rng.integers(0, 8))):
         z = float(5 + (FARTHEST_PEDESTRIAN_M - 5) * rng.random() ** 1.3)
@@ -77,8 +80,15 @@ def _sample_people(rng: np.random.Generator, road: Road) -> list[Pedestrian]:
             lateral = side * (road.half_width_m + rng.uniform(0.4, road.sidewalk_m - 0.3))
         else:
             lateral = side * rng.uniform(0, road.half_width_m)
-        people.append(sample_pedestrian(rng, road.to_x(float(lateral), z), z))
+        person = sample_pedestrian(rng, road.to_x(float(lateral), z), z)
+        if not any(_touches(vehicle, person) for vehicle in traffic):
+            people.append(person)
     return people
+
+
+def _touches(vehicle: Vehicle, person: Pedestrian) -> bool:
+    sideways = abs(person.x - vehicle.pose.x) < vehicle.width / 2 + 0.4
+    return sideways and abs(person.z - vehicle.pose.z) < vehicle.length / 2 + 0.4
 
 
 def _sample_buildings(rng: np.random.Generator, road: Road) -> list[Building]:

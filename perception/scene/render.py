@@ -145,7 +145,8 @@ def _read_mask(
     for i, user in enumerate(users):
         name = "vehicle" if isinstance(user, Vehicle) else "pedestrian"
         table[i + 1] = MASK_CLASSES.index(name)
-    return np.where(instance == 0, ground, table[instance])
+    mask = cv2.LUT(instance, table)
+    return cv2.copyTo(ground, cv2.compare(instance, 0, cv2.CMP_EQ), mask)
 
 
 def _add_glow(canvas: Canvas, users: tuple[Vehicle | Pedestrian, ...]) -> None:

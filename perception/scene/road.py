@@ -132,7 +132,7 @@ def _material_tables(road: Road, cells: int) -> NDArray[np.uint8]:
     for line in range(road.lanes + 1):
         position = (line - road.lanes / 2) * road.lane_width_m
         near = np.abs(lateral - position) < LINE_WIDTH_M / 2
-        is_divider = line == road.oncoming and 0 < line
+        is_divider = line == road.oncoming and line > 0
         is_solid = line in (0, road.lanes) or is_divider
         tables[: 2 if is_solid else 1, near] = _YELLOW if is_divider else _WHITE
     return tables

@@ -24,10 +24,8 @@ class Pose:
     def place(self, local: NDArray) -> NDArray:
         """Moves points [..., 3] (right, up, forward) of the thing to the vehicle frame."""
         c, s = cos(self.yaw), sin(self.yaw)
-        right, up, forward = local[..., 0], local[..., 1], local[..., 2]
-        return np.stack(
-            [self.x + c * right + s * forward, up, self.z - s * right + c * forward], axis=-1
-        )
+        turn = np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
+        return local @ turn.T + np.array([self.x, 0.0, self.z])
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,9 @@ class Face:
 
     def points(self, where: NDArray) -> NDArray:
         """Points [..., 3] of the face at the relative positions [..., 2]."""
-        a, b = where[..., :1], where[..., 1:]
-        c = self.corners
-        return (1 - b) * ((1 - a) * c[0] + a * c[1]) + b * ((1 - a) * c[3] + a * c[2])
+        a, b = where[..., 0], where[..., 1]
+        weights = np.stack([(1 - a) * (1 - b), a * (1 - b), a * b, (1 - a) * b], axis=-1)
+        return weights @ self.corners
 
 
 def paint_solid(
