@@ -1,0 +1,90 @@
+"""Runs parts of an ONNX graph with onnxruntime, so that every operator it knows is supported."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from artifacts.errors import InputError
+from compress.quantize.graph import Array, Graph, read_tensors
+
+SUBGRAPH_IR_VERSION = 10
+
+
+class Subgraph:
+    """Some nodes of a graph, opened for running.
+
+    Args:
+        graph: where the nodes come from (its operator sets and functions are used).
+        nodes: the nodes, in topological order.
+        weights: the constants to use, which may differ from the graph's.
+        feeds: one example array per tensor that comes from outside, for its type.
+        outputs: the tensors to return.
+        is_exact: without onnxruntime's fusions, so that Q/DQ pairs are computed as written.
+
+    Raises:
+        InputError: onnxruntime cannot run an operator; the message names it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[onnx.NodeProto],
+        weights: Mapping[str, Array],
+        feeds: Mapping[str, Array],
+        outputs: Sequence[str],
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        import onnxruntime as ort
+
+        self.inputs = list(feeds)
+        self.outputs = list(outputs)
+        needed = {name for node in nodes for name in read_tensors(node)} - set(feeds)
+        model = helper.make_model(
+            helper.make_graph(
+                list(nodes),
+                "subgraph",
+                [
+                    helper.make_tensor_value_info(
+                        name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+                    )
+                    for name, value in feeds.items()
+                ],
+                [onnx.ValueInfoProto(name=name) for name in outputs],
+                [
+                    onnx.numpy_helper.from_array(weights[name], name)
+                    for name in sorted(needed & weights.keys())
+                ],
+            ),
+            opset_imports=graph.opset_imports,
+            functions=graph.functions,
+        )
+        model.ir_version = SUBGRAPH_IR_VERSION
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        if is_exact:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            self._session = ort.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            operators = ", ".join(sorted({node.op_type for node in nodes}))
+            raise InputError(
+                f"onnxruntime cannot run node '{nodes[0].name}' ({operators}): {error}"
+            ) from error
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
+        """Returns the outputs for one set of inputs."""
+        values = self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
+        return dict(zip(self.outputs, values, strict=True))
+
+
+def run_constant(graph: Graph, node: onnx.NodeProto) -> list[Array]:
+    """Computes a node all of whose inputs are constants."""
+    outputs = [name for name in node.output if name]
+    values = Subgraph(graph, [node], graph.weights, {}, outputs, is_exact=True).run({})
+    return [values[name] for name in outputs]

@@ -1,0 +1,191 @@
+"""An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+Array = NDArray[Any]
+
+
+class Graph:
+    """An editable copy of an ONNX model's main graph.
+
+    Nodes are kept in topological order and have unique names. Initializers are numpy arrays in
+    `weights`; editing passes change `nodes` and `weights` and then call `index`.
+
+    Args:
+        model: a model in topological order (as `onnx.checker` demands); it is not changed.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._frame = onnx.ModelProto()
+        self._frame.CopyFrom(_without_tensors(model))
+        self.nodes: list[onnx.NodeProto] = [_copy_node(node) for node in model.graph.node]
+        self.weights: dict[str, Array] = {
+            tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+        }
+        self.inputs = [item.name for item in model.graph.input if item.name not in self.weights]
+        self.outputs = [item.name for item in model.graph.output]
+        self.shapes = _known_shapes(model)
+        self._name_nodes()
+        self.index()
+
+    def _name_nodes(self) -> None:
+        taken: set[str] = set()
+        for position, node in enumerate(self.nodes):
+            stem = node.name or f"{node.op_type}_{position}"
+            name = stem
+            while name in taken:
+                name = f"{stem}_{position}"
+                position += len(self.nodes)
+            node.name = name
+            taken.add(name)
+
+    def index(self) -> None:
+        """Rebuilds the edges after a change of `nodes`."""
+        self._producers = {output: node for node in self.nodes for output in node.output if output}
+        self._consumers: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(read_tensors(node)):
+                self._consumers.setdefault(name, []).append(node)
+
+    def producer(self, tensor: str) -> onnx.NodeProto | None:
+        """Returns the node that computes `tensor`; None for inputs and initializers."""
+        return self._producers.get(tensor)
+
+    def consumers(self, tensor: str) -> list[onnx.NodeProto]:
+        """Returns the nodes that read `tensor`, in topological order."""
+        return self._consumers.get(tensor, [])
+
+    def sole_consumer(self, tensor: str) -> onnx.NodeProto | None:
+        """Returns the one node that reads `tensor`; None if others, or the user, read it too."""
+        readers = self.consumers(tensor)
+        return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
+
+    def node(self, name: str) -> onnx.NodeProto:
+        """Returns the node called `name`."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def rewire(self, old: str, new: str) -> None:
+        """Lets every node that reads tensor `old` read `new` instead."""
+        for node in self.consumers(old):
+            for position, name in enumerate(node.input):
+                if name == old:
+                    node.input[position] = new
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes the nodes called `names` and rebuilds the edges."""
+        gone = set(names)
+        self.nodes = [node for node in self.nodes if node.name not in gone]
+        self.index()
+
+    def unused_name(self, stem: str) -> str:
+        """Returns `stem`, or `stem` with a number, such that no tensor or node has that name."""
+        taken = (
+            self._producers.keys()
+            | self.weights.keys()
+            | set(self.inputs)
+            | {node.name for node in self.nodes}
+        )
+        name, number = stem, 1
+        while name in taken:
+            name, number = f"{stem}_{number}", number + 1
+        return name
+
+    def drop_unused_weights(self) -> None:
+        """Forgets the weights that no node and no output reads."""
+        self.weights = {
+            name: value
+            for name, value in self.weights.items()
+            if name in self._consumers or name in self.outputs
+        }
+
+    @property
+    def opset(self) -> int:
+        """The version of the default operator set."""
+        return int(
+            next(
+                item.version for item in self._frame.opset_import if item.domain in ("", "ai.onnx")
+            )
+        )
+
+    @property
+    def opset_imports(self) -> list[onnx.OperatorSetIdProto]:
+        """All operator sets that the model imports."""
+        return list(self._frame.opset_import)
+
+    @property
+    def functions(self) -> list[onnx.FunctionProto]:
+        """The model's local functions."""
+        return list(self._frame.functions)
+
+    def to_model(self) -> onnx.ModelProto:
+        """Returns the graph as a model of its own."""
+        self.drop_unused_weights()
+        model = onnx.ModelProto()
+        model.CopyFrom(self._frame)
+        model.graph.node.extend(self.nodes)
+        model.graph.initializer.extend(
+            numpy_helper.from_array(np.asarray(value), name) for name, value in self.weights.items()
+        )
+        kept = [item for item in model.graph.value_info if item.name in self._producers]
+        del model.graph.value_info[:]
+        model.graph.value_info.extend(kept)
+        return model
+
+
+def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
+    """Yields every tensor a node reads, those that its subgraphs take from outside included."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for subgraph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            inner = {item.name for item in subgraph.input}
+            inner |= {tensor.name for tensor in subgraph.initializer}
+            for child in subgraph.node:
+                yield from (name for name in read_tensors(child) if name not in inner)
+                inner |= set(child.output)
+            yield from (item.name for item in subgraph.output if item.name not in inner)
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """Returns the value of a node's attribute, or `default` where it is not given."""
+    for item in node.attribute:
+        if item.name == name:
+            return onnx.helper.get_attribute_value(item)
+    return default
+
+
+def _without_tensors(model: onnx.ModelProto) -> onnx.ModelProto:
+    frame = onnx.ModelProto(
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        opset_import=model.opset_import,
+        metadata_props=model.metadata_props,
+        functions=model.functions,
+    )
+    weights = {tensor.name for tensor in model.graph.initializer}
+    frame.graph.name = model.graph.name or "graph"
+    frame.graph.input.extend(item for item in model.graph.input if item.name not in weights)
+    frame.graph.output.extend(model.graph.output)
+    frame.graph.value_info.extend(model.graph.value_info)
+    return frame
+
+
+def _copy_node(node: onnx.NodeProto) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    return copy
+
+
+def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for item in [*model.graph.input, *model.graph.value_info, *model.graph.output]:
+        if item.type.tensor_type.HasField("shape"):
+            dims = item.type.tensor_type.shape.dim
+            if all(dim.HasField("dim_value") for dim in dims):
+                shapes[item.name] = tuple(dim.dim_value for dim in dims)
+    return shapes

@@ -1,0 +1,61 @@
+"""What an observer is."""
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.quantize.qparams import IntegerGrid
+
+BINS = 4096
+VALUES_PER_SAMPLE = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedTensor:
+    """What calibration saw of one tensor.
+
+    Attributes:
+        low: the smallest value.
+        high: the largest value.
+        counts: [BINS] how many of the looked-at values fell into each of BINS equal parts of
+            [low, high].
+    """
+
+    low: float
+    high: float
+    counts: NDArray[np.int64]
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """[BINS] the middle of each part."""
+        width = (self.high - self.low) / BINS
+        return np.asarray(self.low + width * (np.arange(BINS) + 0.5), np.float64)
+
+    @classmethod
+    def of(cls, arrays: list[NDArray]) -> Self:
+        """Observes a tensor.
+
+        Args:
+            arrays: one array per calibration sample. The extremes are exact; the histogram uses
+                every k-th value, so that at most VALUES_PER_SAMPLE of each sample are counted.
+        """
+        low = float(min(array.min() for array in arrays))
+        high = float(max(array.max() for array in arrays))
+        counts = np.zeros(BINS, np.int64)
+        if high > low:
+            for array in arrays:
+                step = -(-array.size // VALUES_PER_SAMPLE) | 1
+                counts += np.histogram(array.reshape(-1)[::step], BINS, (low, high))[0]
+        return cls(low=low, high=high, counts=counts)
+
+
+class Observer(Protocol):
+    """Chooses which range of a tensor's values the integers shall cover."""
+
+    def choose_range(
+        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+    ) -> tuple[float, float]:
+        """Returns (low, high) with low <= 0 <= high, inside what was seen (or 0)."""
+        ...

@@ -1,0 +1,18 @@
+"""The whole range that was seen."""
+
+from dataclasses import dataclass
+
+from compress.quantize.observers.contract import ObservedTensor
+from compress.quantize.qparams import IntegerGrid
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMax:
+    """Covers every value: nothing saturates, and one outlier widens every step."""
+
+    def choose_range(
+        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+    ) -> tuple[float, float]:
+        """Returns the extremes, widened to hold 0."""
+        del grid, symmetric
+        return min(tensor.low, 0.0), max(tensor.high, 0.0)

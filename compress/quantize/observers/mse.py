@@ -1,0 +1,52 @@
+"""The range with the least squared error."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compress.quantize.observers.contract import ObservedTensor
+from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
+
+FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 1.0, 61)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanSquaredError:
+    """Weighs saturation against resolution: the least mean squared rounding error.
+
+    The ends move together, in the proportion in which they were seen; a tensor that is asymmetric
+    has its lower end searched once more on its own. Searched over 81 factors on the histogram.
+    """
+
+    def choose_range(
+        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+    ) -> tuple[float, float]:
+        """Returns the best range."""
+        low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        if tensor.counts.sum() == 0:
+            return low, high
+        factor = self._best([(f * low, f * high) for f in FACTORS], tensor, grid, symmetric)
+        low, high = FACTORS[factor] * low, FACTORS[factor] * high
+        if not symmetric and low < 0 < high:
+            lows = [(f * low, high) for f in FACTORS]
+            low = FACTORS[self._best(lows, tensor, grid, symmetric)] * low
+        return float(low), float(high)
+
+    @staticmethod
+    def _best(
+        ranges: list[tuple[float, float]],
+        tensor: ObservedTensor,
+        grid: IntegerGrid,
+        symmetric: bool,
+    ) -> int:
+        errors = [
+            squared_error(tensor, qparams_for_range(*ends, grid, symmetric=symmetric))
+            for ends in ranges
+        ]
+        return int(len(errors) - 1 - np.argmin(errors[::-1]))
+
+
+def squared_error(tensor: ObservedTensor, qparams: QParams) -> float:
+    """Returns the mean squared rounding error of a tensor, from its histogram."""
+    error = fake_quantize(tensor.centres, qparams) - tensor.centres
+    return float(np.dot(error * error, tensor.counts) / tensor.counts.sum())

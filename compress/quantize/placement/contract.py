@@ -1,0 +1,58 @@
+"""What a placement is: which edges of a graph get a Q/DQ pair, for one runtime."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from compress.quantize.graph import Graph
+from compress.quantize.qparams import IntegerGrid
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedNode:
+    """A node that shall compute in integers.
+
+    Attributes:
+        node: its name.
+        activations: positions of the inputs that get a Q/DQ pair.
+        weight: position of the constant input that is stored as integers; None if it has none.
+        weight_axis: the weight's output channel axis (per-channel scales).
+        output_axis: the channel axis of the node's output.
+    """
+
+    node: str
+    activations: tuple[int, ...]
+    weight: int | None = None
+    weight_axis: int = 0
+    output_axis: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declined:
+    """A node that was looked at and stays in float.
+
+    Attributes:
+        node: its name.
+        reason: why.
+    """
+
+    node: str
+    reason: str
+
+
+class Placement(Protocol):
+    """Where a runtime wants Q/DQ pairs, and which integers it computes with."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether activations have their zero_point in the middle of the grid."""
+        ...
+
+    def place(
+        self, graph: Graph, keep_float: frozenset[str] = frozenset()
+    ) -> tuple[list[QuantizedNode], list[Declined]]:
+        """Returns the nodes to quantize in topological order, and those that were declined."""
+        ...
+
+    def activation_grid(self, low: float) -> IntegerGrid:
+        """Returns the grid of an activation whose smallest value is `low`."""
+        ...

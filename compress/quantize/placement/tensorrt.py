@@ -1,0 +1,52 @@
+"""TensorRT's placement: explicit quantization with symmetric int8.
+
+Q/DQ on the inputs of Conv, ConvTranspose, Gemm and MatMul, per-channel on their weights, and on
+one branch of a residual Add; none on biases, which TensorRT's parser refuses. See NVIDIA's
+documentation, "Working with Quantized Types", sections "Q/DQ Layer-Placement Recommendations".
+"""
+
+from dataclasses import dataclass
+
+from compress.quantize.graph import Graph
+from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.layers import LAYERS, quantize_layer, quantize_residual_add
+from compress.quantize.qparams import IntegerGrid
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRT:
+    """Symmetric int8 with zero_point 0 everywhere."""
+
+    symmetric: bool = True
+
+    def place(
+        self, graph: Graph, keep_float: frozenset[str] = frozenset()
+    ) -> tuple[list[QuantizedNode], list[Declined]]:
+        """Returns the nodes to quantize in topological order, and those that were declined.
+
+        Args:
+            graph: the simplified float graph.
+            keep_float: names of nodes that are declined without a look.
+        """
+        quantized: list[QuantizedNode] = []
+        declined: list[Declined] = []
+        layers: set[str] = set()
+        for node in graph.nodes:
+            answer: QuantizedNode | Declined | None = None
+            if node.op_type in LAYERS:
+                answer = quantize_layer(graph, node)
+            elif node.op_type == "Add":
+                answer = quantize_residual_add(graph, node, layers)
+            if answer is not None and node.name in keep_float:
+                answer = Declined(node=node.name, reason="keep_float names it")
+            if isinstance(answer, Declined):
+                declined.append(answer)
+            elif answer is not None:
+                quantized.append(answer)
+                layers |= {node.name} if answer.weight is not None else set()
+        return quantized, declined
+
+    def activation_grid(self, low: float) -> IntegerGrid:
+        """Returns int8, whatever the values."""
+        del low
+        return IntegerGrid(bits=8, is_signed=True)

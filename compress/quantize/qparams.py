@@ -1,0 +1,100 @@
+"""Integer grids and the parameters that map real numbers onto them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SMALLEST_SCALE = float(np.finfo(np.float32).tiny) * 2**10
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerGrid:
+    """The integers a tensor may take.
+
+    Attributes:
+        bits: 4, 8 or 16.
+        is_signed: int rather than uint.
+        is_narrow: leaves out the lowest value, so that the grid is symmetric about 0 (weights).
+    """
+
+    bits: int = 8
+    is_signed: bool = True
+    is_narrow: bool = False
+
+    @property
+    def lowest(self) -> int:
+        """The smallest integer."""
+        return -(1 << (self.bits - 1)) + int(self.is_narrow) if self.is_signed else 0
+
+    @property
+    def highest(self) -> int:
+        """The largest integer."""
+        return (1 << (self.bits - 1)) - 1 if self.is_signed else (1 << self.bits) - 1
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The numpy type that stores it (4 bits are stored in 8)."""
+        stored = max(self.bits, 8)
+        return np.dtype(f"{'int' if self.is_signed else 'uint'}{stored}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QParams:
+    """A per-tensor scale and zero_point: real = (integer - zero_point) * scale.
+
+    Attributes:
+        scale: the step between neighbouring integers, above 0.
+        zero_point: the integer that stands for 0.0.
+        grid: the integers that are allowed.
+    """
+
+    scale: float
+    zero_point: int
+    grid: IntegerGrid
+
+    @property
+    def low(self) -> float:
+        """The smallest real number that is represented."""
+        return (self.grid.lowest - self.zero_point) * self.scale
+
+    @property
+    def high(self) -> float:
+        """The largest real number that is represented."""
+        return (self.grid.highest - self.zero_point) * self.scale
+
+
+def qparams_for_range(low: float, high: float, grid: IntegerGrid, *, symmetric: bool) -> QParams:
+    """Returns the parameters that cover [low, high] and represent 0.0 exactly.
+
+    Args:
+        low: the smallest value to represent.
+        high: the largest value to represent.
+        grid: the integers that are allowed.
+        symmetric: with a zero_point in the middle of the grid (0 for signed ones); for an unsigned
+            grid and values that are never negative, 0 as well.
+    """
+    low, high = min(low, 0.0), max(high, 0.0)
+    if symmetric and (grid.is_signed or low == 0.0):
+        scale = max(high / grid.highest, low / grid.lowest if grid.lowest else 0.0)
+        return QParams(scale=_usable(scale), zero_point=0, grid=grid)
+    if symmetric:
+        low, high = min(low, -high), max(high, -low)
+    scale = _usable((high - low) / (grid.highest - grid.lowest))
+    zero_point = int(np.clip(round(grid.lowest - low / scale), grid.lowest, grid.highest))
+    return QParams(scale=scale, zero_point=zero_point, grid=grid)
+
+
+def _usable(scale: float) -> float:
+    """Rounds to float32; a tensor that is always 0 gets the scale 1."""
+    return float(np.float32(scale)) if scale > SMALLEST_SCALE else 1.0
+
+
+def fake_quantize(values: NDArray, qparams: QParams) -> NDArray[np.float32]:
+    """Rounds values onto the grid and back, halves to even as ONNX QuantizeLinear does."""
+    scale = np.float32(qparams.scale)
+    integers = np.rint(values.astype(np.float32, copy=False) / scale) + np.float32(
+        qparams.zero_point
+    )
+    np.clip(integers, qparams.grid.lowest, qparams.grid.highest, out=integers)
+    return np.asarray((integers - np.float32(qparams.zero_point)) * scale, np.float32)

@@ -1,0 +1,259 @@
+"""Simplifications that leave a float network's results as they are and make it quantizable.
+
+Each pass edits the graph in place and returns one line for everything it did.
+"""
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from compress.quantize.executor import run_constant
+from compress.quantize.graph import Graph, attribute
+
+NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
+FOLDED_SIZE_LIMIT = 1 << 26
+
+
+def simplify(graph: Graph) -> list[str]:
+    """Runs all passes in their order; returns what they did."""
+    done: list[str] = []
+    for simplification in (
+        remove_identities,
+        fold_constants,
+        remove_dead_nodes,
+        transpose_gemm_weights,
+        fold_batch_norms,
+        fold_affines,
+    ):
+        done += simplification(graph)
+    graph.drop_unused_weights()
+    return done
+
+
+def remove_identities(graph: Graph) -> list[str]:
+    """Removes Identity and (inference) Dropout nodes, and turns Constant nodes into weights."""
+    removed = []
+    for node in list(graph.nodes):
+        if node.op_type == "Constant":
+            value = _constant_value(node)
+            if value is not None and node.output[0] not in graph.outputs:
+                graph.weights[node.output[0]] = value
+                removed.append(node.name)
+        elif node.op_type in ("Identity", "Dropout") and _is_removable(graph, node):
+            graph.rewire(node.output[0], node.input[0])
+            removed.append(node.name)
+            graph.index()
+    graph.remove(removed)
+    return [f"removed {name}" for name in removed]
+
+
+def _is_removable(graph: Graph, node: onnx.NodeProto) -> bool:
+    has_mask = len(node.output) > 1 and bool(node.output[1])
+    trains = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
+    captured = any(node.output[0] not in reader.input for reader in graph.consumers(node.output[0]))
+    return not (has_mask or trains or captured or node.output[0] in graph.outputs)
+
+
+def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
+    tensor = attribute(node, "value", None)
+    if tensor is not None:
+        return np.asarray(numpy_helper.to_array(tensor))
+    for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
+        for plural in (name, name + "s"):
+            value = attribute(node, plural, None)
+            if value is not None:
+                return np.asarray(value, dtype)
+    return None
+
+
+def fold_constants(graph: Graph) -> list[str]:
+    """Computes nodes that depend on constants only, and the shapes of tensors of known shape."""
+    folded = []
+    for node in list(graph.nodes):
+        if any(name in graph.outputs for name in node.output):
+            continue
+        if node.op_type == "Shape" and node.input[0] in graph.shapes:
+            shape = graph.shapes[node.input[0]]
+            end = attribute(node, "end", len(shape))
+            values = [np.asarray(shape[attribute(node, "start", 0) : end], np.int64)]
+        elif _is_constant(graph, node):
+            values = run_constant(graph, node)
+        else:
+            continue
+        if sum(value.nbytes for value in values) <= FOLDED_SIZE_LIMIT:
+            graph.weights.update(zip((name for name in node.output if name), values, strict=True))
+            folded.append(node.name)
+    graph.remove(folded)
+    return [f"folded constant {name}" for name in folded]
+
+
+def _is_constant(graph: Graph, node: onnx.NodeProto) -> bool:
+    has_subgraph = any(item.HasField("g") or item.graphs for item in node.attribute)
+    return (
+        not has_subgraph
+        and bool(node.input)
+        and node.domain in ("", "ai.onnx")
+        and node.op_type not in NON_DETERMINISTIC
+        and node.op_type not in ("QuantizeLinear", "DequantizeLinear")
+        and all(name in graph.weights for name in node.input if name)
+    )
+
+
+def remove_dead_nodes(graph: Graph) -> list[str]:
+    """Removes nodes none of whose results reach an output."""
+    removed: list[str] = []
+    for node in reversed(list(graph.nodes)):
+        if not any(graph.consumers(name) or name in graph.outputs for name in node.output):
+            removed.append(node.name)
+            graph.remove([node.name])
+    return [f"removed {name}, which no output needs" for name in removed]
+
+
+def transpose_gemm_weights(graph: Graph) -> list[str]:
+    """Stores every Gemm weight as [out, in] (transB = 1) with alpha and beta folded in."""
+    done = []
+    for node in graph.nodes:
+        if node.op_type != "Gemm" or node.input[1] not in graph.weights:
+            continue
+        has_bias = len(node.input) > 2 and bool(node.input[2])
+        if has_bias and node.input[2] not in graph.weights:
+            continue
+        alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
+        is_transposed = bool(attribute(node, "transB", 0))
+        if is_transposed and alpha == 1.0 and (beta == 1.0 or not has_bias):
+            continue
+        weight = graph.weights[node.input[1]]
+        weight = (weight if is_transposed else weight.T) * np.float32(alpha)
+        node.input[1] = graph.unused_name(f"{node.name}_weight")
+        graph.weights[node.input[1]] = np.ascontiguousarray(weight.astype(np.float32))
+        if has_bias:
+            bias = graph.weights[node.input[2]] * np.float32(beta)
+            node.input[2] = graph.unused_name(f"{node.name}_bias")
+            graph.weights[node.input[2]] = bias.astype(np.float32)
+        kept = [item for item in node.attribute if item.name == "transA"]
+        del node.attribute[:]
+        node.attribute.extend([*kept, helper.make_attribute("transB", 1)])
+        done.append(f"stored the weight of {node.name} as [out, in]")
+    graph.index()
+    return done
+
+
+def fold_batch_norms(graph: Graph) -> list[str]:
+    """Folds BatchNormalization into the Conv, ConvTranspose or Gemm before it.
+
+    y = gamma * (x - mean) / sqrt(var + epsilon) + beta is a factor and an offset per channel, and
+    both move into the weights and the bias.
+    """
+    done = []
+    for norm in [node for node in graph.nodes if node.op_type == "BatchNormalization"]:
+        if any(name not in graph.weights for name in norm.input[1:5]):
+            continue
+        gamma, beta, mean, variance = (
+            graph.weights[name].astype(np.float64) for name in norm.input[1:5]
+        )
+        factor = gamma / np.sqrt(variance + attribute(norm, "epsilon", 1e-5))
+        offset = beta - mean * factor
+        if _absorb(graph, norm, norm.input[0], factor, offset):
+            done.append(f"folded {norm.name}")
+    return done
+
+
+def fold_affines(graph: Graph) -> list[str]:
+    """Folds a Mul or Add of one constant per channel into the layer before it."""
+    done = []
+    for node in [node for node in graph.nodes if node.op_type in ("Mul", "Add")]:
+        for position in (0, 1):
+            constant = graph.weights.get(node.input[1 - position])
+            tensor = node.input[position]
+            layer = graph.producer(tensor)
+            if constant is None or layer is None or constant.dtype != np.float32:
+                continue
+            values = _per_channel(constant, graph.shapes.get(tensor), layer)
+            if values is None:
+                continue
+            one, zero = np.ones_like(values), np.zeros_like(values)
+            factor, offset = (values, zero) if node.op_type == "Mul" else (one, values)
+            if _absorb(graph, node, tensor, factor, offset):
+                done.append(f"folded {node.name}")
+            break
+    return done
+
+
+def _per_channel(
+    constant: np.ndarray, shape: tuple[int, ...] | None, layer: onnx.NodeProto
+) -> np.ndarray | None:
+    """Returns [C] float64 if `constant` broadcasts along the channel axis (1) only."""
+    if shape is None or layer.op_type not in ("Conv", "ConvTranspose", "Gemm"):
+        return None
+    if constant.ndim > len(shape) or len(shape) < 2:
+        return None
+    aligned = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    if any(size != 1 for axis, size in enumerate(aligned.shape) if axis != 1):
+        return None
+    if aligned.shape[1] not in (1, shape[1]):
+        return None
+    return np.broadcast_to(aligned.reshape(-1).astype(np.float64), (shape[1],)).copy()
+
+
+def _absorb(
+    graph: Graph, follower: onnx.NodeProto, tensor: str, factor: np.ndarray, offset: np.ndarray
+) -> bool:
+    """Moves y = factor * x + offset into the layer that makes x; True if it could."""
+    layer = graph.producer(tensor)
+    if layer is None:
+        return False
+    if (
+        layer.op_type not in ("Conv", "ConvTranspose", "Gemm")
+        or graph.sole_consumer(tensor) is not follower
+        or any(name and name not in graph.weights for name in layer.input[1:3])
+        or len(follower.output) > 1
+    ):
+        return False
+    weight = graph.weights[layer.input[1]].astype(np.float64)
+    bias = (
+        graph.weights[layer.input[2]].astype(np.float64).reshape(-1)
+        if len(layer.input) > 2 and layer.input[2]
+        else np.zeros(1)
+    )
+    scaled = scale_output_channels(layer, weight, factor)
+    if scaled is None:
+        return False
+    new_bias = np.broadcast_to(bias, factor.shape) * factor + offset
+    set_layer_weights(graph, layer, scaled.astype(np.float32), new_bias.astype(np.float32))
+    result = follower.output[0]
+    graph.remove([follower.name])
+    layer.output[0] = result
+    graph.index()
+    return True
+
+
+def set_layer_weights(
+    graph: Graph, layer: onnx.NodeProto, weight: np.ndarray, bias: np.ndarray
+) -> None:
+    """Gives a layer a weight and a bias of its own, so that shared ones stay as they are."""
+    weight_name = graph.unused_name(f"{layer.name}_weight")
+    graph.weights[weight_name] = weight
+    bias_name = graph.unused_name(f"{layer.name}_bias")
+    graph.weights[bias_name] = bias
+    del layer.input[1:]
+    layer.input.extend([weight_name, bias_name])
+    graph.index()
+    graph.drop_unused_weights()
+
+
+def scale_output_channels(
+    layer: onnx.NodeProto, weight: np.ndarray, factor: np.ndarray
+) -> np.ndarray | None:
+    """Multiplies a layer's weight by one factor per output channel; None if shapes do not fit."""
+    if layer.op_type == "ConvTranspose":
+        groups = attribute(layer, "group", 1)
+        inputs, outputs = weight.shape[:2]
+        if outputs * groups != factor.size:
+            return None
+        tail = weight.shape[2:]
+        grouped = weight.reshape(groups, inputs // groups, outputs, *tail)
+        scaled = grouped * factor.reshape(groups, 1, outputs, *(1,) * len(tail))
+        return np.asarray(scaled.reshape(weight.shape))
+    if weight.shape[0] != factor.size:
+        return None
+    return np.asarray(weight * factor.reshape(-1, *(1,) * (weight.ndim - 1)))

@@ -1,0 +1,73 @@
+"""Cuts a graph into the steps of the streaming pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+from compress.quantize.graph import Graph, read_tensors
+from compress.quantize.placement import QuantizedNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Nodes that are computed together: one quantized node, or a run of float ones.
+
+    Attributes:
+        nodes: in topological order.
+        inputs: activations that come from earlier steps.
+        outputs: activations that later steps, or the user, read.
+        freed: activations that no later step reads.
+        quantized: what to do with the node, if it is to be quantized.
+    """
+
+    nodes: tuple[onnx.NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    freed: tuple[str, ...] = ()
+    quantized: QuantizedNode | None = None
+
+
+@dataclass
+class _Draft:
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    quantized: QuantizedNode | None = None
+
+
+def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Step]:
+    """Returns the steps in order; every activation is freed after its last reader."""
+    drafts: list[_Draft] = []
+    for node in graph.nodes:
+        choice = quantized.get(node.name)
+        if choice is not None:
+            drafts.append(_Draft([node], choice))
+        elif drafts and drafts[-1].quantized is None:
+            drafts[-1].nodes.append(node)
+        else:
+            drafts.append(_Draft([node]))
+    last_reader = {
+        name: position
+        for position, draft in enumerate(drafts)
+        for node in draft.nodes
+        for name in read_tensors(node)
+    }
+    kept = set(graph.outputs)
+    steps = []
+    for position, draft in enumerate(drafts):
+        made = [name for node in draft.nodes for name in node.output if name]
+        read = dict.fromkeys(name for node in draft.nodes for name in read_tensors(node))
+        inputs = tuple(name for name in read if name not in graph.weights and name not in set(made))
+        outputs = tuple(
+            name for name in made if name in kept or last_reader.get(name, -1) > position
+        )
+        freed = tuple(name for name in inputs if name not in kept and last_reader[name] == position)
+        steps.append(
+            Step(
+                nodes=tuple(draft.nodes),
+                inputs=inputs,
+                outputs=outputs,
+                freed=freed,
+                quantized=draft.quantized,
+            )
+        )
+    return steps

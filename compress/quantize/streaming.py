@@ -1,0 +1,329 @@
+"""The streaming pass: quantizes a graph layer by layer on the already quantized prefix.
+
+The graph is walked once in topological order with two sets of activations, the float ones and
+those of the quantized prefix, so that each layer sees the errors made before it and is corrected
+towards the float output. Cost is linear in depth; a tensor is freed at its last use.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from compress.errors import CalibrationError
+from compress.quantize.activation_store import ActivationStore
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph
+from compress.quantize.layer_weights import choose_row_scales, from_rows, to_rows
+from compress.quantize.observers import ObservedTensor
+from compress.quantize.placement import Placement, QuantizedNode
+from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
+from compress.quantize.rounding import RoundingProblem
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.steps import Step, plan_steps
+from compress.sqnr import SignalToNoise
+
+Progress = Callable[[str, int, int], None]
+WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedWeight:
+    """A layer's weight as integers.
+
+    Attributes:
+        integers: in the weight's own shape.
+        scales: [channels] float32, one per output channel.
+        axis: the output channel axis.
+    """
+
+    integers: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    axis: int
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """Returns what the integers stand for."""
+        shape = [1] * self.integers.ndim
+        shape[self.axis] = -1
+        return np.asarray(self.integers * self.scales.reshape(shape), np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerResult:
+    """What quantizing one node did.
+
+    Attributes:
+        node: its name.
+        op_type: its operator.
+        sqnr_db: signal to quantization noise of its output, all errors before it included.
+    """
+
+    node: str
+    op_type: str
+    sqnr_db: float
+
+
+@dataclass
+class Decisions:
+    """What the pass decided.
+
+    Attributes:
+        activations: qparams per tensor.
+        weights: integers per node name.
+        overrides: constants whose values changed (corrected biases), by name.
+        biases: names of the bias that a layer shall read, by node name.
+        layers: one result per quantized node, in order.
+        outputs_db: SQNR of each graph output on the calibration samples.
+    """
+
+    activations: dict[str, QParams] = field(default_factory=dict)
+    weights: dict[str, QuantizedWeight] = field(default_factory=dict)
+    overrides: dict[str, Array] = field(default_factory=dict)
+    biases: dict[str, str] = field(default_factory=dict)
+    layers: list[LayerResult] = field(default_factory=list)
+    outputs_db: dict[str, float] = field(default_factory=dict)
+
+
+class StreamingPass:
+    """One walk through a graph.
+
+    Args:
+        graph: a simplified float graph; it is not changed.
+        placement: chooses the integers of activations.
+        quantized: the nodes to quantize.
+        settings: observer, rounding and the rest.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        placement: Placement,
+        quantized: Sequence[QuantizedNode],
+        settings: QuantizeSettings,
+    ) -> None:
+        self._graph = graph
+        self._placement = placement
+        self._settings = settings
+        self._steps = plan_steps(graph, {item.node: item for item in quantized})
+        self._decisions = Decisions()
+
+    def run(
+        self, samples: Sequence[dict[str, Array]], progress: Progress | None = None
+    ) -> Decisions:
+        """Walks the graph with the calibration samples.
+
+        Args:
+            samples: one dictionary of input arrays per sample.
+            progress: is told ("calibrate", steps done, steps in all).
+        """
+        cap = self._settings.memory_cap_bytes // 2
+        with (
+            ActivationStore(len(samples), cap) as self._float,
+            ActivationStore(len(samples), cap) as self._noisy,
+        ):
+            for index in range(len(samples)):
+                for name, array in samples[index].items():
+                    self._float.put(name, index, array)
+            for done, step in enumerate(self._steps):
+                if progress is not None:
+                    progress("calibrate", done, len(self._steps))
+                if step.quantized is None:
+                    self._run_float(step)
+                elif step.quantized.weight is None:
+                    self._run_add(step, step.quantized)
+                else:
+                    self._run_layer(step, step.quantized)
+                for name in step.freed:
+                    self._float.free(name)
+                    self._noisy.free(name)
+            self._measure_outputs()
+        if progress is not None:
+            progress("calibrate", len(self._steps), len(self._steps))
+        return self._decisions
+
+    def _noisy_value(self, tensor: str, sample: int) -> Array:
+        """Returns the quantized prefix's value, the float one where nothing before is quantized."""
+        store = self._noisy if tensor in self._noisy else self._float
+        return store.get(tensor, sample)
+
+    def _float_feeds(self, step: Step, sample: int) -> dict[str, Array]:
+        return {name: self._float.get(name, sample) for name in step.inputs}
+
+    def _open(self, step: Step, weights: dict[str, Array]) -> Subgraph:
+        return Subgraph(self._graph, step.nodes, weights, self._float_feeds(step, 0), step.outputs)
+
+    def _run_float(self, step: Step) -> None:
+        plain = self._open(step, self._graph.weights)
+        overridden = {
+            name for node in step.nodes for name in node.input if name in self._decisions.overrides
+        }
+        noisy = (
+            self._open(step, self._graph.weights | self._decisions.overrides)
+            if overridden
+            else plain
+        )
+        is_clean = not overridden and not any(name in self._noisy for name in step.inputs)
+        for sample in range(self._float.samples):
+            for name, value in plain.run(self._float_feeds(step, sample)).items():
+                self._float.put(name, sample, value)
+            if is_clean:
+                continue
+            feeds = {name: self._noisy_value(name, sample) for name in step.inputs}
+            for name, value in noisy.run(feeds).items():
+                self._noisy.put(name, sample, value)
+
+    def _run_add(self, step: Step, choice: QuantizedNode) -> None:
+        node = step.nodes[0]
+        quantizers = self._quantizers(node, choice)
+        addition = self._open(step, self._graph.weights)
+        meter = SignalToNoise()
+        for sample in range(self._float.samples):
+            expected = addition.run(self._float_feeds(step, sample))[node.output[0]]
+            got = addition.run(self._quantized_feeds(step, quantizers, sample))[node.output[0]]
+            meter.update(expected, got)
+            self._float.put(node.output[0], sample, expected)
+            self._noisy.put(node.output[0], sample, got)
+        self._note(node, meter)
+
+    def _run_layer(self, step: Step, choice: QuantizedNode) -> None:
+        node = step.nodes[0]
+        quantizers = self._quantizers(node, choice)
+        weight = self._round(node, choice)
+        self._decisions.weights[node.name] = weight
+        plain = self._open(step, self._graph.weights)
+        noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
+        result = node.output[0]
+        error_sums: list[Array] = []
+        for sample in range(self._float.samples):
+            expected = plain.run(self._float_feeds(step, sample))[result]
+            got = noisy.run(self._quantized_feeds(step, quantizers, sample))[result]
+            self._float.put(result, sample, expected)
+            self._noisy.put(result, sample, got)
+            axes = tuple(axis for axis in range(got.ndim) if axis != choice.output_axis)
+            error_sums.append(np.asarray(np.mean(expected - got, axis=axes, dtype=np.float64)))
+        shift = np.mean(error_sums, axis=0)
+        if self._settings.bias_correction and self._shift_bias(node, shift):
+            shape = [1] * self._float.get(result, 0).ndim
+            shape[choice.output_axis] = -1
+            offset = shift.astype(np.float32).reshape(shape)
+        else:
+            offset = np.zeros(1, np.float32)
+        meter = SignalToNoise()
+        for sample in range(self._float.samples):
+            got = self._noisy.get(result, sample) + offset
+            meter.update(self._float.get(result, sample), got)
+            self._noisy.put(result, sample, got)
+        self._note(node, meter)
+
+    def _note(self, node: onnx.NodeProto, meter: SignalToNoise) -> None:
+        self._decisions.layers.append(
+            LayerResult(node=node.name, op_type=node.op_type, sqnr_db=meter.sqnr_db)
+        )
+
+    def _shift_bias(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
+        """Adds `shift` to the layer's bias, or to the constant of the Add after a MatMul."""
+        if node.op_type == "MatMul":
+            return self._shift_next_add(node, shift)
+        has_bias = len(node.input) > 2 and bool(node.input[2])
+        bias = self._graph.weights[node.input[2]] if has_bias else np.zeros(1)
+        name = self._graph.unused_name(f"{node.name}_bias_corrected")
+        self._decisions.overrides[name] = (bias + shift).astype(np.float32)
+        self._decisions.biases[node.name] = name
+        return True
+
+    def _shift_next_add(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
+        add = self._graph.sole_consumer(node.output[0])
+        if add is None or add.op_type != "Add":
+            return False
+        constant = add.input[1] if add.input[0] == node.output[0] else add.input[0]
+        value = self._graph.weights.get(constant)
+        if value is None or value.shape != shift.shape or len(self._graph.consumers(constant)) > 1:
+            return False
+        self._decisions.overrides[constant] = (value + shift).astype(np.float32)
+        return False
+
+    def _round(self, node: onnx.NodeProto, choice: QuantizedNode) -> QuantizedWeight:
+        weight = self._graph.weights[node.input[1]]
+        rows = to_rows(weight, choice.weight_axis)
+        scales = choose_row_scales(rows, WEIGHT_GRID)
+        integers = self._settings.rounding.round_weights(
+            RoundingProblem(weights=rows, scales=scales, grid=WEIGHT_GRID)
+        )
+        return QuantizedWeight(
+            integers=from_rows(integers, weight.shape, choice.weight_axis).astype(np.int8),
+            scales=scales.astype(np.float32),
+            axis=choice.weight_axis,
+        )
+
+    def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
+        return {
+            node.input[position]: self._quantizer(node, node.input[position])
+            for position in choice.activations
+        }
+
+    def _quantizer(self, node: onnx.NodeProto, tensor: str) -> Subgraph:
+        """Chooses a tensor's qparams, once, and returns its Q/DQ pair ready to run."""
+        if tensor not in self._decisions.activations:
+            self._decisions.activations[tensor] = self._choose_qparams(node, tensor)
+        qparams = self._decisions.activations[tensor]
+        nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
+        example = {tensor: self._noisy_value(tensor, 0)}
+        return Subgraph(self._graph, nodes, constants, example, [nodes[1].output[0]], is_exact=True)
+
+    def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
+        arrays = [self._noisy_value(tensor, sample) for sample in range(self._float.samples)]
+        for sample, array in enumerate(arrays):
+            if not np.isfinite(array).all():
+                raise CalibrationError(
+                    f"tensor '{tensor}', input of node '{node.name}', is NaN or infinite for "
+                    f"calibration sample {sample}",
+                    "finite activations",
+                    "check the sample and the input spec, or keep the node in float",
+                )
+        seen = ObservedTensor.of(arrays)
+        grid = self._placement.activation_grid(seen.low)
+        ends = self._settings.observer.choose_range(seen, grid, symmetric=self._placement.symmetric)
+        return qparams_for_range(*ends, grid, symmetric=self._placement.symmetric)
+
+    def _quantized_feeds(
+        self, step: Step, quantizers: dict[str, Subgraph], sample: int
+    ) -> dict[str, Array]:
+        feeds = {}
+        for name in step.inputs:
+            value = self._noisy_value(name, sample)
+            if name in quantizers:
+                value = next(iter(quantizers[name].run({name: value}).values()))
+            feeds[name] = value
+        return feeds
+
+    def _measure_outputs(self) -> None:
+        for name in self._graph.outputs:
+            if name in self._graph.weights:
+                continue
+            meter = SignalToNoise()
+            for sample in range(self._float.samples):
+                meter.update(self._float.get(name, sample), self._noisy_value(name, sample))
+            self._decisions.outputs_db[name] = meter.sqnr_db
+
+
+def qdq_nodes(
+    tensor: str, scale: str, zero_point: str, qparams: QParams
+) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    """Returns a Q/DQ pair on a tensor, and its two constants."""
+    integers, real = f"{tensor}_quantized", f"{tensor}_dequantized"
+    nodes = [
+        helper.make_node(
+            "QuantizeLinear", [tensor, scale, zero_point], [integers], f"{tensor}_QuantizeLinear"
+        ),
+        helper.make_node(
+            "DequantizeLinear", [integers, scale, zero_point], [real], f"{tensor}_DequantizeLinear"
+        ),
+    ]
+    constants = {
+        scale: np.asarray(qparams.scale, np.float32),
+        zero_point: np.asarray(qparams.zero_point, qparams.grid.dtype),
+    }
+    return nodes, constants

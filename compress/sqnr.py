@@ -1,0 +1,44 @@
+"""Signal to quantization noise."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+EXACT_DB = 200.0
+
+
+@dataclass
+class SignalToNoise:
+    """Sums a tensor's power and its error's power over samples.
+
+    Attributes:
+        signal: sum of squares of the reference.
+        noise: sum of squares of the difference.
+        max_abs: largest absolute difference.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    max_abs: float = 0.0
+
+    def update(self, reference: NDArray, candidate: NDArray) -> None:
+        """Adds one sample; values that are equal infinities on both sides count as equal."""
+        wanted = reference.astype(np.float64, copy=False)
+        error = np.where(wanted == candidate, 0.0, candidate - wanted)
+        self.signal += float(np.sum(np.square(wanted, where=np.isfinite(wanted), out=wanted * 0)))
+        self.noise += float(np.sum(np.square(error)))
+        self.max_abs = max(self.max_abs, float(np.max(np.abs(error), initial=0.0)))
+
+    @property
+    def sqnr_db(self) -> float:
+        """10 log10(signal / noise), at most EXACT_DB; -EXACT_DB where there is no signal.
+
+        A NaN in the candidate gives -EXACT_DB.
+        """
+        if self.noise == 0.0:
+            return EXACT_DB
+        if self.signal == 0.0 or not math.isfinite(self.noise):
+            return -EXACT_DB
+        return float(np.clip(10 * math.log10(self.signal / self.noise), -EXACT_DB, EXACT_DB))
