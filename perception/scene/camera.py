@@ -42,12 +42,14 @@ class Camera:
         c, s = cos(self.pitch_rad), sin(self.pitch_rad)
         turn = np.array([[1.0, 0.0, 0.0], [0.0, -c, -s], [0.0, -s, c]])
         lift = self.mount_height_m
-        return points @ turn.T + np.array([0.0, lift * c, lift * s])
+        moved: NDArray = points @ turn.T + np.array([0.0, lift * c, lift * s])
+        return moved
 
     def to_pixels(self, points: NDArray) -> NDArray:
         """Projects points [..., 3] of the camera frame (z > 0) to pixels [..., 2] (u, v)."""
         centre = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
-        return points[..., :2] * (self.focal_px / points[..., 2:]) + centre
+        pixels: NDArray = points[..., :2] * (self.focal_px / points[..., 2:]) + centre
+        return pixels
 
     def ground_rows(self, farthest_m: float = 2000.0) -> tuple[int, NDArray, NDArray]:
         """Intersects the rays of all rows below the horizon with the ground.

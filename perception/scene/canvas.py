@@ -98,9 +98,11 @@ class Canvas:
 def cross(a: NDArray, b: NDArray) -> NDArray:
     """Cross product of two vectors [..., 3]; numpy's own is slow on small arrays."""
     turned_a, turned_b = a[..., _TURN], b[..., _TURN]
-    return (a * turned_b - turned_a * b)[..., _TURN]
+    product: NDArray = (a * turned_b - turned_a * b)[..., _TURN]
+    return product
 
 
 def _fixed_point(pixels: NDArray) -> NDArray[np.int32]:
     limited = np.minimum(np.maximum(pixels, -_LIMIT_PX), _LIMIT_PX)
-    return np.rint(limited * (1 << _SHIFT)).astype(np.int32)
+    fixed: NDArray[np.int32] = np.rint(limited * (1 << _SHIFT)).astype(np.int32)
+    return fixed

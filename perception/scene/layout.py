@@ -28,7 +28,7 @@ def sample_layout(rng: np.random.Generator, height: int, width: int) -> Layout:
     camera = sample_camera(rng, height, width)
     road = sample_road(rng)
     traffic = _sample_traffic(rng, road)
-    users = (*traffic, *_sample_people(rng, road, traffic))
+    users: tuple[Vehicle | Pedestrian, ...] = (*traffic, *_sample_people(rng, road, traffic))
     return Layout(
         camera=camera,
         road=road,

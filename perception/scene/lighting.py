@@ -97,7 +97,9 @@ def apply_air(canvas: Canvas, lighting: Lighting) -> None:
         cv2.blendLinear(canvas.image, fog, clear, 1e-6 + 1.0 - clear, canvas.image)
 
 
-def expose(image: NDArray[np.uint8], lighting: Lighting, rng: np.random.Generator) -> NDArray:
+def expose(
+    image: NDArray[np.uint8], lighting: Lighting, rng: np.random.Generator
+) -> NDArray[np.uint8]:
     """What the sensor makes of the scene: lens blur, exposure curve and noise, [H, W, 3]."""
     if lighting.blur_px > 0:
         image = cv2.GaussianBlur(image, (0, 0), lighting.blur_px)
@@ -108,10 +110,12 @@ def expose(image: NDArray[np.uint8], lighting: Lighting, rng: np.random.Generato
     top, left = rng.integers(0, 64, 2)
     scale = lighting.noise / 32
     crop = bank[top : top + height, left : left + width]
-    return cv2.addWeighted(image, 1.0, crop, scale, -128 * scale)
+    noisy: NDArray[np.uint8] = cv2.addWeighted(image, 1.0, crop, scale, -128 * scale)
+    return noisy
 
 
 @lru_cache(maxsize=4)
 def _noise_bank(height: int, width: int) -> NDArray[np.uint8]:
     noise = np.random.default_rng(7).standard_normal((height, width, 3), np.float32)
-    return np.clip(noise * 32 + 128.5, 0, 255).astype(np.uint8)
+    bank: NDArray[np.uint8] = np.clip(noise * 32 + 128.5, 0, 255).astype(np.uint8)
+    return bank

@@ -1,6 +1,6 @@
 """Paints a layout, far to near, and reads the labels off the painted buffers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -44,6 +44,7 @@ class Layout:
         plants: trees and poles.
         sky_variant: chooses clouds and skyline.
         sky_shift_px: sideways shift of the skyline.
+        noise_seed: chooses the sensor noise.
     """
 
     camera: Camera
@@ -55,7 +56,7 @@ class Layout:
     plants: tuple[Tree | Pole, ...] = ()
     sky_variant: int = 0
     sky_shift_px: float = 0.0
-    noise_seed: int = field(default=0)
+    noise_seed: int = 0
 
 
 def render(layout: Layout) -> Scene:
@@ -79,7 +80,7 @@ def render(layout: Layout) -> Scene:
     image = expose(canvas.image, lighting, np.random.default_rng(layout.noise_seed))
     boxes, kept = _find_boxes(canvas.instance, painted)
     with np.errstate(divide="ignore"):
-        depth = 1 / canvas.inverse_depth
+        depth = np.reciprocal(canvas.inverse_depth)
     labels = [_box_class(layout.users[i]) for i in kept]
     return Scene(
         image=image,
@@ -107,10 +108,18 @@ def _paint_standing(canvas: Canvas, layout: Layout) -> NDArray[np.int64]:
                 paint_pole(canvas, layout.lighting, thing)
             case Vehicle() | Pedestrian():
                 i = number[id(thing)]
-                paint = paint_vehicle if isinstance(thing, Vehicle) else paint_pedestrian
-                paint(canvas, layout.lighting, thing, i + 1)
+                _paint_user(canvas, layout.lighting, thing, i + 1)
                 painted[i] = np.count_nonzero(canvas.instance == i + 1)
     return painted
+
+
+def _paint_user(
+    canvas: Canvas, lighting: Lighting, user: Vehicle | Pedestrian, instance: int
+) -> None:
+    if isinstance(user, Vehicle):
+        paint_vehicle(canvas, lighting, user, instance)
+    else:
+        paint_pedestrian(canvas, lighting, user, instance)
 
 
 def _find_boxes(
@@ -146,7 +155,9 @@ def _read_mask(
         name = "vehicle" if isinstance(user, Vehicle) else "pedestrian"
         table[i + 1] = MASK_CLASSES.index(name)
     mask = cv2.LUT(instance, table)
-    return cv2.copyTo(ground, cv2.compare(instance, 0, cv2.CMP_EQ), mask)
+    bare = cv2.compare(instance, 0, cv2.CMP_EQ)
+    merged: NDArray[np.uint8] = cv2.copyTo(ground, bare, mask)
+    return merged
 
 
 def _add_glow(canvas: Canvas, users: tuple[Vehicle | Pedestrian, ...]) -> None:

@@ -146,4 +146,5 @@ def _grain() -> NDArray[np.float32]:
     coarse = cv2.resize(
         rng.standard_normal((24, 24), np.float32), (256, 256), None, 0, 0, cv2.INTER_CUBIC
     )
-    return fine + coarse * 0.05
+    grain: NDArray[np.float32] = fine + coarse * np.float32(0.05)
+    return grain

@@ -180,6 +180,6 @@ def _windows(face: Face, size: float, house: Building) -> NDArray:
 def _clouds(variant: int) -> NDArray[np.uint8]:
     rng = np.random.default_rng(100 + variant)
     small = rng.standard_normal((10, 16), np.float32) * 20 - 8
-    return np.clip(cv2.resize(small, (128, 64), None, 0, 0, cv2.INTER_CUBIC), 0, 45).astype(
-        np.uint8
-    )
+    smooth = cv2.resize(small, (128, 64), None, 0, 0, cv2.INTER_CUBIC)
+    clouds: NDArray[np.uint8] = np.clip(smooth, 0, 45).astype(np.uint8)
+    return clouds

@@ -25,7 +25,7 @@ def paint_shadows(
     shape = canvas.instance.shape
     light = np.full(shape, 255, np.uint8)
     horizontal = np.array([-lighting.sun[0], 0.0, -lighting.sun[2]]) / lighting.sun[1]
-    length = np.sqrt(horizontal @ horizontal)
+    length = float(np.sqrt(horizontal @ horizontal))
     horizontal *= min(1.0, _MAX_SHADOW_PER_HEIGHT / max(length, 1e-6))
     if lighting.diffuse > 0.2:
         for user in users:

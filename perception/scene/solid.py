@@ -25,7 +25,8 @@ class Pose:
         """Moves points [..., 3] (right, up, forward) of the thing to the vehicle frame."""
         c, s = cos(self.yaw), sin(self.yaw)
         turn = np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
-        return local @ turn.T + np.array([self.x, 0.0, self.z])
+        placed: NDArray = local @ turn.T + np.array([self.x, 0.0, self.z])
+        return placed
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Face:
         """Points [..., 3] of the face at the relative positions [..., 2]."""
         a, b = where[..., 0], where[..., 1]
         weights = np.stack([(1 - a) * (1 - b), a * (1 - b), a * b, (1 - a) * b], axis=-1)
-        return weights @ self.corners
+        points: NDArray = weights @ self.corners
+        return points
 
 
 def paint_solid(
