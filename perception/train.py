@@ -1,0 +1,310 @@
+"""Trains a network on labelled scenes within a given number of minutes or steps."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from artifacts.atomic import atomic_path
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from perception.batches import Batch, SceneSource, SceneStream, open_batches
+from perception.heads.head import Head
+from perception.network import PerceptionNetwork, build
+
+SMALLEST_RATE = 0.01
+"""The learning rate at the end, as a share of the highest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How to train.
+
+    Attributes:
+        minutes: wall-clock time to train for; every schedule follows the share that has passed.
+        steps: steps to train for; where given it replaces `minutes` and makes a run repeatable.
+        seed: of the weights and of the order of the scenes.
+        batch_size: scenes per step at half the resolution; half as many at the full one.
+        learning_rate: the highest, after the warm-up.
+        weight_decay: of convolution weights; norms and biases have none.
+        warmup_share: share of the training with a rising learning rate.
+        half_share: share of the training, from its start, at half the resolution.
+        average_decay: of the moving average of the weights, which is what is saved.
+        gradient_norm: longest gradient; longer ones are scaled down.
+        flip_probability: share of the scenes that is mirrored.
+        save_minutes: minutes between two saved states.
+        threads: of torch.
+        workers: processes (0 or 1) that prepare scenes beside the training.
+    """
+
+    minutes: float = 50.0
+    steps: int | None = None
+    seed: int = 0
+    batch_size: int = 8
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.02
+    warmup_share: float = 0.03
+    half_share: float = 0.6
+    average_decay: float = 0.997
+    gradient_norm: float = 10.0
+    flip_probability: float = 0.0
+    save_minutes: float = 3.0
+    threads: int = 2
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0 or (self.steps is not None and self.steps < 1):
+            raise InputError(f"minutes {self.minutes}, steps {self.steps}", "numbers above 0")
+        if self.batch_size < 1 or self.learning_rate <= 0 or self.threads < 1:
+            raise InputError(
+                f"batch size {self.batch_size}, learning rate {self.learning_rate}, "
+                f"threads {self.threads}",
+                "numbers above 0",
+            )
+        for name in ("warmup_share", "half_share", "flip_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}", "a share from 0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainStep:
+    """What happened in one step.
+
+    Attributes:
+        step: counted from 1.
+        elapsed_s: training time so far, earlier parts of a resumed run included.
+        share: of the whole training that has passed, 0..1.
+        scale: resolution relative to the network's input size.
+        losses: each term of the loss.
+        gradient_norm: before it was limited.
+    """
+
+    step: int
+    elapsed_s: float
+    share: float
+    scale: float
+    losses: dict[str, float]
+    gradient_norm: float
+
+
+@dataclass(kw_only=True)
+class TrainState:
+    """A training run between two steps.
+
+    Attributes:
+        network: the weights that learn.
+        average: the moving average of `network`.
+        optimizer: AdamW over `network`.
+        step: steps done.
+        scenes_seen: scenes used so far.
+        elapsed_s: training time so far.
+    """
+
+    network: PerceptionNetwork
+    average: PerceptionNetwork
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    scenes_seen: int = 0
+    elapsed_s: float = 0.0
+
+
+def train(
+    config: dict[str, Any],
+    scenes: SceneSource,
+    spec: InputSpec,
+    settings: TrainSettings,
+    *,
+    state_path: Path | None = None,
+    report: Callable[[TrainStep], None] | None = None,
+    on_save: Callable[[TrainState], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> TrainState:
+    """Trains a network, or continues the run whose state is at `state_path`.
+
+    Args:
+        config: of the network, see `perception.network.build`.
+        scenes: makes the labelled scenes at a given size.
+        spec: how pixels become inputs.
+        settings: how to train.
+        state_path: where the state is kept to resume from; None keeps none.
+        report: called after each step.
+        on_save: called each time the state is saved, and at the end.
+        clock: seconds that only grow.
+
+    Returns:
+        the final state; `average` is the trained network.
+
+    Raises:
+        InputError: the loss is no longer finite (the last saved state stays as it was), or the
+            state at `state_path` belongs to another network or other settings.
+    """
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    state = _new_state(config, settings)
+    if state_path is not None and state_path.exists():
+        _restore(state, state_path, settings)
+    began = clock() - state.elapsed_s
+    saved_s = state.elapsed_s
+    batches: Iterator[Batch] = iter(())
+    scale = 0.0
+    while (share := _share(state, settings)) < 1:
+        wanted = 0.5 if share < settings.half_share else 1.0
+        if wanted != scale:
+            scale = wanted
+            batches = _open(state, scenes, spec, settings, scale)
+        losses, norm = _step(state, next(batches), _learning_rate(share, settings), settings)
+        state.elapsed_s = clock() - began
+        if report is not None:
+            report(
+                TrainStep(
+                    step=state.step,
+                    elapsed_s=state.elapsed_s,
+                    share=_share(state, settings),
+                    scale=scale,
+                    losses=losses,
+                    gradient_norm=norm,
+                )
+            )
+        if state.elapsed_s - saved_s > settings.save_minutes * 60:
+            saved_s = state.elapsed_s
+            _save(state, state_path, settings, on_save)
+    _save(state, state_path, settings, on_save)
+    return state
+
+
+def _new_state(config: dict[str, Any], settings: TrainSettings) -> TrainState:
+    network = build(config).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    decayed = [p for p in network.parameters() if p.ndim > 1]
+    others = [p for p in network.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ],
+        lr=settings.learning_rate,
+        fused=True,
+    )
+    average = deepcopy(network).eval().requires_grad_(False)
+    return TrainState(network=network.train(), average=average, optimizer=optimizer)
+
+
+def _share(state: TrainState, settings: TrainSettings) -> float:
+    if settings.steps is not None:
+        return state.step / settings.steps
+    return state.elapsed_s / (settings.minutes * 60)
+
+
+def _learning_rate(share: float, settings: TrainSettings) -> float:
+    """Returns a linear warm-up followed by half a cosine."""
+    if share < settings.warmup_share:
+        return settings.learning_rate * max(share / settings.warmup_share, SMALLEST_RATE)
+    passed = (share - settings.warmup_share) / max(1 - settings.warmup_share, 1e-9)
+    cosine = (1 + math.cos(math.pi * min(passed, 1.0))) / 2
+    return settings.learning_rate * (SMALLEST_RATE + (1 - SMALLEST_RATE) * cosine)
+
+
+def _open(
+    state: TrainState, scenes: SceneSource, spec: InputSpec, settings: TrainSettings, scale: float
+) -> Iterator[Batch]:
+    height = round(state.network.config["height"] * scale)
+    width = round(state.network.config["width"] * scale)
+    stream = SceneStream(
+        scenes(height, width),
+        [head.encoder for head in _heads(state.network)],
+        spec,
+        scale=scale,
+        seed=settings.seed,
+        start=state.scenes_seen,
+        flip_probability=settings.flip_probability,
+    )
+    batch_size = settings.batch_size if scale < 1 else max(1, settings.batch_size // 2)
+    return open_batches(stream, batch_size, settings.workers)
+
+
+def _heads(network: PerceptionNetwork) -> list[Head]:
+    return [head for head in network.heads.values() if isinstance(head, Head)]
+
+
+def _step(
+    state: TrainState, batch: Batch, learning_rate: float, settings: TrainSettings
+) -> tuple[dict[str, float], float]:
+    """Does one step; returns the terms of the loss and the gradient's norm."""
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate
+    outputs = state.network(batch.images)
+    terms = {}
+    for head in _heads(state.network):
+        terms.update(head.loss(outputs, batch.targets))
+    total = torch.stack(list(terms.values())).sum()
+    state.optimizer.zero_grad(set_to_none=True)
+    total.backward()
+    norm = float(nn.utils.clip_grad_norm_(state.network.parameters(), settings.gradient_norm))
+    losses = {name: float(term.detach()) for name, term in terms.items()}
+    if not math.isfinite(float(total.detach())) or not math.isfinite(norm):
+        raise InputError(
+            f"training diverged at step {state.step + 1}: losses {losses}, gradient norm {norm}",
+            "finite numbers",
+            "lower the learning rate; the last saved checkpoint is kept",
+        )
+    state.optimizer.step()
+    state.step += 1
+    state.scenes_seen += len(batch.images)
+    _update_average(state, settings.average_decay)
+    return losses, norm
+
+
+@torch.no_grad()
+def _update_average(state: TrainState, decay: float) -> None:
+    """Moves the averaged weights and BatchNorm statistics towards the learning ones."""
+    decay = min(decay, (1 + state.step) / (10 + state.step))
+    new = state.network.state_dict()
+    for name, value in state.average.state_dict().items():
+        if value.is_floating_point():
+            value.lerp_(new[name], 1 - decay)
+        else:
+            value.copy_(new[name])
+
+
+def _save(
+    state: TrainState,
+    path: Path | None,
+    settings: TrainSettings,
+    on_save: Callable[[TrainState], None] | None,
+) -> None:
+    if path is not None:
+        content = {
+            "config": state.network.config,
+            "settings": asdict(settings),
+            "network": state.network.state_dict(),
+            "average": state.average.state_dict(),
+            "optimizer": state.optimizer.state_dict(),
+            "step": state.step,
+            "scenes_seen": state.scenes_seen,
+            "elapsed_s": state.elapsed_s,
+        }
+        with atomic_path(path) as temporary:
+            torch.save(content, temporary)
+    if on_save is not None:
+        on_save(state)
+
+
+def _restore(state: TrainState, path: Path, settings: TrainSettings) -> None:
+    content = torch.load(path, weights_only=True)
+    if content["config"] != state.network.config or content["settings"]["seed"] != settings.seed:
+        raise InputError(
+            f"{path} is the state of a training run with another network or seed",
+            "the same configuration and seed",
+            "delete it to start anew, or name another output",
+        )
+    state.network.load_state_dict(content["network"])
+    state.average.load_state_dict(content["average"])
+    state.optimizer.load_state_dict(content["optimizer"])
+    state.step = content["step"]
+    state.scenes_seen = content["scenes_seen"]
+    state.elapsed_s = content["elapsed_s"]
