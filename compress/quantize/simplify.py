@@ -199,12 +199,12 @@ def _absorb(
     graph: Graph, follower: onnx.NodeProto, tensor: str, factor: np.ndarray, offset: np.ndarray
 ) -> bool:
     """Moves y = factor * x + offset into the layer that makes x; True if it could."""
-    layer = graph.producer(tensor)
-    if layer is None:
+    layer, reader = graph.producer(tensor), graph.sole_consumer(tensor)
+    if layer is None or reader is None:
         return False
     if (
         layer.op_type not in ("Conv", "ConvTranspose", "Gemm")
-        or graph.sole_consumer(tensor) is not follower
+        or reader.name != follower.name
         or any(name and name not in graph.weights for name in layer.input[1:3])
         or len(follower.output) > 1
     ):

@@ -199,6 +199,7 @@ class StreamingPass:
         error_sums: list[Array] = []
         for sample in range(self._float.samples):
             expected = plain.run(self._float_feeds(step, sample))[result]
+            _require_finite(expected, f"'{result}', the output of node '{node.name}',", sample)
             got = noisy.run(self._quantized_feeds(step, quantizers, sample))[result]
             self._float.put(result, sample, expected)
             self._noisy.put(result, sample, got)
@@ -276,13 +277,7 @@ class StreamingPass:
     def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
         arrays = [self._noisy_value(tensor, sample) for sample in range(self._float.samples)]
         for sample, array in enumerate(arrays):
-            if not np.isfinite(array).all():
-                raise CalibrationError(
-                    f"tensor '{tensor}', input of node '{node.name}', is NaN or infinite for "
-                    f"calibration sample {sample}",
-                    "finite activations",
-                    "check the sample and the input spec, or keep the node in float",
-                )
+            _require_finite(array, f"'{tensor}', the input of node '{node.name}',", sample)
         seen = ObservedTensor.of(arrays)
         grid = self._placement.activation_grid(seen.low)
         ends = self._settings.observer.choose_range(seen, grid, symmetric=self._placement.symmetric)
@@ -307,6 +302,15 @@ class StreamingPass:
             for sample in range(self._float.samples):
                 meter.update(self._float.get(name, sample), self._noisy_value(name, sample))
             self._decisions.outputs_db[name] = meter.sqnr_db
+
+
+def _require_finite(array: Array, what: str, sample: int) -> None:
+    if not np.isfinite(array).all():
+        raise CalibrationError(
+            f"tensor {what} is NaN or infinite for calibration sample {sample}",
+            "finite activations",
+            "check that sample and the input spec",
+        )
 
 
 def qdq_nodes(

@@ -1,0 +1,101 @@
+"""Small networks and calibration samples for the quantizer's tests."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray
+
+
+@pytest.fixture
+def make_model() -> Callable[..., onnx.ModelProto]:
+    def make(
+        nodes: Sequence[onnx.NodeProto],
+        weights: dict[str, Array],
+        inputs: dict[str, tuple[int, ...]],
+        outputs: Sequence[str],
+        opset: int = 17,
+    ) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            list(nodes),
+            "test",
+            [
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                for name, shape in inputs.items()
+            ],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            [numpy_helper.from_array(value, name) for name, value in weights.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        model.ir_version = 10
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        onnx.checker.check_model(model)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def run_model() -> Callable[[onnx.ModelProto, dict[str, Array]], dict[str, Array]]:
+    def run(model: onnx.ModelProto, feeds: dict[str, Array]) -> dict[str, Array]:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(model.SerializeToString(), options)
+        names = [item.name for item in session.get_outputs()]
+        return dict(zip(names, session.run(names, feeds), strict=True))
+
+    return run
+
+
+@pytest.fixture
+def residual_model(make_model: Any) -> onnx.ModelProto:
+    """Conv-BN-ReLU, a residual block with a depthwise Conv, a ConvTranspose and two heads."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int, spread: float = 0.2) -> Array:
+        return (rng.standard_normal(shape) * spread).astype(np.float32)
+
+    weights = {
+        "w0": normal(8, 3, 3, 3),
+        "gamma": rng.uniform(0.5, 1.5, 8).astype(np.float32),
+        "beta": normal(8),
+        "mean": normal(8),
+        "var": rng.uniform(0.5, 1.5, 8).astype(np.float32),
+        "w1": normal(8, 1, 3, 3),
+        "b1": normal(8),
+        "w2": normal(8, 8, 1, 1),
+        "w3": normal(8, 4, 2, 2),
+        "w4": normal(5, 8),
+        "b4": normal(5),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node(
+            "BatchNormalization", ["c0", "gamma", "beta", "mean", "var"], ["n0"], "norm"
+        ),
+        helper.make_node("Relu", ["n0"], ["r0"], "relu0"),
+        helper.make_node(
+            "Conv", ["r0", "w1", "b1"], ["c1"], "depthwise", group=8, pads=[1, 1, 1, 1]
+        ),
+        helper.make_node("Relu", ["c1"], ["r1"], "relu1"),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], "pointwise"),
+        helper.make_node("Add", ["c2", "r0"], ["s"], "residual"),
+        helper.make_node("Relu", ["s"], ["trunk"], "relu2"),
+        helper.make_node("ConvTranspose", ["trunk", "w3"], ["dense"], "upsample", strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["trunk"], ["p"], "pool"),
+        helper.make_node("Flatten", ["p"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "w4", "b4"], ["classes"], "classify", transB=1),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["dense", "classes"])
+
+
+@pytest.fixture
+def samples() -> list[dict[str, Array]]:
+    rng = np.random.default_rng(1)
+    return [{"x": rng.standard_normal((1, 3, 12, 16)).astype(np.float32)} for _ in range(6)]

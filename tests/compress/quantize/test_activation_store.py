@@ -1,0 +1,48 @@
+"""The store gives back what was put, from memory or from disk."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifacts.errors import FramefitError
+from compress.quantize.activation_store import ActivationStore
+
+
+@given(cap=st.integers(0, 4000), seed=st.integers(0, 100))
+def test_a_cap_changes_where_not_what(cap, seed):
+    rng = np.random.default_rng(seed)
+    arrays = {(f"t{i}", s): rng.standard_normal((1, 5, 7)) for i in range(4) for s in range(3)}
+    with ActivationStore(3, cap) as store:
+        for (name, sample), array in arrays.items():
+            store.put(name, sample, array)
+        store.free("t1")
+        assert "t1" not in store
+        store.put("t2", 0, arrays["t2", 0] + 1)
+        np.testing.assert_array_equal(store.get("t2", 0), arrays["t2", 0] + 1)
+        for (name, sample), array in arrays.items():
+            if name not in ("t1", "t2"):
+                np.testing.assert_array_equal(store.get(name, sample), array)
+
+
+def test_the_folder_is_gone_afterwards():
+    with ActivationStore(1, 0) as store:
+        store.put("t", 0, np.ones(10))
+        folder = store._folder.name
+        array = store.get("t", 0)
+        assert isinstance(array, np.memmap)
+    import pathlib
+
+    assert not pathlib.Path(folder).exists()
+
+
+def test_a_full_disk_is_one_clear_error(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with (
+        ActivationStore(1, 0) as store,
+        pytest.raises(FramefitError, match="No space left on device.*fewer samples"),
+    ):
+        store.put("t", 0, np.ones(10))

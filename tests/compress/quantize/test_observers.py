@@ -1,0 +1,82 @@
+"""One contract over every observer."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifacts.errors import InputError
+from compress.quantize.observers import (
+    OBSERVERS,
+    MeanSquaredError,
+    MinMax,
+    ObservedTensor,
+    Percentile,
+)
+from compress.quantize.observers.mse import squared_error
+from compress.quantize.qparams import IntegerGrid, qparams_for_range
+
+SIGNED, UNSIGNED = IntegerGrid(), IntegerGrid(is_signed=False)
+
+
+def heavy_tailed(seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_t(3, (4, 50, 50)).astype(np.float32) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", OBSERVERS)
+@pytest.mark.parametrize("symmetric", [True, False])
+@given(seed=st.integers(0, 1000), shift=st.floats(-3, 3))
+def test_the_range_holds_zero_and_lies_in_what_was_seen(name, symmetric, seed, shift):
+    arrays = [array[:1, :9, :9] + np.float32(shift) for array in heavy_tailed(seed)]
+    seen = ObservedTensor.of(arrays)
+    low, high = OBSERVERS[name]().choose_range(seen, SIGNED, symmetric=symmetric)
+    assert min(seen.low, 0) <= low <= 0 <= high <= max(seen.high, 0)
+    assert high > low
+
+
+@pytest.mark.parametrize("name", OBSERVERS)
+@pytest.mark.parametrize("value", [0.0, 2.5, -1.5])
+def test_a_constant_tensor_is_represented(name, value):
+    seen = ObservedTensor.of([np.full((1, 3, 4, 4), value, np.float32)])
+    low, high = OBSERVERS[name]().choose_range(seen, SIGNED, symmetric=True)
+    qparams = qparams_for_range(low, high, SIGNED, symmetric=True)
+    assert qparams.low <= value <= qparams.high + 1e-6
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("grid", [SIGNED, UNSIGNED, IntegerGrid(bits=4)])
+def test_mse_is_never_worse_than_the_others(grid, symmetric):
+    seen = ObservedTensor.of(heavy_tailed())
+
+    def error(observer):
+        ends = observer.choose_range(seen, grid, symmetric=symmetric)
+        return squared_error(seen, qparams_for_range(*ends, grid, symmetric=symmetric))
+
+    best = error(MeanSquaredError())
+    assert best <= error(MinMax())
+    assert best <= error(Percentile(percent=99.9)) * 1.02
+
+
+def test_min_max_covers_every_value():
+    arrays = heavy_tailed()
+    seen = ObservedTensor.of(arrays)
+    low, high = MinMax().choose_range(seen, SIGNED, symmetric=False)
+    assert low == min(array.min() for array in arrays)
+    assert high == max(array.max() for array in arrays)
+
+
+@pytest.mark.parametrize("percent", [90.0, 99.0, 99.9])
+def test_a_percentile_leaves_out_that_share(percent):
+    values = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    low, high = Percentile(percent=percent).choose_range(
+        ObservedTensor.of([values]), SIGNED, symmetric=True
+    )
+    outside = np.mean(np.abs(values) > max(high, -low)) * 100
+    assert outside == pytest.approx(100 - percent, abs=0.1)
+
+
+@pytest.mark.parametrize("percent", [0, 50, 100.1, -1, 0.9999])
+def test_a_senseless_percentile_is_refused(percent):
+    with pytest.raises(InputError, match="percentile"):
+        Percentile(percent=percent)

@@ -1,0 +1,78 @@
+"""Where Q/DQ pairs go, and what is declined."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compress.quantize.graph import Graph
+from compress.quantize.placement import PLACEMENTS, TensorRT
+from compress.quantize.simplify import simplify
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_layers_and_the_residual_branch_are_placed(name, residual_model):
+    graph = Graph(residual_model)
+    simplify(graph)
+    placed, declined = PLACEMENTS[name]().place(graph)
+    assert not declined
+    nodes = {item.node: item for item in placed}
+    assert list(nodes) == ["stem", "depthwise", "pointwise", "residual", "upsample", "classify"]
+    assert nodes["upsample"].weight_axis == 1
+    assert nodes["residual"].weight is None
+    shortcut = graph.node("residual").input[nodes["residual"].activations[0]]
+    assert shortcut == "r0"
+
+
+def test_of_two_layers_the_one_computed_last_is_fused(make_model):
+    rng = np.random.default_rng(0)
+    weights = {f"w{i}": rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for i in range(2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first"),
+        helper.make_node("Conv", ["x", "w1"], ["b"], "last"),
+        helper.make_node("Add", ["b", "a"], ["y"], "add"),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"]))
+    placed, _ = TensorRT().place(graph)
+    add = next(item for item in placed if item.node == "add")
+    assert graph.node("add").input[add.activations[0]] == "a"
+
+
+def test_an_add_without_a_layer_is_left_alone(make_model):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "relu"),
+        helper.make_node("Add", ["a", "x"], ["y"], "add"),
+    ]
+    placed, declined = TensorRT().place(Graph(make_model(nodes, {}, {"x": (1, 2)}, ["y"])))
+    assert (placed, declined) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("weight", "reason"),
+    [
+        (np.zeros((3, 3, 1, 1), np.float32), "all zeros"),
+        (None, "computed"),
+    ],
+)
+def test_what_cannot_be_quantized_is_declined_with_the_reason(weight, reason, make_model):
+    inputs = {"x": (1, 3, 4, 4)}
+    if weight is None:
+        inputs["w"] = (3, 3, 1, 1)
+    weights = {} if weight is None else {"w": weight}
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv")
+    placed, declined = TensorRT().place(Graph(make_model([node], weights, inputs, ["y"])))
+    assert placed == []
+    assert reason in declined[0].reason
+
+
+def test_kept_nodes_are_declined_and_their_add_too(residual_model):
+    graph = Graph(residual_model)
+    simplify(graph)
+    placed, declined = TensorRT().place(graph, frozenset({"pointwise"}))
+    assert "residual" not in {item.node for item in placed}
+    assert declined[0].node == "pointwise"
+
+
+def test_grids():
+    assert PLACEMENTS["tensorrt"]().activation_grid(0.0).is_signed
+    assert not PLACEMENTS["openvino"]().activation_grid(0.0).is_signed
+    assert PLACEMENTS["openvino"]().activation_grid(-0.1).is_signed

@@ -1,0 +1,133 @@
+"""Simplifications keep the network's results."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compress.quantize.graph import Graph
+from compress.quantize.simplify import simplify
+
+
+def assert_same(model, run_model, feeds, absent=()):
+    graph = Graph(model)
+    done = simplify(graph)
+    after = graph.to_model()
+    expected, got = run_model(model, feeds), run_model(after, feeds)
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5)
+    operators = {node.op_type for node in after.graph.node}
+    assert not operators & set(absent)
+    return done, after
+
+
+def norm_weights(channels, rng):
+    return {
+        "gamma": rng.uniform(-1.5, 1.5, channels).astype(np.float32),
+        "beta": rng.standard_normal(channels).astype(np.float32),
+        "mean": rng.standard_normal(channels).astype(np.float32),
+        "var": rng.uniform(0.5, 2, channels).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_batch_norm_is_folded(op_type, groups, has_bias, make_model, run_model):
+    rng = np.random.default_rng(0)
+    shape = (6, 4 // groups, 3, 3) if op_type == "Conv" else (4, 6 // groups, 3, 3)
+    weights = {"w": rng.standard_normal(shape).astype(np.float32), **norm_weights(6, rng)}
+    if has_bias:
+        weights["b"] = rng.standard_normal(6).astype(np.float32)
+    nodes = [
+        helper.make_node(op_type, ["x", "w", "b"] if has_bias else ["x", "w"], ["c"], group=groups),
+        helper.make_node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 4, 7, 8)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 4, 7, 8)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["BatchNormalization"])
+
+
+def test_a_batch_norm_whose_conv_is_read_elsewhere_stays(make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((6, 3, 1, 1)).astype(np.float32), **norm_weights(6, rng)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], ["y"]),
+        helper.make_node("Relu", ["c"], ["z"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y", "z"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds)
+    assert "BatchNormalization" in {node.op_type for node in after.graph.node}
+
+
+def test_affines_constants_and_identities_are_folded(make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((6, 3, 1, 1)).astype(np.float32),
+        "factor": rng.standard_normal((1, 6, 1, 1)).astype(np.float32),
+        "offset": rng.standard_normal((6, 1, 1)).astype(np.float32),
+        "two": np.float32(2).reshape(1),
+        "axis": np.asarray([0], np.int64),
+    }
+    nodes = [
+        helper.make_node("Identity", ["x"], ["i"]),
+        helper.make_node("Conv", ["i", "w"], ["c"]),
+        helper.make_node("Mul", ["c", "factor"], ["m"]),
+        helper.make_node("Add", ["offset", "m"], ["a"]),
+        helper.make_node("Unsqueeze", ["two", "axis"], ["three"]),
+        helper.make_node("Mul", ["a", "three"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds, absent=["Identity", "Add", "Unsqueeze"])
+    assert [node.op_type for node in after.graph.node][0] == "Conv"
+
+
+@pytest.mark.parametrize("trans_b", [0, 1])
+def test_gemm_weights_become_out_by_in(trans_b, make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((5, 3) if trans_b else (3, 5)).astype(np.float32),
+        "b": rng.standard_normal((1, 5)).astype(np.float32),
+    }
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], alpha=0.5, beta=2.0, transB=trans_b)
+    model = make_model([node], weights, {"x": (2, 3)}, ["y"])
+    feeds = {"x": rng.standard_normal((2, 3)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds)
+    weight = next(t for t in after.graph.initializer if t.name == after.graph.node[0].input[1])
+    assert tuple(weight.dims) == (5, 3)
+
+
+def test_shared_weights_stay_as_they_are_for_their_other_reader(make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((3, 3, 1, 1)).astype(np.float32), **norm_weights(3, rng)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], ["n"]),
+        helper.make_node("Conv", ["n", "w"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["BatchNormalization"])
+
+
+def test_shapes_of_static_tensors_are_folded(make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 3, 1, 1)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Expand", ["c", "s2"], ["y"]),
+        helper.make_node("Concat", ["one", "tail"], ["s2"], axis=0),
+        helper.make_node("Slice", ["s", "from", "to"], ["tail"]),
+    ]
+    nodes = [nodes[0], nodes[1], nodes[4], nodes[3], nodes[2]]
+    weights |= {
+        "one": np.asarray([1, 4], np.int64),
+        "from": np.asarray([2], np.int64),
+        "to": np.asarray([4], np.int64),
+    }
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["Shape", "Slice", "Concat"])
