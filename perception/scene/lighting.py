@@ -89,11 +89,13 @@ def apply_air(canvas: Canvas, lighting: Lighting) -> None:
         darkness = np.zeros_like(canvas.image)
         cv2.blendLinear(canvas.image, darkness, lit, 1e-6 + 1.0 - lit, canvas.image)
     if lighting.fog_per_m > 0.001:
-        distance = 1.0 / np.maximum(canvas.inverse_depth, 1 / 400)
-        clear = np.exp(distance * -lighting.fog_per_m)
+        clear = np.maximum(canvas.inverse_depth, 1 / 400)
+        np.reciprocal(clear, out=clear)
+        clear *= -lighting.fog_per_m
+        cv2.exp(clear, clear)
         brightness = 0.35 if lighting.is_night else 0.95
         colour = np.array(lighting.sky[1], np.float32) * brightness
-        fog = np.broadcast_to(colour.astype(np.uint8), canvas.image.shape).copy()
+        fog = np.full_like(canvas.image, colour.astype(np.uint8))
         cv2.blendLinear(canvas.image, fog, clear, 1e-6 + 1.0 - clear, canvas.image)
 
 

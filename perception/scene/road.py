@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from perception.scene.camera import Camera
 from perception.scene.canvas import Canvas, Colour
 from perception.scene.lighting import Lighting
 
@@ -14,8 +15,10 @@ LINE_WIDTH_M = 0.34
 _STEP_M = 0.04
 _HALF_WIDTH_M = 24.0
 _MIN_LINE_PX = 3.5
+_DASH_M = 4.5
 _TERRAIN, _SIDEWALK, _CURB, _ASPHALT, _WHITE, _YELLOW = range(6)
-_CLASS_OF_MATERIAL = np.array([0, 1, 1, 2, 3, 3], np.uint8)
+_CLASS_OF_MATERIAL = np.zeros(256, np.uint8)
+_CLASS_OF_MATERIAL[:6] = (0, 1, 1, 2, 3, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,30 +97,41 @@ def paint_ground(canvas: Canvas, road: Road, lighting: Lighting) -> NDArray[np.u
     """Paints the ground into the canvas and returns its class of every pixel [H, W]."""
     camera = canvas.camera
     first, depth, z = camera.ground_rows()
-    mask = np.zeros((camera.height, camera.width), np.uint8)
-    middle = road.heading_rad * z + road.curvature_per_m * z * z / 2 - road.ego_lateral_m
-    scale = depth / (camera.focal_px * _STEP_M)
-    start = (_HALF_WIDTH_M - middle) / _STEP_M - scale * (camera.width - 1) / 2
     cells = int(2 * _HALF_WIDTH_M / _STEP_M)
-    lateral = np.arange(camera.width, dtype=np.float32) * scale.astype(np.float32)[:, None]
-    lateral += start.astype(np.float32)[:, None]
-    cell = np.clip(lateral, 0, cells - 1, out=lateral).astype(np.int32)
-    tables = _material_tables(road, cells)
-    along = np.remainder(z + road.travelled_m, 9.0)
+    cell = _lateral_cells(road, camera, depth, z, cells)
+    along = np.remainder(z + road.travelled_m, 2 * _DASH_M)
     line_px = LINE_WIDTH_M * camera.focal_px / depth * (288 / camera.height)
-    kind = np.where(line_px < _MIN_LINE_PX, 2, along > 4.5)
-    material = tables.ravel()[cell + (kind * cells).astype(np.int32)[:, None]]
-    mask[first:] = _CLASS_OF_MATERIAL[material]
+    kind = np.where(line_px < _MIN_LINE_PX, 2, along > _DASH_M)
+    material = _material_tables(road, cells).ravel().take(cell + (kind * cells)[:, None])
     up = np.array([0.0, 1.0, 0.0])
-    palette = np.array([lighting.shade(c, up) for c in road.colours], np.float32)
-    colour = palette.astype(np.uint8)[material]
-    grain_row = (np.remainder(z + road.travelled_m, 1000) * 12).astype(np.int32) & 255
-    grain = _grain()[grain_row[:, None], (cell >> 1) & 255]
+    palette = np.zeros((256, 1, 3), np.uint8)
+    palette[: len(road.colours), 0] = [lighting.shade(c, up) for c in road.colours]
+    colour = cv2.applyColorMap(material, palette)
+    grain_row = (np.remainder(z + road.travelled_m, 1000) * 12).astype(np.intp) & 255
+    cell >>= 1
+    cell &= 255
+    cell += (grain_row * 256)[:, None]
+    grain = _grain().ravel().take(cell)
     grain *= np.clip(1.2 - z / 40, 0.15, 1).astype(np.float32)[:, None]
     grain += 1
     canvas.image[first:] = cv2.multiply(colour, cv2.merge([grain] * 3), dtype=cv2.CV_8U)
     canvas.inverse_depth[first:] = (1 / depth).astype(np.float32)[:, None]
+    mask = np.zeros((camera.height, camera.width), np.uint8)
+    mask[first:] = cv2.LUT(material, _CLASS_OF_MATERIAL)
     return mask
+
+
+def _lateral_cells(
+    road: Road, camera: Camera, depth: NDArray, z: NDArray, cells: int
+) -> NDArray[np.intp]:
+    """Lateral position of each pixel [R, W] below the horizon, in steps of `_STEP_M`."""
+    middle = road.heading_rad * z + road.curvature_per_m * z * z / 2 - road.ego_lateral_m
+    scale = depth / (camera.focal_px * _STEP_M)
+    start = (_HALF_WIDTH_M - middle) / _STEP_M - scale * (camera.width - 1) / 2
+    lateral = np.arange(camera.width, dtype=np.float32) * scale.astype(np.float32)[:, None]
+    lateral += start.astype(np.float32)[:, None]
+    np.minimum(np.maximum(lateral, 0, out=lateral), cells - 1, out=lateral)
+    return lateral.astype(np.intp)
 
 
 def _material_tables(road: Road, cells: int) -> NDArray[np.uint8]:

@@ -27,6 +27,7 @@ _BEHIND_M = 15.0
 _BLOCK_M = 24.0
 _BLOCKS_AHEAD = 6
 _BEND_M = 420.0
+_NEAREST_M = -6.0
 _FARTHEST_WALKER_M = 60.0
 
 
@@ -138,7 +139,7 @@ class SceneSequence:
         ids = []
         for number, slot in enumerate(self._slots):
             z, lap = slot.at(time_s)
-            if slot.is_person and not 1.5 < z < _FARTHEST_WALKER_M:
+            if z < _NEAREST_M or (slot.is_person and not 1.5 < z < _FARTHEST_WALKER_M):
                 continue
             x, yaw = road.to_x(slot.lateral, z), road.yaw(z)
             if slot.is_person:
