@@ -1,0 +1,253 @@
+"""The budget file: what a frame may cost, read from `budget.toml` and checked key by key."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from artifacts.errors import InputError
+from latency_budget.budget_values import (
+    check_choice,
+    check_count,
+    check_number,
+    check_share,
+    name_nearest,
+    refuse_unknown,
+)
+
+RULES = ("order", "sprt", "cluster")
+MODES = ("enforce", "report", "strict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameBudget:
+    """The whole frame's limits.
+
+    Attributes:
+        rate_hz: the camera's frames per second.
+        deadline_ms: from a frame's arrival to its result.
+        p99_over_p50: jitter limit, above 1.
+        max_consecutive_misses: longest allowed run of missed frames.
+        jitter_floor_ms: a P99 this close above P50 keeps the jitter limit whatever the ratio.
+    """
+
+    rate_hz: float = 30.0
+    deadline_ms: float = 33.0
+    p99_over_p50: float = 1.2
+    max_consecutive_misses: int = 2
+    jitter_floor_ms: float = 0.0
+
+    @property
+    def deadline_ns(self) -> int:
+        """The deadline in nanoseconds, never longer than the frame period."""
+        return min(round(self.deadline_ms * 1e6), int(1e9 / self.rate_hz))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadContract:
+    """What a head may lose against the reference.
+
+    Attributes:
+        metric: the metric's name, such as mAP50, mIoU or abs_rel.
+        max_drop: largest allowed worsening, absolute; for an error such as abs_rel a rise.
+    """
+
+    metric: str
+    max_drop: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """How much evidence a check collects.
+
+    Attributes:
+        frames: frames to time.
+        confidence: of the claim on the percentile.
+        rule: "order" (order statistics), "sprt" (sequential) or "cluster" (order statistics and
+            the burst-aware bound).
+        p999_confidence: also claim P99.9 within the deadline at this confidence; None for no claim.
+    """
+
+    frames: int
+    confidence: float = 0.95
+    rule: str = "order"
+    p999_confidence: float | None = None
+
+
+TIERS: dict[str, Tier] = {
+    "smoke": Tier(frames=100),
+    "pr": Tier(frames=1000),
+    "nightly": Tier(frames=18_000, rule="cluster"),
+    "release": Tier(frames=54_000, confidence=0.99, rule="cluster", p999_confidence=0.95),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A checked budget.
+
+    Attributes:
+        frame: the whole frame's limits.
+        stages: P99 limit per stage in milliseconds.
+        heads: contract per head.
+        tiers: evidence per tier; `smoke`, `pr`, `nightly` and `release` always exist.
+        environment: "enforce" (a disturbed machine makes the verdict invalid), "report" (it is only
+            shown) or "strict" (a sensor that cannot be read makes it invalid too).
+    """
+
+    frame: FrameBudget = field(default_factory=FrameBudget)
+    stages: dict[str, float] = field(default_factory=dict)
+    heads: dict[str, HeadContract] = field(default_factory=dict)
+    tiers: dict[str, Tier] = field(default_factory=lambda: dict(TIERS))
+    environment: str = "enforce"
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Reads a budget file.
+
+        Raises:
+            InputError: the file is missing or not TOML, a key is unknown (the nearest one is named)
+                or a value is of the wrong kind or out of range (with a hint on its unit).
+        """
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                f"cannot read the budget {path}: {error.strerror or error}",
+                "a budget.toml",
+                "see examples/budget.toml, or write one with `framefit budget init`",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"the budget {path} is not UTF-8 text", "a TOML file") from error
+        try:
+            values = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InputError(f"the budget {path} is not TOML: {error}") from error
+        return cls.from_dict(values, source=str(path))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, source: str = "budget") -> Self:
+        """Builds a budget from the tables of a budget file; see `load`."""
+        tables = {"frame", "stages", "heads", "tiers", "environment"}
+        refuse_unknown(source, "", values, tables)
+        for name in tables & set(values):
+            if not isinstance(values[name], Mapping):
+                raise InputError(
+                    f"{source}: {name} = {values[name]!r}", f"a table, written as [{name}]"
+                )
+        environment = values.get("environment", {})
+        refuse_unknown(source, "environment.", environment, {"mode"})
+        return cls(
+            frame=_parse_frame(source, values.get("frame", {})),
+            stages={
+                name: check_number(source, f"stages.{name}", value, unit="ms", high=10_000)
+                for name, value in values.get("stages", {}).items()
+            },
+            heads={
+                name: _parse_head(source, f"heads.{name}", value)
+                for name, value in values.get("heads", {}).items()
+            },
+            tiers=_parse_tiers(source, values.get("tiers", {})),
+            environment=check_choice(
+                source, "environment.mode", environment.get("mode", "enforce"), MODES
+            ),
+        )
+
+    def for_part(self, names: tuple[str, ...]) -> "Budget":
+        """Returns the budget of a part of the frame.
+
+        Its deadline is what the budgets of all other stages leave of the frame's: if every stage
+        keeps its own, the frame keeps the deadline.
+
+        Args:
+            names: the stages that are measured.
+
+        Raises:
+            InputError: the other stages leave nothing.
+        """
+        others = sum(limit for name, limit in self.stages.items() if name not in names)
+        left_ms = min(self.frame.deadline_ms, 1e3 / self.frame.rate_hz) - others
+        if left_ms <= 0:
+            raise InputError(
+                f"the stages other than {', '.join(names)} have budgets of {others:g} ms",
+                f"less than the frame's deadline of {self.frame.deadline_ms:g} ms",
+            )
+        return replace(
+            self,
+            frame=replace(self.frame, deadline_ms=left_ms),
+            stages={name: limit for name, limit in self.stages.items() if name in names},
+            heads={},
+        )
+
+    def tier(self, name: str) -> Tier:
+        """Returns a tier by its name.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        if name not in self.tiers:
+            raise InputError(
+                f"there is no tier '{name}'", ", ".join(self.tiers), name_nearest(name, self.tiers)
+            )
+        return self.tiers[name]
+
+
+def _parse_frame(source: str, values: Mapping[str, Any]) -> FrameBudget:
+    refuse_unknown(source, "frame.", values, set(FrameBudget.__dataclass_fields__))
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"frame.{name}"
+        if name == "max_consecutive_misses":
+            checked[name] = check_count(source, key, value, low=0)
+        elif name == "jitter_floor_ms":
+            checked[name] = check_number(source, key, value, unit="ms", high=10_000, zero=True)
+        elif name == "rate_hz":
+            checked[name] = check_number(source, key, value, unit="Hz", high=10_000)
+        elif name == "deadline_ms":
+            checked[name] = check_number(source, key, value, unit="ms", high=10_000, low=0.1)
+        else:
+            checked[name] = check_number(source, key, value, unit="", high=100)
+    frame = FrameBudget(**checked)
+    if frame.p99_over_p50 <= 1:
+        raise InputError(
+            f"{source}: frame.p99_over_p50 = {frame.p99_over_p50!r}", "a ratio above 1, such as 1.2"
+        )
+    return frame
+
+
+def _parse_head(source: str, key: str, value: Any) -> HeadContract:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
+    refuse_unknown(source, f"{key}.", value, {"metric", "max_drop"})
+    for name in ("metric", "max_drop"):
+        if name not in value:
+            raise InputError(f"{source}: [{key}] has no {name}", "both metric and max_drop")
+    if not isinstance(value["metric"], str) or not value["metric"]:
+        raise InputError(
+            f"{source}: {key}.metric = {value['metric']!r}", 'a name in quotes, such as "mAP50"'
+        )
+    drop = check_number(source, f"{key}.max_drop", value["max_drop"], unit="", high=1, zero=True)
+    return HeadContract(metric=value["metric"], max_drop=drop)
+
+
+def _parse_tiers(source: str, values: Mapping[str, Any]) -> dict[str, Tier]:
+    tiers = dict(TIERS)
+    for name, value in values.items():
+        key = f"tiers.{name}"
+        if not isinstance(value, Mapping):
+            raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
+        refuse_unknown(source, f"{key}.", value, set(Tier.__dataclass_fields__))
+        base = tiers.get(name, Tier(frames=1000))
+        tiers[name] = Tier(
+            frames=check_count(source, f"{key}.frames", value.get("frames", base.frames), low=1),
+            confidence=check_share(
+                source, f"{key}.confidence", value.get("confidence", base.confidence)
+            ),
+            rule=check_choice(source, f"{key}.rule", value.get("rule", base.rule), RULES),
+            p999_confidence=check_share(source, f"{key}.p999_confidence", value["p999_confidence"])
+            if "p999_confidence" in value
+            else base.p999_confidence,
+        )
+    return tiers

@@ -1,0 +1,71 @@
+"""The only place that reads a clock, so that everything else can be tested without sleeping."""
+
+import time
+from typing import Protocol
+
+SPIN_NS = 1_500_000
+
+
+class Clock(Protocol):
+    """A monotonic clock in integer nanoseconds that can also wait."""
+
+    def now_ns(self) -> int:
+        """Returns the time in nanoseconds since an arbitrary, fixed moment."""
+        ...
+
+    def wait_until_ns(self, moment_ns: int) -> None:
+        """Returns at `moment_ns`, or at once where that has passed."""
+        ...
+
+
+class MonotonicClock:
+    """The machine's monotonic clock (`CLOCK_MONOTONIC`), untouched by changes of the date.
+
+    Args:
+        spin_ns: how long before the moment sleeping ends and spinning begins; a sleep alone wakes
+            up to a millisecond late.
+    """
+
+    def __init__(self, spin_ns: int = SPIN_NS) -> None:
+        self._spin_ns = spin_ns
+        self.now_ns = time.monotonic_ns
+
+    def wait_until_ns(self, moment_ns: int) -> None:
+        """Sleeps until shortly before `moment_ns`, then spins."""
+        now_ns = self.now_ns
+        remaining_ns = moment_ns - now_ns() - self._spin_ns
+        if remaining_ns > 0:
+            time.sleep(remaining_ns / 1e9)
+        while now_ns() < moment_ns:
+            pass
+
+
+class ManualClock:
+    """A clock that moves only when told: for tests, and for trying a verdict on a made-up machine.
+
+    Args:
+        start_ns: the time it shows first.
+        wakeup_error_ns: how late every wait returns.
+    """
+
+    def __init__(self, start_ns: int = 1_000_000_000, wakeup_error_ns: int = 0) -> None:
+        self._now_ns = start_ns
+        self.wakeup_error_ns = wakeup_error_ns
+
+    def now_ns(self) -> int:
+        """Returns the time it was moved to."""
+        return self._now_ns
+
+    def advance_ns(self, duration_ns: int) -> None:
+        """Moves the clock by `duration_ns`; a negative one is a faulty clock."""
+        self._now_ns += duration_ns
+
+    def wait_until_ns(self, moment_ns: int) -> None:
+        """Moves the clock to `moment_ns` unless that has passed."""
+        if moment_ns > self._now_ns:
+            self._now_ns = moment_ns + self.wakeup_error_ns
+
+
+def unix_time_s() -> int:
+    """Returns the date in seconds since 1970, for labelling a report; never for timing."""
+    return int(time.time())

@@ -1,0 +1,147 @@
+"""A run: the raw times of every frame, as measured or as recorded elsewhere."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+DROPPED_NS = int(np.iinfo(np.int64).max)
+
+Nanoseconds = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The times of n frames through k stages, in integer nanoseconds of one monotonic clock.
+
+    Attributes:
+        mode: "closed" (a frame starts when the last one ended), "fifo" (paced, every frame is
+            processed), "latest" (paced, the newest frame only), or "recorded".
+        rate_hz: the camera's rate of a paced run.
+        stage_names: the k stages in order; empty where only whole frames were recorded.
+        arrival_ns: [n] when each frame was due (paced) or started (closed).
+        marks_ns: [n, m] start of the first stage, end of each stage; m = k + 1, at least 2.
+        dropped: [n] True where the frame was never processed; its marks are meaningless.
+        warmup_ns: [w] latencies of the warm-up frames, cold ones first; kept, never judged.
+        gc_collections: Python garbage collections that happened in the timed part.
+        is_whole_frame: False where only a part of the frame was measured (a network alone).
+        snapshots: the machine's counters before and after the timed part, where they were read.
+        defects: what is wrong with the samples themselves, found while reading them.
+    """
+
+    mode: str
+    rate_hz: float | None
+    stage_names: tuple[str, ...]
+    arrival_ns: Nanoseconds
+    marks_ns: Nanoseconds
+    dropped: NDArray[np.bool_]
+    warmup_ns: Nanoseconds
+    gc_collections: int = 0
+    is_whole_frame: bool = True
+    snapshots: tuple[Any, Any] | None = None
+    defects: tuple[str, ...] = ()
+
+    @classmethod
+    def from_latencies(
+        cls,
+        latency_ns: Nanoseconds,
+        *,
+        stages_ns: dict[str, Nanoseconds] | None = None,
+        dropped: NDArray[np.bool_] | None = None,
+        rate_hz: float | None = None,
+        defects: tuple[str, ...] = (),
+    ) -> Self:
+        """Builds a run from recorded latencies.
+
+        Args:
+            latency_ns: [n] from the frame's arrival to its result.
+            stages_ns: per stage [n] durations; what they leave of the latency is the wait before
+                the first stage.
+            dropped: [n] frames that were never processed.
+            rate_hz: the camera's rate, for the timeline; 30 where unknown.
+            defects: what is wrong with the samples.
+        """
+        latency_ns = np.asarray(latency_ns, np.int64)
+        durations = [np.asarray(values, np.int64) for values in (stages_ns or {}).values()]
+        period_ns = round(1e9 / (rate_hz or 30.0))
+        arrival_ns = np.arange(1, len(latency_ns) + 1, dtype=np.int64) * period_ns
+        done_ns = arrival_ns + latency_ns
+        if not durations:
+            marks_ns = np.stack([arrival_ns, done_ns], axis=1)
+        else:
+            ends = np.cumsum(np.stack(durations[::-1], axis=1), axis=1)[:, ::-1]
+            marks_ns = np.concatenate([done_ns[:, None] - ends, done_ns[:, None]], axis=1)
+        return cls(
+            mode="recorded",
+            rate_hz=rate_hz,
+            stage_names=tuple(stages_ns or ()),
+            arrival_ns=arrival_ns,
+            marks_ns=marks_ns,
+            dropped=np.zeros(len(latency_ns), bool) if dropped is None else dropped,
+            warmup_ns=np.empty(0, np.int64),
+            defects=defects,
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of frames, dropped ones included."""
+        return len(self.arrival_ns)
+
+    @property
+    def start_ns(self) -> Nanoseconds:
+        """[n] when the first stage began."""
+        return self.marks_ns[:, 0]
+
+    @property
+    def done_ns(self) -> Nanoseconds:
+        """[n] when the last stage ended."""
+        return self.marks_ns[:, -1]
+
+    @property
+    def latency_ns(self) -> Nanoseconds:
+        """[n] from arrival to result; `DROPPED_NS` for a dropped frame, so it sorts last."""
+        return np.where(self.dropped, DROPPED_NS, self.done_ns - self.arrival_ns)
+
+    @property
+    def queue_ns(self) -> Nanoseconds:
+        """[processed] from arrival to the start of the first stage."""
+        return (self.start_ns - self.arrival_ns)[~self.dropped]
+
+    def stage_ns(self, name: str) -> Nanoseconds:
+        """Returns [processed] the durations of one stage."""
+        position = self.stage_names.index(name)
+        durations = self.marks_ns[:, position + 1] - self.marks_ns[:, position]
+        return durations[~self.dropped]
+
+    def find_misses(self, deadline_ns: int) -> NDArray[np.bool_]:
+        """Returns [n] True where the frame was dropped or took longer than the deadline."""
+        return self.latency_ns > deadline_ns
+
+    def wakeup_errors_ns(self) -> Nanoseconds:
+        """Returns how late frames started that found the pipeline idle: the machine's own error."""
+        done = self.done_ns[~self.dropped]
+        arrival = self.arrival_ns[~self.dropped]
+        late = self.start_ns[~self.dropped] - arrival
+        was_idle = np.ones(len(done), bool)
+        was_idle[1:] = done[:-1] < arrival[1:]
+        return late[was_idle]
+
+    def find_defects(self) -> tuple[str, ...]:
+        """Returns what makes the samples themselves unbelievable: the clock, missing frames."""
+        found = list(self.defects)
+        if not self.count:
+            found.append("no frame was recorded")
+        processed = ~self.dropped
+        steps = np.diff(self.marks_ns[processed], axis=1)
+        if (steps < 0).any():
+            found.append(f"the clock went backwards in {int((steps < 0).any(axis=1).sum())} frames")
+        latency = (self.done_ns - self.arrival_ns)[processed]
+        if (latency <= 0).any() and not (steps < 0).any():
+            found.append(f"{int((latency <= 0).sum())} frames have a latency of zero or less")
+        early = (self.start_ns - self.arrival_ns)[processed] < 0
+        if early.any() and self.stage_names:
+            found.append(f"in {int(early.sum())} frames the stages take longer than the frame")
+        if (np.diff(self.arrival_ns) <= 0).any():
+            found.append("the frames' arrivals do not increase")
+        return tuple(dict.fromkeys(found))

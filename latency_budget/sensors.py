@@ -1,0 +1,105 @@
+"""Reads the machine's counters from `/proc` and `/sys`; what is not there is None, never zero."""
+
+import os
+import platform
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counters of the machine at one moment; None where the machine does not tell.
+
+    Attributes:
+        involuntary_switches: of the calling thread, since it began.
+        major_faults: page faults of the process that had to read a disk.
+        steal_ticks: time that the hypervisor gave to others, and `total_ticks` of all processors.
+        throttle_count: thermal throttling events of all processors.
+        pressure: share of the last 10 s in percent that some task waited, per resource.
+    """
+
+    involuntary_switches: int | None
+    major_faults: int | None
+    steal_ticks: int | None
+    total_ticks: int | None
+    throttle_count: int | None
+    pressure: dict[str, float | None]
+
+
+def read_snapshot(root: Path = Path("/")) -> Snapshot:
+    """Reads the counters from `/proc` and `/sys` below `root`, on the thread that is timed."""
+    ticks = _read_ticks(root)
+    return Snapshot(
+        involuntary_switches=_read_switches(root),
+        major_faults=resource.getrusage(resource.RUSAGE_SELF).ru_majflt,
+        steal_ticks=ticks[7] if len(ticks) > 7 else None,
+        total_ticks=sum(ticks[:8]) if ticks else None,
+        throttle_count=_read_throttles(root),
+        pressure={name: _read_pressure(root, name) for name in ("cpu", "io", "memory")},
+    )
+
+
+def describe_machine(root: Path = Path("/")) -> dict[str, Any]:
+    """Returns what identifies the machine in a report, without its name or address."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in read_text_or_empty(root / "proc/cpuinfo").splitlines()
+            if line.lower().startswith(("model name", "hardware"))
+        ),
+        platform.machine(),
+    )
+    return {
+        "processor": model,
+        "processors": os.cpu_count() or 0,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def read_text_or_empty(path: Path) -> str:
+    """Returns a small file's text, empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number_or_none(read: Callable[[], str]) -> float | None:
+    try:
+        return float(read())
+    except (ValueError, IndexError):
+        return None
+
+
+def _read_switches(root: Path) -> int | None:
+    for line in read_text_or_empty(root / "proc/thread-self/status").splitlines():
+        if line.startswith("nonvoluntary_ctxt_switches:"):
+            value = _number_or_none(line.split(":")[1].strip)
+            return None if value is None else int(value)
+    return None
+
+
+def _read_ticks(root: Path) -> list[int]:
+    first = read_text_or_empty(root / "proc/stat").split("\n", 1)[0].split()
+    return [int(part) for part in first[1:] if part.isdigit()] if first[:1] == ["cpu"] else []
+
+
+def _read_throttles(root: Path) -> int | None:
+    folder = root / "sys/devices/system/cpu"
+    counts = [
+        read_text_or_empty(path).strip()
+        for path in folder.glob("cpu*/thermal_throttle/*_throttle_count")
+    ]
+    numbers = [int(count) for count in counts if count.isdigit()]
+    return sum(numbers) if numbers else None
+
+
+def _read_pressure(root: Path, name: str) -> float | None:
+    for line in read_text_or_empty(root / f"proc/pressure/{name}").splitlines():
+        if line.startswith("some "):
+            return _number_or_none(lambda: line.split("avg10=")[1].split()[0])  # noqa: B023
+    return None

@@ -1,0 +1,41 @@
+"""One stage of the frame: a name and the function that does its work."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from artifacts.errors import InputError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage: takes the frame's payload, returns the payload for the next stage.
+
+    Attributes:
+        name: unique in the frame; the key under `[stages]` of a budget file.
+        run: called once per frame on the timing thread; must return when the work is done (a GPU
+            stage synchronizes), or its time is charged to a later stage.
+    """
+
+    name: str
+    run: Callable[[Any], Any]
+
+
+def check_stages(stages: list[Stage]) -> tuple[str, ...]:
+    """Returns the stages' names.
+
+    Raises:
+        InputError: there is no stage, one is not a `Stage`, or two have the same name.
+    """
+    for stage in stages:
+        if not isinstance(stage, Stage):
+            raise InputError(
+                f"a stage is a {type(stage).__name__}", "latency_budget.Stage(name, function)"
+            )
+    names = tuple(stage.name for stage in stages)
+    if not names:
+        raise InputError("there is no stage to measure", "at least one Stage")
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the stage name '{name}' is used twice", "a name per stage")
+    return names

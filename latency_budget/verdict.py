@@ -1,0 +1,275 @@
+"""Judges a run against a budget: one gate per question, and the worst gate is the verdict.
+
+Precedence: invalid, fail, inconclusive, pass. Invalid stands first because a disturbed machine
+makes slow frames of its own: a failure measured on it says no more than a pass would.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from latency_budget.budget import Budget, HeadContract, Tier
+from latency_budget.bursts import bound_miss_rate, longest_run
+from latency_budget.environment import Environment
+from latency_budget.regression import compare_runs
+from latency_budget.run import Nanoseconds, Run
+from latency_budget.sequential import judge_sequence
+from latency_budget.statistics import (
+    bound_ns,
+    claim_percentile,
+    claim_ratio,
+    misses_allowed,
+    stage_quantile,
+)
+
+LOWER_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "epe", "error", "loss")
+
+
+class Verdict(StrEnum):
+    """The outcome of a gate or of a whole check, from best to worst."""
+
+    PASS = "pass"
+    INCONCLUSIVE = "inconclusive"
+    FAIL = "fail"
+    INVALID = "invalid"
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 3 inconclusive, 4 invalid."""
+        return {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}[self.value]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One question and its answer.
+
+    Attributes:
+        name: what was judged.
+        verdict: the answer.
+        detail: the evidence in one line.
+    """
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All gates of one run."""
+
+    gates: tuple[Gate, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst gate's verdict."""
+        order = list(Verdict)
+        return max((gate.verdict for gate in self.gates), key=order.index, default=Verdict.INVALID)
+
+
+@dataclass(frozen=True)
+class HeadQuality:
+    """A head's quality before and after.
+
+    Attributes:
+        metric: its name.
+        reference: the float network's value.
+        candidate: the measured network's value.
+    """
+
+    metric: str
+    reference: float
+    candidate: float
+
+    @property
+    def drop(self) -> float:
+        """How much worse the candidate is; negative where it is better."""
+        worse = self.reference - self.candidate
+        return -worse if is_lower_better(self.metric) else worse
+
+
+def is_lower_better(metric: str) -> bool:
+    """Returns True for errors (abs_rel, rmse …), False for scores (mAP50, mIoU …)."""
+    return metric.lower() in LOWER_IS_BETTER
+
+
+def judge(
+    run: Run,
+    budget: Budget,
+    *,
+    tier: Tier | None = None,
+    environment: Environment | None = None,
+    heads: Mapping[str, HeadQuality] | None = None,
+    baseline_ns: Nanoseconds | None = None,
+) -> Judgement:
+    """Judges a run.
+
+    Args:
+        run: the paced or recorded frames.
+        budget: the limits; for a part of a frame, `Budget.for_part`.
+        tier: confidence and rule; 95 % by order statistics if not given.
+        environment: the machine's state, None where it was not observed (recorded samples).
+        heads: quality of each head with a contract.
+        baseline_ns: [n] latencies of a stored baseline to compare with.
+    """
+    tier = tier or Tier(frames=run.count)
+    gates = [_judge_samples(run), _judge_machine(environment, budget.environment)]
+    gates += _judge_frame(run, budget, tier)
+    gates += [_judge_stage(run, name, budget, tier) for name in budget.stages]
+    for name, contract in budget.heads.items():
+        gates.append(judge_head(name, contract, (heads or {}).get(name)))
+    if baseline_ns is not None:
+        regression = compare_runs(baseline_ns, run.latency_ns)
+        gates.append(Gate("no slower than before", Verdict(regression.outcome), regression.detail))
+    return Judgement(tuple(gates))
+
+
+def _judge_samples(run: Run) -> Gate:
+    defects = run.find_defects()
+    if defects:
+        return Gate("samples", Verdict.INVALID, "; ".join(defects))
+    dropped = int(run.dropped.sum())
+    return Gate("samples", Verdict.PASS, f"{run.count} frames, {dropped} dropped, {run.mode}")
+
+
+def _judge_machine(environment: Environment | None, mode: str) -> Gate:
+    name = "environment"
+    if environment is None:
+        verdict = Verdict.INVALID if mode == "strict" else Verdict.PASS
+        return Gate(name, verdict, "recorded samples: the machine was not observed")
+    by_verdict: dict[str, list[str]] = {}
+    for check in environment.checks:
+        by_verdict.setdefault(check.verdict, []).append(f"{check.name}: {check.detail}")
+    bad = by_verdict.get("invalid", [])
+    if mode == "strict":
+        bad = bad + by_verdict.get("unknown", [])
+    if bad and mode != "report":
+        return Gate(name, Verdict.INVALID, "; ".join(bad))
+    found = bad + by_verdict.get("warn", [])
+    unknown = len(by_verdict.get("unknown", []))
+    detail = "; ".join(found) if found else f"{len(environment.checks) - unknown} checks held"
+    if bad:
+        detail = f"reported only: {detail}"
+    return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
+
+
+def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
+    deadline_ns = budget.frame.deadline_ns
+    misses = run.find_misses(deadline_ns)
+    gates = [_judge_percentile("frame P99", run.latency_ns, deadline_ns, tier.confidence)]
+    if tier.rule == "sprt":
+        gates[0] = _judge_sequentially(misses, gates[0])
+    if tier.p999_confidence is not None:
+        gates.append(
+            _judge_percentile(
+                "frame P99.9", run.latency_ns, deadline_ns, tier.p999_confidence, 0.999
+            )
+        )
+    if tier.rule == "cluster":
+        gates.append(_judge_bursts(misses))
+    gates.append(_judge_longest_run(misses, budget.frame.max_consecutive_misses))
+    gates.append(_judge_jitter(run, budget))
+    return gates
+
+
+def _judge_percentile(
+    name: str, latency_ns: Nanoseconds, limit_ns: int, confidence: float, quantile: float = 0.99
+) -> Gate:
+    misses = int((latency_ns > limit_ns).sum())
+    claim = claim_percentile(misses, len(latency_ns), quantile, confidence)
+    bound = bound_ns(np.sort(latency_ns), quantile, confidence, upper=True)
+    allowed = misses_allowed(len(latency_ns), quantile, confidence) if len(latency_ns) else None
+    shown = f"{misses} of {claim.count} frames over {limit_ns / 1e6:.2f} ms"
+    shown += f" ({allowed} allowed)" if allowed is not None else ""
+    if bound is not None:
+        shown = f"at most {bound / 1e6:.2f} ms at {confidence:.0%} confidence; {shown}"
+    if claim.outcome == "inconclusive":
+        shown += f"; {claim.more_frames} more frames without a miss needed"
+    elif claim.outcome == "pass" and bound is not None:
+        shown += f"; headroom {(limit_ns - bound) / 1e6:.2f} ms"
+    return Gate(name, Verdict(claim.outcome), shown)
+
+
+def _judge_sequentially(misses: np.ndarray[Any, np.dtype[np.bool_]], whole: Gate) -> Gate:
+    """The sequential rule; frames measured after its decision may still refute a pass."""
+    claim = judge_sequence(misses)
+    if whole.verdict is Verdict.FAIL:
+        return whole
+    if claim.decided_at is None:
+        note = f"undecided, {claim.more_frames} more frames without a miss needed"
+    else:
+        note = f"decided after {claim.decided_at} frames"
+    return Gate(whole.name, Verdict(claim.outcome), f"sequential test {note}; {whole.detail}")
+
+
+def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]]) -> Gate:
+    bound = bound_miss_rate(misses)
+    detail = (
+        f"at most {bound.rate:.2%} missed at 95 % if misses come in bursts of "
+        f"{bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
+    )
+    verdict = Verdict.PASS if bound.rate < 0.01 else Verdict.INCONCLUSIVE
+    return Gate("frame P99 in bursts", verdict, detail)
+
+
+def _judge_longest_run(misses: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Gate:
+    longest = longest_run(misses)
+    verdict = Verdict.PASS if longest <= limit else Verdict.FAIL
+    return Gate("consecutive misses", verdict, f"longest run {longest} frames, limit {limit}")
+
+
+def _judge_jitter(run: Run, budget: Budget) -> Gate:
+    limit = budget.frame.p99_over_p50
+    floor_ns = round(budget.frame.jitter_floor_ms * 1e6)
+    claim = claim_ratio(np.sort(run.latency_ns), limit, floor_ns=floor_ns)
+    parts = []
+    if claim.ratio is not None and claim.spread_ns is not None:
+        parts.append(f"P99/P50 = {claim.ratio:.3f} (P99 - P50 = {claim.spread_ns / 1e6:.2f} ms)")
+    if claim.upper is not None:
+        parts.append(f"at most {claim.upper:.3f} at 95 % confidence")
+    parts.append(f"limit {limit:g}")
+    if claim.outcome == "inconclusive" and claim.more_frames:
+        parts.append(f"{claim.more_frames} more frames needed")
+    return Gate("jitter P99/P50", Verdict(claim.outcome), ", ".join(parts))
+
+
+def _judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
+    label = f"stage {name} P99"
+    limit_ns = round(budget.stages[name] * 1e6)
+    if name not in run.stage_names:
+        known = ", ".join(run.stage_names) or "none"
+        return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
+    durations = run.stage_ns(name)
+    gate = _judge_percentile(label, durations, limit_ns, tier.confidence)
+    quantile = stage_quantile(len(budget.stages))
+    strict = claim_percentile(
+        int((durations > limit_ns).sum()), len(durations), quantile, tier.confidence
+    )
+    note = f"P{100 * quantile:.4g} {'proven' if strict.outcome == 'pass' else 'not proven'}"
+    return Gate(label, gate.verdict, f"{gate.detail}; {note}")
+
+
+def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -> Gate:
+    """Judges one head's contract; without a measured quality it is inconclusive."""
+    label = f"head {name} {contract.metric}"
+    if quality is None:
+        return Gate(label, Verdict.INCONCLUSIVE, "quality not measured")
+    if quality.metric != contract.metric:
+        return Gate(
+            label, Verdict.INCONCLUSIVE, f"{quality.metric} measured, not {contract.metric}"
+        )
+    values = (quality.reference, quality.candidate)
+    if not np.isfinite(values).all():
+        return Gate(label, Verdict.FAIL, f"{values[0]} became {values[1]}")
+    verdict = Verdict.PASS if quality.drop <= contract.max_drop + 1e-12 else Verdict.FAIL
+    change = values[1] - values[0]
+    better = " (lower is better)" if is_lower_better(contract.metric) else ""
+    return Gate(
+        label,
+        verdict,
+        f"{values[0]:.4f} became {values[1]:.4f}, {change:+.4f}{better}; "
+        f"allowed drop {contract.max_drop:g}",
+    )

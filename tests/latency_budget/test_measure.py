@@ -1,0 +1,210 @@
+import gc
+import time
+
+import numpy as np
+import pytest
+
+from artifacts.errors import InputError
+from latency_budget.clock import ManualClock, MonotonicClock
+from latency_budget.experiment import run_experiment
+from latency_budget.measure import (
+    MeasureSettings,
+    arrival_offset_ns,
+    measure_closed,
+    measure_paced,
+)
+from latency_budget.sensors import Snapshot
+from latency_budget.stage import Stage
+from latency_budget.statistics import percentile_ns
+
+MS = 1_000_000
+
+
+class Pipeline:
+    """Stages whose durations in ms come from functions of the frame's number."""
+
+    def __init__(self, clock, **durations):
+        self.clock, self.calls = clock, 0
+        self.stages = [
+            Stage(name, self._spend(duration, position == 0))
+            for position, (name, duration) in enumerate(durations.items())
+        ]
+
+    def _spend(self, duration, is_first):
+        def run(payload):
+            self.calls += is_first
+            self.clock.advance_ns(round(duration(self.calls - 1) * MS))
+            return payload
+
+        return run
+
+
+def settings_for(clock, **values):
+    return MeasureSettings(**{"clock": clock, "warmup_frames": 0, "frames": 1000} | values)
+
+
+def test_every_stage_is_timed_in_order():
+    clock = ManualClock()
+    pipeline = Pipeline(clock, preprocess=lambda i: 2, network=lambda i: 20, planning=lambda i: 1)
+    run = measure_closed(pipeline.stages, [None], settings_for(clock, frames=5))
+    assert run.stage_names == ("preprocess", "network", "planning")
+    assert (run.stage_ns("network") == 20 * MS).all()
+    assert (run.latency_ns == 23 * MS).all()
+    assert run.find_defects() == ()
+
+
+def test_payload_passes_from_stage_to_stage_and_frames_go_round():
+    seen = []
+    stages = [Stage("double", lambda x: 2 * x), Stage("keep", lambda x: seen.append(x))]
+    measure_closed(stages, (i for i in range(3)), MeasureSettings(frames=4, warmup_frames=0))
+    assert seen == [0, 2, 4, 0]
+
+
+def test_a_stall_each_minute_is_invisible_in_closed_loop_and_plain_when_paced():
+    """Row 103: one second of stall each minute."""
+    for measure, misses in ((measure_closed, 1), (measure_paced, 30)):
+        clock = ManualClock()
+        pipeline = Pipeline(clock, network=lambda i: 1000 if i % 1800 == 900 else 20)
+        run = measure(pipeline.stages, [None], settings_for(clock, frames=1800))
+        found = int(run.find_misses(33 * MS).sum())
+        assert found == 1 if measure is measure_closed else found > misses
+
+
+def test_latency_counts_from_the_arrival_not_from_the_start():
+    clock = ManualClock()
+    pipeline = Pipeline(clock, network=lambda i: 100 if i == 0 else 10)
+    run = measure_paced(pipeline.stages, [None], settings_for(clock, frames=4, rate_hz=20))
+    assert (run.latency_ns // MS).tolist() == [100, 60, 20, 10]
+    assert (run.queue_ns // MS).tolist() == [0, 50, 10, 0]
+
+
+def test_latest_drops_overtaken_frames_and_counts_them_as_missed():
+    """Row 110: all survivors are fast, and still the drops are misses."""
+    clock = ManualClock()
+    pipeline = Pipeline(clock, network=lambda i: 60)
+    run = measure_paced(
+        pipeline.stages, [None], settings_for(clock, frames=100, rate_hz=25, policy="latest")
+    )
+    assert 0.3 < run.dropped.mean() < 0.4
+    assert (run.find_misses(200 * MS) == run.dropped).all()
+    assert run.find_defects() == ()
+    assert percentile_ns(np.sort(run.latency_ns), 0.99) is None
+
+
+def test_latest_processes_every_frame_when_it_keeps_up():
+    clock = ManualClock()
+    run = measure_paced(
+        Pipeline(clock, network=lambda i: 20).stages,
+        [None],
+        settings_for(clock, frames=50, policy="latest"),
+    )
+    assert not run.dropped.any()
+    assert (run.latency_ns == 20 * MS).all()
+
+
+def test_arrivals_do_not_accumulate_rounding():
+    clock = ManualClock()
+    run = measure_paced(
+        Pipeline(clock, network=lambda i: 1).stages, [None], settings_for(clock, frames=3001)
+    )
+    assert run.arrival_ns[3000] - run.arrival_ns[0] == 100 * 10**9
+    from fractions import Fraction
+
+    assert arrival_offset_ns(2997, Fraction("29.97")) == 100 * 10**9
+
+
+def test_warm_up_is_kept_apart():
+    clock = ManualClock()
+    pipeline = Pipeline(clock, network=lambda i: 500 if i == 0 else 20)
+    run = measure_paced(
+        pipeline.stages, [None], settings_for(clock, frames=100, warmup_frames=90, rate_hz=30)
+    )
+    assert len(run.warmup_ns) == 90
+    assert run.warmup_ns[0] == 500 * MS
+    assert (run.latency_ns == 20 * MS).all()
+
+
+def test_garbage_collection_is_off_while_timing_and_back_afterwards():
+    states = []
+    stages = [Stage("look", lambda x: states.append(gc.isenabled()))]
+    assert gc.isenabled()
+    run = measure_closed(stages, [None], MeasureSettings(frames=3, warmup_frames=1))
+    assert states == [True, False, False, False]
+    assert gc.isenabled()
+    assert run.gc_collections == 0
+
+
+def test_a_collection_forced_by_a_stage_is_counted():
+    run = measure_closed(
+        [Stage("collect", lambda x: gc.collect())], [0], MeasureSettings(frames=3, warmup_frames=0)
+    )
+    assert run.gc_collections == 3
+
+
+def test_a_stage_that_raises_is_named_with_its_frame():
+    def explode(payload):
+        raise ValueError("no such tensor")
+
+    clock = ManualClock()
+    stages = [*Pipeline(clock, first=lambda i: 1).stages, Stage("second", explode)]
+    with pytest.raises(InputError, match=r"stage 'second' raised ValueError on frame 0: no such"):
+        measure_paced(stages, [None], settings_for(clock))
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("stages", "frames", "message"),
+    [
+        ([], [0], "no stage"),
+        ([Stage("a", str), Stage("a", str)], [0], "used twice"),
+        ([("a", str)], [0], "a stage is a tuple"),
+        ([Stage("a", str)], [], "no frame"),
+    ],
+)
+def test_wrong_stages_and_frames_are_refused(stages, frames, message):
+    with pytest.raises(InputError, match=message):
+        measure_closed(stages, frames)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"frames": 0}, {"rate_hz": 0}, {"rate_hz": float("nan")}, {"policy": "newest"}],
+)
+def test_wrong_settings_are_refused(values):
+    with pytest.raises(InputError):
+        MeasureSettings(**values)
+
+
+def test_a_clock_that_goes_backwards_is_a_defect():
+    """Row 111."""
+    clock = ManualClock()
+    pipeline = Pipeline(clock, network=lambda i: -5 if i == 7 else 20)
+    run = measure_paced(pipeline.stages, [None], settings_for(clock, frames=20))
+    assert "backwards" in run.find_defects()[0]
+
+
+def test_the_monotonic_clock_waits_until_the_moment():
+    clock = MonotonicClock()
+    target = clock.now_ns() + 4 * MS
+    clock.wait_until_ns(target)
+    assert clock.now_ns() >= target
+    clock.wait_until_ns(target - MS)
+
+
+def test_an_experiment_on_the_real_clock_holds_together():
+    settings = MeasureSettings(frames=20, rate_hz=100, warmup_frames=2)
+    calls = []
+    experiment = run_experiment(
+        [Stage("network", lambda x: time.sleep(0.001))],
+        [None],
+        settings,
+        control_frames=10,
+        progress=lambda what, done, total: calls.append((done, total)),
+    )
+    assert calls == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert experiment.paced.count == 20
+    assert experiment.pacing_penalty is not None
+    assert isinstance(experiment.paced.snapshots[0], Snapshot)
+    assert (experiment.paced.latency_ns >= MS).all()
+    names = {check.name for check in experiment.environment.checks}
+    assert {"steal", "frequency governor", "no-op control, wake-up error"} <= names

@@ -1,0 +1,276 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from artifacts.errors import InputError
+from latency_budget.binomial import binomial_cdf, binomial_quantile, binomial_tail, gamma_quantile
+from latency_budget.bursts import bound_miss_rate, find_clusters, longest_run
+from latency_budget.regression import compare_runs, mann_whitney_p
+from latency_budget.run import DROPPED_NS
+from latency_budget.sequential import judge_sequence
+from latency_budget.statistics import (
+    claim_percentile,
+    claim_ratio,
+    frames_needed,
+    lower_bound_rank,
+    misses_allowed,
+    nearest_rank,
+    percentile_ns,
+    stage_quantile,
+    upper_bound_rank,
+)
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("misses", "quantile", "confidence", "frames"),
+    [
+        (0, 0.99, 0.95, 299),
+        (1, 0.99, 0.95, 473),
+        (20, 0.99, 0.95, 2902),
+        (0, 0.99, 0.99, 459),
+        (0, 0.995, 0.95, 598),
+        (0, 0.999, 0.95, 2995),
+        (0, 0.999, 0.99, 4603),
+        (20, 0.9999, 0.95, 290_616),
+        pytest.param(1, 0.90, 0.99, 64, id="loadgen-P90"),
+        pytest.param(1, 0.97, 0.99, 219, id="loadgen-P97"),
+        pytest.param(1, 0.99, 0.99, 662, id="loadgen-P99"),
+        pytest.param(1, 0.999, 0.99, 6636, id="loadgen-P99.9"),
+        pytest.param(0, 0.9975, 0.95, 1197, id="four-stages"),
+    ],
+)
+def test_frames_needed_for_a_claim_are_the_published_ones(misses, quantile, confidence, frames):
+    assert frames_needed(misses, quantile, confidence) == frames
+    assert claim_percentile(misses, frames, quantile, confidence).outcome == "pass"
+    short = claim_percentile(misses, frames - 1, quantile, confidence)
+    assert (short.outcome, short.more_frames) == ("inconclusive", 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "allowed", "allowed_999", "rank"),
+    [
+        (298, None, None, None),
+        (299, 0, None, 299),
+        (500, 1, None, 499),
+        (1000, 4, None, 996),
+        (1800, 10, None, 1790),
+        (3000, 20, 0, 2980),
+        (9000, 74, 3, 8926),
+        (18_000, 157, 10, 17_843),
+        (54_000, 501, 41, 53_499),
+    ],
+)
+def test_allowed_misses_and_bound_ranks_are_the_published_ones(count, allowed, allowed_999, rank):
+    assert misses_allowed(count, 0.99, 0.95) == allowed
+    assert misses_allowed(count, 0.999, 0.95) == allowed_999
+    assert upper_bound_rank(count, 0.99, 0.95) == rank
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    n=st.integers(1, 60_000),
+    share=st.floats(0, 1),
+    p=st.sampled_from([0.0001, 0.001, 0.01, 0.0025, 0.5, 0.99, 0.999]),
+)
+def test_binomial_agrees_with_scipy(n, share, p):
+    k = int(share * n)
+    assert binomial_cdf(k, n, p) == pytest.approx(stats.binom.cdf(k, n, p), rel=1e-7, abs=1e-12)
+    assert binomial_tail(k, n, p) == pytest.approx(stats.binom.sf(k - 1, n, p), rel=1e-7, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(n=st.integers(1, 60_000), q=st.sampled_from([0.025, 0.05, 0.95, 0.975, 0.99]))
+def test_bound_ranks_agree_with_scipy(n, q):
+    assert binomial_quantile(q, n, 0.99) == stats.binom.ppf(q, n, 0.99)
+    lower = int(stats.binom.ppf(0.025, n, 0.5))
+    assert lower_bound_rank(n, 0.5, 0.975) == (lower or None)
+
+
+@settings(max_examples=80, deadline=None)
+@given(shape=st.floats(1, 600), q=st.sampled_from([0.05, 0.5, 0.95, 0.975, 0.999]))
+def test_gamma_quantile_agrees_with_scipy(shape, q):
+    assert gamma_quantile(q, shape) == pytest.approx(stats.gamma.ppf(q, shape), rel=1e-9)
+
+
+def test_percentile_is_a_latency_that_happened():
+    thousand = np.arange(1, 1001, dtype=np.int64)
+    assert percentile_ns(thousand, 0.999) == 999
+    assert percentile_ns(thousand, 0.99) == 990
+    assert percentile_ns(thousand, 0.5) == 500
+    assert nearest_rank(29, 0.07) == 3
+
+
+@given(values=st.lists(st.integers(1, 10**10), min_size=1, max_size=400))
+def test_percentile_is_the_smallest_sample_with_enough_below(values):
+    ordered = np.sort(np.asarray(values, np.int64))
+    for quantile in (0.5, 0.95, 0.99):
+        found = percentile_ns(ordered, quantile)
+        if found is None:
+            assert len(values) < round(1 / (1 - quantile))
+            continue
+        assert found in values
+        assert (ordered <= found).mean() >= quantile
+        assert (ordered < found).mean() < quantile
+
+
+def test_too_few_samples_are_no_percentile():
+    assert percentile_ns(np.arange(99, dtype=np.int64), 0.99) is None
+    assert percentile_ns(np.arange(999, dtype=np.int64), 0.999) is None
+    assert percentile_ns(np.empty(0, np.int64), 0.5) is None
+
+
+def test_a_percentile_on_a_dropped_frame_is_no_number():
+    latencies = np.sort(np.r_[np.full(95, MS), np.full(5, DROPPED_NS)])
+    assert percentile_ns(latencies, 0.99) is None
+    assert percentile_ns(latencies, 0.5) == MS
+
+
+@pytest.mark.parametrize("quantile", [0, 1, 99, -0.5])
+def test_a_quantile_in_percent_is_refused(quantile):
+    with pytest.raises(InputError, match="between 0 and 1"):
+        nearest_rank(10, quantile)
+
+
+def test_a_claim_can_fail_as_surely_as_it_passes():
+    assert claim_percentile(30, 1800, 0.99, 0.95).outcome == "fail"
+    assert claim_percentile(15, 1000, 0.99, 0.95).outcome == "inconclusive"
+    assert claim_percentile(0, 0, 0.99, 0.95).more_frames == 299
+
+
+def test_ratio_needs_368_frames():
+    quiet = np.full(367, 20 * MS, np.int64)
+    short = claim_ratio(quiet, 1.2)
+    assert (short.outcome, short.upper, short.more_frames) == ("inconclusive", None, 1)
+    assert claim_ratio(np.full(368, 20 * MS, np.int64), 1.2).outcome == "pass"
+
+
+def test_ratio_floor_spares_fast_models():
+    fast = np.sort(np.r_[np.full(940, 2 * MS), np.full(60, int(2.5 * MS))])
+    assert claim_ratio(fast, 1.2).outcome == "fail"
+    assert claim_ratio(fast, 1.2, floor_ns=MS).outcome == "pass"
+
+
+def test_stage_quantiles_imply_the_frame():
+    assert stage_quantile(4) == 0.9975
+    assert stage_quantile(1) == 0.99
+
+
+@pytest.mark.parametrize(("misses", "frames"), [(0, 373), (1, 574), (2, 775), (3, 976)])
+def test_sequential_test_passes_at_the_published_frames(misses, frames):
+    sequence = np.zeros(1200, bool)
+    sequence[50 : 50 + 100 * misses : 100] = True
+    claim = judge_sequence(sequence)
+    assert (claim.outcome, claim.decided_at) == ("pass", frames)
+    assert judge_sequence(sequence[: frames - 1]).more_frames == 1
+
+
+def test_sequential_test_of_nothing_asks_for_373_frames():
+    assert judge_sequence(np.empty(0, bool)).more_frames == 373
+
+
+@given(misses=st.lists(st.booleans(), max_size=200))
+def test_longest_run_agrees_with_counting(misses):
+    text = "".join("x" if miss else " " for miss in misses)
+    assert longest_run(np.asarray(misses, bool)) == max((len(p) for p in text.split()), default=0)
+
+
+def test_misses_up_to_thirty_frames_apart_are_one_cluster():
+    misses = np.zeros(200, bool)
+    misses[[10, 40, 71]] = True
+    assert find_clusters(misses) == [2, 1]
+
+
+def test_burst_bound_agrees_with_scipy_and_is_wider_for_bursts():
+    n = 18_000
+    spread, burst = np.zeros(n, bool), np.zeros(n, bool)
+    spread[::180] = True
+    for start in range(0, n, 1800):
+        burst[start : start + 10] = True
+    assert spread.sum() == burst.sum() == 100
+    assert bound_miss_rate(burst).rate > bound_miss_rate(spread).rate
+    expected = stats.chi2.ppf(0.95, 2 * (100 / 10 + 1)) / 2 * 10 / n
+    assert bound_miss_rate(burst).rate == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_a_miss_the_declared_worst_burst_counts():
+    none = bound_miss_rate(np.zeros(9000, bool))
+    assert none.rate == pytest.approx(stats.chi2.ppf(0.95, 2) / 2 * 30 / 9000)
+    assert none.rate < 0.01 < bound_miss_rate(np.zeros(8000, bool)).rate
+
+
+def test_mann_whitney_agrees_with_scipy():
+    rng = np.random.default_rng(5)
+    first, second = rng.integers(0, 50, 300), rng.integers(3, 55, 400)
+    expected = stats.mannwhitneyu(first, second, method="asymptotic").pvalue
+    assert mann_whitney_p(first, second) == pytest.approx(expected, rel=1e-9)
+    assert mann_whitney_p(first, first[:0]) == 1.0
+    assert mann_whitney_p(np.ones(5, np.int64), np.ones(9, np.int64)) == 1.0
+
+
+def test_a_slower_tail_is_found_and_noise_is_not():
+    rng = np.random.default_rng(0)
+
+    def sample(slow_share):
+        base = rng.lognormal(np.log(20 * MS), 0.02, 9000)
+        return np.where(rng.random(9000) < slow_share, 30 * MS, base).astype(np.int64)
+
+    assert compare_runs(sample(0.005), sample(0.02)).outcome == "fail"
+    assert compare_runs(sample(0.005), sample(0.005)).outcome == "pass"
+    assert compare_runs(sample(0)[:100], sample(0)).outcome == "inconclusive"
+    base = sample(0.02)
+    slower = np.where(base < 30 * MS, (base * 1.02).astype(np.int64), base)
+    assert "median" in compare_runs(base, slower).detail
+    assert compare_runs(slower, base).outcome == "pass"
+
+
+def test_false_passes_stay_below_the_stated_rate():
+    """Row 105: 1000 runs of a true 1 % miss rate; 5 % may pass, plus two standard errors."""
+    rng = np.random.default_rng(2026)
+    allowed = misses_allowed(1800, 0.99, 0.95)
+    passes = (rng.binomial(1800, 0.01, 1000) <= allowed).mean()
+    assert 0 < passes <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 1000)
+    sequential = [judge_sequence(rng.random(1800) < 0.01).outcome for _ in range(1000)]
+    assert sequential.count("pass") / 1000 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 1000)
+    failing = [judge_sequence(rng.random(400) < 0.05) for _ in range(300)]
+    assert all(claim.outcome == "fail" for claim in failing)
+    assert np.median([claim.decided_at for claim in failing]) <= 40
+
+
+def test_bursts_do_not_buy_a_pass():
+    """Row 106, small: bursts of ten at a true 1 %, where the independent claim is fooled."""
+    rng = np.random.default_rng(7)
+    n, runs, burst = 54_000, 300, 10
+    fooled = bounded = 0
+    allowed = misses_allowed(n, 0.99, 0.95)
+    for _ in range(runs):
+        misses = np.zeros(n, bool)
+        state = np.flatnonzero(rng.random(n) < 0.01 / burst / (1 - 0.01))
+        for start in state:
+            misses[start : start + rng.geometric(1 / burst)] = True
+        fooled += misses.sum() <= allowed
+        bounded += bound_miss_rate(misses).rate < 0.01
+    assert fooled / runs > 0.2
+    assert bounded / runs <= 0.07 + 2 * np.sqrt(0.07 * 0.93 / runs)
+
+
+def test_a_true_ratio_at_the_limit_does_not_pass():
+    rng = np.random.default_rng(11)
+    sigma = np.log(1.2) / stats.norm.ppf(0.99)
+
+    def passes(true_sigma, runs):
+        return np.mean(
+            [
+                claim_ratio(
+                    np.sort(rng.lognormal(17, true_sigma, 3000)).astype(np.int64), 1.2
+                ).outcome
+                == "pass"
+                for _ in range(runs)
+            ]
+        )
+
+    assert passes(sigma, 200) <= 0.03
+    assert passes(np.log(1.15) / stats.norm.ppf(0.99), 100) >= 0.95

@@ -1,0 +1,289 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from latency_budget.budget import Budget, FrameBudget, HeadContract, Tier
+from latency_budget.environment import Check, Environment, judge_environment
+from latency_budget.run import Run
+from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
+from latency_budget.verdict import HeadQuality, Verdict, judge
+
+MS = 1_000_000
+QUIET = Environment((Check("steal", "ok", "0 %"),))
+
+
+def run_of(latency_ms, **values):
+    return Run.from_latencies((np.asarray(latency_ms) * MS).astype(np.int64), **values)
+
+
+def noisy(n=1000, centre=20.0, seed=3):
+    return np.random.default_rng(seed).normal(centre, 0.3, n)
+
+
+def gate(judgement, name):
+    return next(found for found in judgement.gates if found.name == name)
+
+
+def test_a_fast_and_even_run_passes():
+    judgement = judge(run_of(noisy()), Budget(), environment=QUIET)
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.verdict.exit_code == 0
+    assert "headroom" in gate(judgement, "frame P99").detail
+
+
+def test_a_slow_run_fails():
+    judgement = judge(run_of(noisy(centre=42)), Budget(), environment=QUIET)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.verdict.exit_code == 1
+    assert gate(judgement, "consecutive misses").verdict is Verdict.FAIL
+
+
+def test_two_percent_at_twice_the_time_fail():
+    """Row 104."""
+    latency = noisy(3000)
+    latency[::50] = 40
+    judgement = judge(run_of(latency), Budget(), environment=QUIET)
+    assert gate(judgement, "frame P99").verdict is Verdict.FAIL
+
+
+def test_a_hundred_frames_prove_nothing():
+    """Row 107."""
+    judgement = judge(run_of(noisy(100)), Budget(), environment=QUIET)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.verdict.exit_code == 3
+    assert "199 more frames" in gate(judgement, "frame P99").detail
+    assert "268 more frames" in gate(judgement, "jitter P99/P50").detail
+
+
+def test_dropped_frames_are_misses_however_fast_the_rest_is():
+    """Row 110."""
+    dropped = np.zeros(1000, bool)
+    dropped[::40] = True
+    judgement = judge(run_of(noisy(), dropped=dropped), Budget(), environment=QUIET)
+    assert gate(judgement, "frame P99").verdict is Verdict.FAIL
+    everything = judge(run_of(noisy(), dropped=~dropped), Budget(), environment=QUIET)
+    assert everything.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("bad_ms", [0.0, -3.0])
+def test_impossible_latencies_make_the_run_invalid(bad_ms):
+    """Row 111."""
+    latency = noisy()
+    latency[17] = bad_ms
+    judgement = judge(run_of(latency), Budget(), environment=QUIET)
+    assert judgement.verdict is Verdict.INVALID
+    assert judgement.verdict.exit_code == 4
+
+
+def test_an_empty_run_is_invalid():
+    assert judge(run_of([]), Budget()).verdict is Verdict.INVALID
+
+
+def test_a_disturbed_machine_outranks_a_failure_unless_only_reported():
+    disturbed = Environment((Check("steal", "invalid", "5 %"), Check("PSI", "unknown", "no")))
+    slow = run_of(noisy(centre=42))
+    assert judge(slow, Budget(), environment=disturbed).verdict is Verdict.INVALID
+    reported = judge(slow, Budget(environment="report"), environment=disturbed)
+    assert reported.verdict is Verdict.FAIL
+    assert "steal" in gate(reported, "environment").detail
+
+
+def test_strict_refuses_what_it_cannot_read():
+    blind = Environment((Check("PSI", "unknown", "no"),))
+    assert judge(run_of(noisy()), Budget(), environment=blind).verdict is Verdict.PASS
+    strict = Budget(environment="strict")
+    assert judge(run_of(noisy()), strict, environment=blind).verdict is Verdict.INVALID
+    assert judge(run_of(noisy()), strict).verdict is Verdict.INVALID
+
+
+def test_fail_outranks_inconclusive():
+    judgement = judge(run_of(noisy(100, centre=42)), Budget(), environment=QUIET)
+    assert gate(judgement, "jitter P99/P50").verdict is Verdict.INCONCLUSIVE
+    assert judgement.verdict is Verdict.FAIL
+
+
+def test_jitter_alone_can_fail():
+    latency = noisy(3000, centre=10)
+    latency[::20] = 20
+    judgement = judge(run_of(latency), Budget(), environment=QUIET)
+    assert gate(judgement, "frame P99").verdict is Verdict.PASS
+    assert judgement.verdict is Verdict.FAIL
+
+
+def test_stages_are_judged_each_on_its_own():
+    total = noisy(2000, centre=25)
+    stages = {
+        "network": (total * 0.8 * MS).astype(np.int64),
+        "plan": (total * 0.1 * MS).astype(int),
+    }
+    budget = Budget(stages={"network": 18.0, "plan": 4.0, "tracking": 2.0})
+    judgement = judge(run_of(total, stages_ns=stages), budget, environment=QUIET)
+    assert gate(judgement, "stage network P99").verdict is Verdict.FAIL
+    assert gate(judgement, "stage plan P99").verdict is Verdict.PASS
+    assert "P99.67 proven" in gate(judgement, "stage plan P99").detail
+    assert gate(judgement, "stage tracking P99").verdict is Verdict.INCONCLUSIVE
+    assert "measured stages: network, plan" in gate(judgement, "stage tracking P99").detail
+
+
+def test_stages_longer_than_their_frame_are_a_defect():
+    stages = {"network": np.full(400, 30 * MS)}
+    judgement = judge(run_of(np.full(400, 20.0), stages_ns=stages), Budget())
+    assert judgement.verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "verdict"),
+    [
+        ("mAP50", 0.700, 0.695, Verdict.PASS),
+        ("mAP50", 0.700, 0.689, Verdict.FAIL),
+        ("mAP50", 0.700, 0.800, Verdict.PASS),
+        ("abs_rel", 0.100, 0.105, Verdict.PASS),
+        ("abs_rel", 0.100, 0.115, Verdict.FAIL),
+        ("abs_rel", 0.100, 0.050, Verdict.PASS),
+        ("mAP50", 0.700, float("nan"), Verdict.FAIL),
+    ],
+)
+def test_heads_keep_their_contracts_in_the_right_direction(metric, before, after, verdict):
+    budget = Budget(heads={"a": HeadContract(metric=metric, max_drop=0.01)})
+    heads = {"a": HeadQuality(metric, before, after)}
+    judgement = judge(run_of(noisy()), budget, environment=QUIET, heads=heads)
+    assert gate(judgement, f"head a {metric}").verdict is verdict
+
+
+def test_a_contract_without_a_measured_quality_is_no_pass():
+    budget = Budget(heads={"a": HeadContract(metric="mIoU", max_drop=0.01)})
+    assert judge(run_of(noisy()), budget, environment=QUIET).verdict is Verdict.INCONCLUSIVE
+    other = {"a": HeadQuality("mAP50", 0.5, 0.5)}
+    assert judge(run_of(noisy()), budget, heads=other).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_cluster_rule_refuses_what_the_independent_claim_passes():
+    latency = noisy(18_000)
+    for start in range(0, 18_000, 1500):
+        latency[start : start + 12] = 50
+    budget = Budget(frame=FrameBudget(max_consecutive_misses=30))
+    independent = judge(run_of(latency), budget, environment=QUIET)
+    assert gate(independent, "frame P99").verdict is Verdict.PASS
+    tier = Tier(frames=18_000, rule="cluster")
+    clustered = judge(run_of(latency), budget, tier=tier, environment=QUIET)
+    assert gate(clustered, "frame P99 in bursts").verdict is Verdict.INCONCLUSIVE
+    assert clustered.verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_sequential_rule_cannot_pass_what_later_frames_refute():
+    latency = noisy(1000)
+    latency[900:940] = 60
+    tier = Tier(frames=1000, rule="sprt")
+    late = judge(run_of(latency), Budget(), tier=tier, environment=QUIET)
+    assert gate(late, "frame P99").verdict is Verdict.FAIL
+    clean = judge(run_of(noisy(1000)), Budget(), tier=tier, environment=QUIET)
+    assert "decided after 373 frames" in gate(clean, "frame P99").detail
+
+
+def test_the_release_tier_claims_p999_too():
+    tier = Budget().tier("release")
+    judgement = judge(run_of(noisy(2000)), Budget(), tier=tier, environment=QUIET)
+    assert "995 more frames" in gate(judgement, "frame P99.9").detail
+
+
+def test_a_baseline_catches_a_slower_build():
+    base = (noisy(2000) * MS).astype(np.int64)
+    slower = judge(run_of(noisy(2000, centre=22)), Budget(), environment=QUIET, baseline_ns=base)
+    assert gate(slower, "no slower than before").verdict is Verdict.FAIL
+    same = judge(run_of(noisy(2000, seed=9)), Budget(), environment=QUIET, baseline_ns=base)
+    assert same.verdict is Verdict.PASS
+
+
+SNAPSHOT = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 1.0, "io": 0.0, "memory": 0.0})
+
+
+def paced_run(n=400, late_ns=10_000, **values):
+    arrival = np.arange(1, n + 1, dtype=np.int64) * 33_333_333
+    start = arrival + late_ns
+    marks = np.stack([start, start + 20 * MS], axis=1)
+    return Run(
+        mode="fifo",
+        rate_hz=30,
+        stage_names=("network",),
+        arrival_ns=arrival,
+        marks_ns=marks,
+        dropped=np.zeros(n, bool),
+        warmup_ns=np.empty(0, np.int64),
+        **values,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "verdict"),
+    [
+        ({}, "steal", "ok"),
+        ({"involuntary_switches": 100}, "involuntary switches", "invalid"),
+        ({"involuntary_switches": 20}, "involuntary switches", "warn"),
+        ({"steal_ticks": 500, "total_ticks": 20_000}, "steal", "invalid"),
+        ({"major_faults": 1}, "major page faults", "invalid"),
+        ({"throttle_count": 1}, "thermal throttling", "invalid"),
+        ({"throttle_count": None}, "thermal throttling", "unknown"),
+        ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, cpu", "invalid"),
+        ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, io", "unknown"),
+        ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, memory", "warn"),
+    ],
+)
+def test_counters_are_judged_by_their_thresholds(tmp_path, change, name, verdict):
+    run = paced_run(snapshots=(SNAPSHOT, replace(SNAPSHOT, **{"total_ticks": 20_000} | change)))
+    environment = judge_environment(run, [np.full(180, 5_000)], root=tmp_path)
+    assert next(c for c in environment.checks if c.name == name).verdict == verdict
+
+
+def test_late_wakeups_of_the_control_make_it_invalid_but_a_single_one_only_warns(tmp_path):
+    control = np.full(180, 5_000)
+    assert judge_environment(paced_run(), [control], root=tmp_path).verdict == "ok"
+    control[5] = 3 * MS
+    assert judge_environment(paced_run(), [control], root=tmp_path).verdict == "warn"
+    control[6] = 3 * MS
+    assert judge_environment(paced_run(), [control], root=tmp_path).verdict == "invalid"
+
+
+def test_a_process_that_stood_still_is_invalid(tmp_path):
+    """Row 109: stopped for 500 ms while it waited for a frame."""
+    run = paced_run()
+    run.marks_ns[200] += 500 * MS
+    run.marks_ns[201:216] = run.marks_ns[200]
+    environment = judge_environment(run, [np.full(180, 5_000)], root=tmp_path)
+    assert environment.verdict == "invalid"
+    assert "stood still for 500.0 ms" in str(environment.checks)
+
+
+def test_sensors_read_what_there_is_and_say_what_is_not(tmp_path):
+    empty = read_snapshot(tmp_path)
+    assert empty.steal_ticks is None
+    assert empty.pressure == {"cpu": None, "io": None, "memory": None}
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/thread-self").mkdir()
+    (tmp_path / "proc/stat").write_text("cpu  10 0 5 80 1 0 1 3 0 0\ncpu0 1 2\n")
+    (tmp_path / "proc/pressure/cpu").write_text(
+        "some avg10=12.50 avg60=0.00 total=1\nfull avg10=0\n"
+    )
+    (tmp_path / "proc/pressure/io").write_text("garbage\n")
+    (tmp_path / "proc/thread-self/status").write_text("nonvoluntary_ctxt_switches:\t42\n")
+    (tmp_path / "proc/cpuinfo").write_text("processor: 0\nmodel name\t: Test CPU\n")
+    full = read_snapshot(tmp_path)
+    assert (full.steal_ticks, full.total_ticks, full.involuntary_switches) == (3, 100, 42)
+    assert full.pressure["cpu"] == 12.5
+    assert full.pressure["io"] is None
+    assert describe_machine(tmp_path)["processor"] == "Test CPU"
+
+
+def test_governor_and_clock_source_are_reported(tmp_path):
+    cpu = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq"
+    cpu.mkdir(parents=True)
+    (cpu / "scaling_governor").write_text("powersave\n")
+    clock = tmp_path / "sys/devices/system/clocksource/clocksource0"
+    clock.mkdir(parents=True)
+    (clock / "current_clocksource").write_text("hpet\n")
+    environment = judge_environment(paced_run(gc_collections=2), root=tmp_path)
+    verdicts = {check.name: check.verdict for check in environment.checks}
+    assert verdicts["frequency governor"] == "warn"
+    assert verdicts["clock source"] == "warn"
+    assert verdicts["garbage collections"] == "warn"
+    assert verdicts["no-op control, wake-up error"] == "unknown"
