@@ -1,0 +1,116 @@
+"""The two exporters of PyTorch, tried in turn.
+
+The one built on `torch.export` comes first: its graphs are fully static and already folded (a
+transformer has no Shape, Where or Expand left). Its older brother, which traces with TorchScript,
+takes some modules that the first refuses, so it is the second try.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import onnx
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+from export.quiet import quiet
+
+OPSET = 19
+"""The first opset whose Q/DQ take FP16 scales; every runtime of `engines` reads it."""
+
+
+def _export_by_torch_export(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:
+    import torch
+
+    torch.onnx.export(
+        module,
+        arguments,
+        str(path),
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=names[0],
+        output_names=names[1],
+        external_data=False,
+        verbose=False,
+    )
+
+
+def _export_by_tracing(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:
+    import torch
+    from onnxscript import optimizer
+
+    torch.onnx.export(
+        module,
+        arguments,
+        str(path),
+        dynamo=False,
+        opset_version=OPSET,
+        input_names=names[0],
+        output_names=names[1],
+    )
+    onnx.save(optimizer.optimize(onnx.load(path)), path)
+
+
+EXPORTERS: dict[str, Callable[[nn.Module, Any, Any, Path], None]] = {
+    "torch.export": _export_by_torch_export,
+    "torchscript": _export_by_tracing,
+}
+
+
+def export_with(
+    exporter: str,
+    module: nn.Module,
+    arguments: Sequence[Tensor],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+) -> onnx.ModelProto:
+    """Exports a module with one exporter.
+
+    Args:
+        exporter: a key of `EXPORTERS`.
+        module: returns a tuple of tensors; in evaluation mode.
+        arguments: one tensor per input.
+        input_names: their names.
+        output_names: the names of the tensors it returns.
+
+    Returns:
+        the model, free of traces of the machine that made it.
+
+    Raises:
+        InputError: the exporter refuses the module.
+    """
+    names = (list(input_names), list(output_names))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        try:
+            with quiet():
+                EXPORTERS[exporter](module, tuple(arguments), names, path)
+                model = onnx.load(path)
+        except Exception as error:
+            raise InputError(f"{exporter} cannot export it: {_reason(error)}") from error
+    _strip(model)
+    return model
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the line of an exporter's long message that names the cause."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[0][:240] if lines else 'no reason given'}"
+
+
+def _strip(model: onnx.ModelProto) -> None:
+    """Removes stack traces and paths, so that the same module gives the same file."""
+    del model.metadata_props[:]
+    model.doc_string = ""
+    del model.graph.metadata_props[:]
+    model.graph.doc_string = ""
+    for item in (*model.graph.node, *model.graph.initializer, *model.graph.value_info):
+        item.doc_string = ""
+        del item.metadata_props[:]
+    for value in (*model.graph.input, *model.graph.output):
+        value.doc_string = ""
+        del value.metadata_props[:]

@@ -1,0 +1,214 @@
+"""A PyTorch module becomes a checked, self-contained ONNX file."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import save_onnx
+from export.exporters import EXPORTERS, export_with
+from export.outputs import flatten_outputs
+from export.parity import check_parity
+
+INPUT_NAME = "input"
+_SEED = 0
+_PARITY_SAMPLES = 2
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class _ReturnsTuple(nn.Module):
+    """The module with its return value flattened, as exporters name outputs by position."""
+
+    def __init__(self, module: nn.Module, order: tuple[str, ...]) -> None:
+        super().__init__()
+        self.module = module
+        self.order = order
+        self.training = False
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Returns the tensors in the order of `flatten_outputs`."""
+        return tuple(tensor for _, tensor in flatten_outputs(self.module(*inputs), self.order))
+
+
+def export_onnx(
+    module: nn.Module,
+    path: Path | str,
+    *,
+    input_shape: tuple[int, ...] | Mapping[str, tuple[int, ...]],
+    input_spec: InputSpec | None = None,
+    heads: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    exporters: tuple[str, ...] = tuple(EXPORTERS),
+    notify: Callable[[str], None] | None = None,
+) -> Path:
+    """Exports a module for deployment: static shapes, named outputs, verified numerically.
+
+    The module is put into evaluation mode for the export and given back as it was. Outputs are
+    named by `flatten_outputs`; a module's own `output_names` fix their order. The exporters are
+    tried in turn; each result is run by onnxruntime on seeded random inputs and has to give the
+    module's own outputs within `export.parity.TOLERANCES`.
+
+    Args:
+        module: the network; float32, on any device.
+        path: the `.onnx` file to write, atomically.
+        input_shape: [N, C, H, W] of the one input (named `input`), or a shape per input by name in
+            the order of the module's arguments.
+        input_spec: how pixels become the input; stored in the file.
+        heads: what each head's outputs are; left out, the module's own `heads_metadata`.
+        metadata: further `framefit.*` entries for the file.
+        exporters: keys of `EXPORTERS`, first choice first.
+        notify: told in one line why the first choice was not taken.
+
+    Returns:
+        `path`.
+
+    Raises:
+        InputError: the module cannot be run with that shape, no exporter takes it, or no export
+            gives the module's own outputs.
+    """
+    shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {INPUT_NAME: input_shape}
+    _check_shapes(shapes)
+    order = tuple(getattr(module, "output_names", None) or ())
+    with _evaluation(module), torch.no_grad():
+        samples = [_sample(module, shapes, _SEED + index) for index in range(_PARITY_SAMPLES)]
+        wanted = [_run_module(module, sample, order) for sample in samples]
+        wrapped = _ReturnsTuple(module, order)
+        refusals: list[str] = []
+        for exporter in exporters:
+            try:
+                model = export_with(
+                    exporter, wrapped, list(samples[0].values()), list(shapes), list(wanted[0])
+                )
+                errors = verify_export(model, samples, wanted)
+                break
+            except InputError as error:
+                refusals.append(error.what)
+                if notify is not None:
+                    notify(error.what)
+        else:
+            raise InputError(
+                f"the module cannot be exported: {'; '.join(refusals)}",
+                "a module of operators that ONNX has, without data-dependent control flow",
+            )
+    entries = _describe(exporter, refusals, errors, input_spec)
+    found_heads = heads if heads is not None else getattr(module, "heads_metadata", None)
+    if found_heads:
+        entries["framefit.heads"] = json.dumps(found_heads)
+    save_onnx(model, Path(path), metadata={**entries, **(metadata or {})})
+    return Path(path)
+
+
+def verify_export(
+    model: onnx.ModelProto, samples: list[dict[str, Tensor]], wanted: list[Arrays]
+) -> dict[str, float]:
+    """Proves that an exported model is valid and computes what the module computes.
+
+    Args:
+        model: the export.
+        samples: inputs by name.
+        wanted: the module's outputs on each of them.
+
+    Returns:
+        the largest absolute error of each output.
+
+    Raises:
+        InputError: the checker or onnxruntime refuses the model, a shape is dynamic, or an output
+            is off by more than float32's tolerance.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnx.checker.check_model(model, full_check=True)
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise InputError(f"the exported model is not valid: {error}") from error
+    for value in (*session.get_inputs(), *session.get_outputs()):
+        if not all(isinstance(dim, int) for dim in value.shape):
+            raise InputError(f"the exported model's '{value.name}' has the shape {value.shape}")
+    names = [value.name for value in session.get_outputs()]
+    worst: dict[str, float] = dict.fromkeys(names, 0.0)
+    for sample, reference in zip(samples, wanted, strict=True):
+        feeds = {value.name: sample[value.name].cpu().numpy() for value in session.get_inputs()}
+        got = dict(zip(names, session.run(None, feeds), strict=True))
+        errors = check_parity(reference, got, dtype="float32", what="the exported model")
+        worst = {name: max(worst[name], errors[name]) for name in names}
+    return worst
+
+
+def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes.items():
+        if not shape or any(not isinstance(dim, int) or dim < 1 for dim in shape):
+            raise InputError(
+                f"input shape {list(shape)} of '{name}'",
+                "whole numbers above 0, such as 1,3,288,512",
+            )
+
+
+@contextmanager
+def _evaluation(module: nn.Module) -> Iterator[None]:
+    """Puts every part of the module into evaluation mode for the block."""
+    if isinstance(module, torch.fx.GraphModule) and "eval" in vars(module):
+        yield
+        return
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+def _sample(
+    module: nn.Module, shapes: Mapping[str, tuple[int, ...]], seed: int
+) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    weight = next(module.parameters(), torch.zeros(()))
+    return {
+        name: torch.randn(shape, generator=generator).to(weight.device)
+        for name, shape in shapes.items()
+    }
+
+
+def _run_module(module: nn.Module, sample: dict[str, Tensor], order: tuple[str, ...]) -> Arrays:
+    try:
+        result = module(*sample.values())
+    except Exception as error:
+        shapes = {name: list(tensor.shape) for name, tensor in sample.items()}
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"the module cannot run with the input shape {shapes}: {reason[:200]}",
+            "the shape it was trained with",
+            "give it with --input-shape",
+        ) from error
+    named = flatten_outputs(result, order)
+    outputs = {name: np.array(tensor.cpu().numpy()) for name, tensor in named}
+    for name, array in outputs.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"the module's output '{name}' is not finite", "finite weights")
+    return outputs
+
+
+def _describe(
+    exporter: str, refusals: list[str], errors: dict[str, float], spec: InputSpec | None
+) -> dict[str, str]:
+    settings = {"exporter": exporter, "refusals": refusals, "parity_max_abs": errors}
+    versions = {"torch": str(torch.__version__), "onnx": onnx.__version__}
+    entries = {"framefit.settings": json.dumps(settings), "framefit.versions": json.dumps(versions)}
+    if spec is not None:
+        entries["framefit.input_spec"] = spec.to_json()
+    return entries

@@ -1,0 +1,148 @@
+import json
+
+import numpy as np
+import onnx
+import pytest
+import timm
+import torch
+from torch import nn
+
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from engines.runtimes import open_session
+from export.exporters import OPSET, export_with
+from export.to_onnx import export_onnx, verify_export
+
+SHAPE = (1, 3, 32, 48)
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.depth = nn.Conv2d(8, 1, 1)
+        self.boxes = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x):
+        features = self.trunk(x)
+        return {"depth": self.depth(features), "boxes": [self.boxes(features), features.mean()]}
+
+
+class DependsOnData(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        features = self.conv(x)
+        if features.abs().sum() > -1:
+            return features
+        return -features
+
+
+def run(path, x):
+    with open_session(path, "onnxruntime") as session:
+        return session.run({session.inputs[0].name: x})
+
+
+def test_a_module_becomes_a_static_named_self_contained_file(tmp_path, capfd):
+    module = TwoHeads().train()
+    spec = InputSpec(color="bgr")
+    path = export_onnx(
+        module,
+        tmp_path / "model.onnx",
+        input_shape=SHAPE,
+        input_spec=spec,
+        heads={"depth": {"outputs": ["depth"]}},
+        metadata={"framefit.parent_sha256": "0" * 64},
+    )
+    assert capfd.readouterr() == ("", "")
+    assert module.training
+    assert module.trunk[1].training
+
+    model = onnx.load(path, load_external_data=False)
+    onnx.checker.check_model(model)
+    assert [item.version for item in model.opset_import if not item.domain] == [OPSET]
+    assert all(tensor.data_location == 0 for tensor in model.graph.initializer)
+    assert str(tmp_path.anchor + "work").encode() not in model.SerializeToString()
+    assert "BatchNormalization" not in {node.op_type for node in model.graph.node}
+    metadata = {item.key: item.value for item in model.metadata_props}
+    assert InputSpec.from_json(metadata["framefit.input_spec"]) == spec
+    assert json.loads(metadata["framefit.heads"]) == {"depth": {"outputs": ["depth"]}}
+    assert metadata["framefit.parent_sha256"] == "0" * 64
+
+    x = np.random.default_rng(3).normal(size=SHAPE).astype(np.float32)
+    outputs = run(path, x)
+    assert list(outputs) == ["depth", "boxes_0", "boxes_1"]
+    expected = module.eval()(torch.from_numpy(x))
+    np.testing.assert_allclose(outputs["depth"], expected["depth"].detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mobilenetv3_small_100", "resnet10t"])
+def test_timm_networks_export(name, tmp_path):
+    module = timm.create_model(name, pretrained=False, features_only=True)
+    notes = []
+    path = export_onnx(
+        module, tmp_path / "model.onnx", input_shape=(1, 3, 64, 96), notify=notes.append
+    )
+    assert notes == []
+    with open_session(path, "openvino") as session:
+        assert [tensor.name for tensor in session.outputs] == [
+            f"output_{index}" for index in range(len(session.outputs))
+        ]
+
+
+@pytest.mark.parametrize("exporter", ["torch.export", "torchscript"])
+def test_both_exporters_agree_and_a_damaged_export_fails(exporter):
+    module = TwoHeads().eval()
+    tuple_module = nn.Sequential(module.trunk, module.depth).eval()
+    x = torch.randn(SHAPE)
+    model = export_with(exporter, tuple_module, [x], ["input"], ["depth"])
+    wanted = [{"depth": tuple_module(x).detach().numpy()}]
+    assert verify_export(model, [{"input": x}], wanted)["depth"] < 1e-4
+
+    weight = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+    damaged = onnx.numpy_helper.to_array(weight).copy()
+    damaged.flat[0] += 0.02
+    weight.CopyFrom(onnx.numpy_helper.from_array(damaged, weight.name))
+    with pytest.raises(InputError, match="'depth' is off by"):
+        verify_export(model, [{"input": x}], wanted)
+
+
+def test_the_second_exporter_takes_what_the_first_refuses_and_says_so(tmp_path, capfd):
+    notes = []
+    path = export_onnx(
+        DependsOnData(), tmp_path / "model.onnx", input_shape=SHAPE, notify=notes.append
+    )
+    assert len(notes) == 1
+    assert notes[0].startswith("torch.export cannot export it")
+    assert "\n" not in notes[0]
+    assert capfd.readouterr() == ("", "")
+    settings = {item.key: item.value for item in onnx.load(path).metadata_props}
+    assert json.loads(settings["framefit.settings"])["exporter"] == "torchscript"
+
+
+def test_what_cannot_be_exported_is_one_line_and_leaves_the_old_file(tmp_path):
+    class Impossible(nn.Module):
+        def forward(self, x):
+            return torch.from_numpy(np.sort(x.detach().numpy())) * x
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    with pytest.raises(InputError, match=r"not finite|cannot be exported") as caught:
+        export_onnx(Impossible(), path, input_shape=SHAPE)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == b"old"
+
+
+def test_wrong_shapes_and_weights_are_named(tmp_path):
+    path = tmp_path / "model.onnx"
+    with pytest.raises(InputError, match="cannot run with the input shape"):
+        export_onnx(TwoHeads(), path, input_shape=(1, 4, 32, 48))
+    with pytest.raises(InputError, match="whole numbers above 0"):
+        export_onnx(TwoHeads(), path, input_shape=(1, 3, 0, 48))
+    broken = TwoHeads()
+    broken.depth.bias.data[:] = float("nan")
+    with pytest.raises(InputError, match="'depth' is not finite"):
+        export_onnx(broken, path, input_shape=SHAPE)
+    assert not path.exists()
