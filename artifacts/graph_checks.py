@@ -1,0 +1,183 @@
+"""Checks of an ONNX graph that name the culprit: operators, names, order and weights."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from artifacts.errors import InputError
+from artifacts.external_data import iter_tensors, tensor_bytes
+
+NEWEST_OPSET = onnx.defs.onnx_opset_version()
+_RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.ms.internal.nhwc", "ai.onnx.ml"})
+_MAX_NESTING = 32
+
+
+def model_opset(model: onnx.ModelProto) -> int:
+    """Returns the version of the standard operator set that a model uses."""
+    versions = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
+    return int(versions[0]) if versions else 0
+
+
+def check_graph(model: onnx.ModelProto, path: Path) -> None:
+    """Refuses a model that cannot be run, and says which node or tensor is the reason.
+
+    Args:
+        model: the parsed model with its external data loaded.
+        path: its file, for the errors.
+
+    Raises:
+        InputError: unknown operator or opset, undefined or doubly defined value, a cycle,
+            a tensor that is too short, or whatever else ONNX's own checker refuses.
+    """
+    opset = model_opset(model)
+    if not model.graph.node or not model.graph.output:
+        raise InputError(f"{path} has no graph that computes an output", "a complete ONNX model")
+    if not 1 <= opset <= NEWEST_OPSET:
+        raise InputError(
+            f"{path} uses opset {opset}",
+            f"1 to {NEWEST_OPSET}",
+            "export it with opset 17, which every runtime here supports",
+        )
+    for tensor in iter_tensors(model.graph):
+        _check_size(tensor, path)
+    functions = {(function.domain, function.name) for function in model.functions}
+    for node in _iter_nodes(model.graph.node):
+        _check_operator(node, opset, functions, path)
+    _check_order(model.graph, set(), path)
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{path} is not a valid ONNX model: {first_line(error)}", fix="export it again"
+        ) from error
+
+
+def check_finite(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuses weights that are NaN or infinite.
+
+    A single infinite number (the limit of a Clip, the value of a Pad) is not a weight and may be.
+
+    Raises:
+        InputError: naming the first such tensor.
+    """
+    for tensor in graph.initializer:
+        if tensor.data_type not in _FLOAT_TYPES:
+            continue
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype.kind != "f":
+            values = values.astype(np.float32)
+        if np.isfinite(values).all() or (values.size == 1 and np.isinf(values).all()):
+            continue
+        count = int(values.size - np.isfinite(values).sum())
+        raise InputError(
+            f"tensor '{tensor.name}' in {path} has {count} of {values.size} values that are "
+            "NaN or infinite",
+            "finite weights",
+            "export the network from a checkpoint that did not diverge",
+        )
+
+
+_FLOAT_TYPES = frozenset(
+    (
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.FLOAT16,
+        onnx.TensorProto.DOUBLE,
+        onnx.TensorProto.BFLOAT16,
+    )
+)
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error that says something, at most 200 characters."""
+    lines = [line.strip(" =") for line in str(error).splitlines()]
+    return next((line for line in lines if line), type(error).__name__)[:200]
+
+
+def _iter_nodes(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[onnx.NodeProto]:
+    if depth > _MAX_NESTING:
+        raise InputError(f"sub-graphs are nested more than {_MAX_NESTING} deep")
+    for node in nodes:
+        yield node
+        for graph in node_subgraphs(node):
+            yield from _iter_nodes(graph.node, depth + 1)
+
+
+def node_subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Returns the graphs inside a node's attributes (the branches of an If, the body of a Loop)."""
+    graphs = []
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            graphs.append(attribute.g)
+        graphs.extend(attribute.graphs)
+    return graphs
+
+
+def _check_size(tensor: onnx.TensorProto, path: Path) -> None:
+    if tensor.data_type == onnx.TensorProto.STRING or not tensor.HasField("raw_data"):
+        return
+    expected = tensor_bytes(tensor, path)
+    if len(tensor.raw_data) != expected:
+        raise InputError(
+            f"tensor '{tensor.name}' in {path} has {len(tensor.raw_data)} bytes",
+            f"{expected} bytes for its shape {list(tensor.dims)[:8]}",
+        )
+
+
+def _check_operator(
+    node: onnx.NodeProto, opset: int, functions: set[tuple[str, str]], path: Path
+) -> None:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if (node.domain, node.op_type) in functions or domain in _RUNTIME_DOMAINS:
+        return
+    label = f"{domain}::{node.op_type}" if domain else node.op_type
+    if not domain and onnx.defs.has(node.op_type, opset, ""):
+        return
+    place = f" of node '{node.name}'" if node.name else ""
+    raise InputError(
+        f"{path} uses the operator '{label}'{place}, which opset {opset} does not have",
+        "standard ONNX operators",
+        "export the network without custom operators",
+    )
+
+
+def _check_order(graph: onnx.GraphProto, outer: set[str], path: Path) -> None:
+    """Each value is defined once, and before its use."""
+    names = [tensor.name for tensor in graph.initializer]
+    names += [sparse.values.name for sparse in graph.sparse_initializer]
+    _refuse_twice(names, "initializer", path)
+    inputs = [value.name for value in graph.input]
+    _refuse_twice(inputs, "input", path)
+    known = outer | set(names) | set(inputs)
+    produced = {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                _refuse_input(node, name, name in produced, path)
+        for subgraph in node_subgraphs(node):
+            _check_order(subgraph, known, path)
+        for name in filter(None, node.output):
+            if name in known:
+                raise InputError(f"{path} defines the value '{name}' more than once")
+            known.add(name)
+    for value in graph.output:
+        if value.name not in known:
+            raise InputError(f"output '{value.name}' of {path} is computed by no node")
+
+
+def _refuse_twice(names: list[str], kind: str, path: Path) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{path} has the {kind} '{name}' more than once")
+        seen.add(name)
+
+
+def _refuse_input(node: onnx.NodeProto, name: str, is_later: bool, path: Path) -> None:
+    problem = "only a later node, or a cycle, computes" if is_later else "nothing defines"
+    raise InputError(
+        f"node '{node.name or node.op_type}' of {path} reads '{name}', which {problem}",
+        "nodes in topological order",
+        "export it again",
+    )

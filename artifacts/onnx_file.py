@@ -1,0 +1,237 @@
+"""Reads and writes ONNX models: what comes out of `load_onnx` is complete, safe and runnable."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from artifacts.atomic import atomic_path
+from artifacts.errors import InputError, UnsafeFileError
+from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
+from artifacts.file_kind import printable, require_file, sniff_kind
+from artifacts.graph_checks import check_finite, check_graph, first_line
+from artifacts.opset import TARGET_OPSET, upgrade_opset
+
+INPUT_SPEC_KEY = "framefit.input_spec"
+HEADS_KEY = "framefit.heads"
+SETTINGS_KEY = "framefit.settings"
+VERSIONS_KEY = "framefit.versions"
+PARENT_KEY = "framefit.parent_sha256"
+
+_WHAT = "an ONNX model"
+_EXAMPLE_SHAPE = (1, 3, 360, 640)
+_HINTS = {
+    "zip": "a zip archive, as PyTorch checkpoints are; give it the name it had (.pt, .pt2)",
+    "pickle": "a Python pickle, which could run code",
+    "tar": "a tar archive",
+    "hdf5": "an HDF5 file (Keras); export it to ONNX",
+    "tflite": "a TensorFlow Lite model; export the network to ONNX instead",
+    "safetensors": "a safetensors file; give it the suffix .safetensors and name its --factory",
+    "text": "a text file",
+    "lfs pointer": "a Git LFS pointer; run 'git lfs pull'",
+}
+
+
+def load_onnx(
+    path: Path | str, *, input_shapes: dict[str, tuple[int, ...]] | None = None
+) -> onnx.ModelProto:
+    """Loads a model and checks everything that later stages rely on.
+
+    Args:
+        path: the `.onnx` file; external data must lie beside it.
+        input_shapes: shape per input name, to fix dynamic dimensions; the name "" stands for
+            the only input.
+
+    Returns:
+        a self-contained model of opset 17 or newer with static inputs, inferred shapes and finite
+        weights; initializers are not listed as inputs.
+
+    Raises:
+        InputError: the file is not such a model, or an input is dynamic and has no given shape.
+        UnsafeFileError: the file is a pickle, or its external data points elsewhere.
+    """
+    path = require_file(path, _WHAT)
+    label = Path(printable(path))
+    model = _parse(path)
+    load_external_data(model, path, path.stat().st_size)
+    check_graph(model, label)
+    check_finite(model.graph, label)
+    _drop_weights_from_inputs(model.graph)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    if _fix_inputs(model.graph, input_shapes or {}, label):
+        for value in model.graph.output:
+            value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    model = upgrade_opset(_infer_shapes(model, label), label)
+    _name_nodes(model.graph)
+    return _infer_shapes(model, label)
+
+
+def save_onnx(model: onnx.ModelProto, path: Path | str, *, metadata: dict[str, str]) -> Path:
+    """Writes a model as one self-contained file, atomically.
+
+    Args:
+        model: the model, whose weights it contains.
+        path: the file to write.
+        metadata: entries of `metadata_props` to add or replace.
+
+    Returns:
+        the path.
+
+    Raises:
+        InputError: the path cannot be written, or the model is larger than 2 GiB.
+    """
+    path = Path(path)
+    onnx.helper.set_model_props(model, {**read_metadata(model), **metadata})
+    if model.ByteSize() > MAX_MODEL_BYTES:
+        raise InputError(f"the model for {path} is larger than 2 GiB", "a model below 2 GiB")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def read_metadata(model: onnx.ModelProto) -> dict[str, str]:
+    """Returns the model's `metadata_props` as a dictionary."""
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Reads `--input-shape` options: `1,3,360,640`, or `NAME=1,3,360,640` once per input.
+
+    Returns:
+        shape per input name; the name "" stands for the only input.
+
+    Raises:
+        InputError: a text is not a list of positive whole numbers.
+    """
+    shapes = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        sizes = [item.strip() for item in numbers.replace("x", ",").split(",")]
+        is_valid = all(item.isascii() and item.isdigit() and 0 < len(item) < 10 for item in sizes)
+        if not is_valid or any(int(item) == 0 for item in sizes):
+            raise InputError(
+                f"--input-shape is '{text}'", "positive whole numbers such as 1,3,360,640"
+            )
+        shapes[name] = tuple(int(item) for item in sizes)
+    return shapes
+
+
+def input_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each network input; a dynamic dimension is 0."""
+    return {value.name: _dims(value) for value in model.graph.input}
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    size_bytes = path.stat().st_size
+    kind = sniff_kind(path)
+    label = printable(path)
+    if kind in _HINTS:
+        error = UnsafeFileError if kind == "pickle" else InputError
+        raise error(f"{label} is {_HINTS[kind]}", _WHAT)
+    if size_bytes > MAX_MODEL_BYTES:
+        raise InputError(f"{label} is larger than 2 GiB, which protobuf cannot hold", _WHAT)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise InputError(
+            f"{label} is not a complete ONNX model (truncated or damaged)",
+            _WHAT,
+            "copy or export it again",
+        ) from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise InputError(
+            f"{label} is not a complete ONNX model ({size_bytes} bytes without a graph or opset)",
+            _WHAT,
+            "copy or export it again",
+        )
+    return model
+
+
+def _drop_weights_from_inputs(graph: onnx.GraphProto) -> None:
+    """Up to IR version 3 every weight was listed as an input as well."""
+    weights = {tensor.name for tensor in graph.initializer}
+    kept = [value for value in graph.input if value.name not in weights]
+    del graph.input[:]
+    graph.input.extend(kept)
+
+
+def _dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    shape = value.type.tensor_type.shape
+    return tuple(dim.dim_value if dim.dim_value > 0 else 0 for dim in shape.dim)
+
+
+def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: Path) -> bool:
+    """Writes the given shapes into the inputs; returns whether any was dynamic."""
+    names = [value.name for value in graph.input]
+    if not names:
+        raise InputError(f"{path} has no input", "a network with at least one input")
+    if set(given) == {""} and len(names) == 1:
+        given = {names[0]: given[""]}
+    for name in given:
+        if name not in names:
+            raise InputError(
+                f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
+            )
+    was_dynamic = False
+    for value in graph.input:
+        if not value.type.HasField("tensor_type"):
+            raise InputError(f"input '{value.name}' of {path} is not a tensor")
+        was_dynamic |= _fix_input(value, given.get(value.name), path)
+    return was_dynamic
+
+
+def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path) -> bool:
+    current = _dims(value)
+    is_ranked = value.type.tensor_type.HasField("shape")
+    if shape is None:
+        if is_ranked and 0 not in current:
+            return False
+        shown = [dim.dim_param or dim.dim_value or "?" for dim in value.type.tensor_type.shape.dim]
+        defaults = _EXAMPLE_SHAPE if len(current) == len(_EXAMPLE_SHAPE) else (1,) * len(current)
+        sizes = [size or default for size, default in zip(current, defaults, strict=True)]
+        example = ",".join(str(size) for size in sizes or _EXAMPLE_SHAPE)
+        raise InputError(
+            f"input '{value.name}' of {path} has the dynamic shape "
+            f"[{', '.join(str(size) for size in shown)}]",
+            "a static shape",
+            f"fix it with --input-shape {example}",
+        )
+    is_fitting = len(shape) == len(current) and all(
+        size in (0, wanted) for size, wanted in zip(current, shape, strict=True)
+    )
+    if is_ranked and not is_fitting:
+        raise InputError(
+            f"--input-shape {','.join(map(str, shape))} does not fit input '{value.name}' "
+            f"of {path}",
+            f"{[size or 'any' for size in current]}",
+        )
+    value.CopyFrom(
+        onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape)
+    )
+    return not is_ranked or 0 in current
+
+
+def _name_nodes(graph: onnx.GraphProto) -> None:
+    """Gives every node a name of its own, so that reports and settings can point at it."""
+    taken: set[str] = set()
+    for index, node in enumerate(graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{index}"
+        while node.name in taken:
+            node.name += "_"
+        taken.add(node.name)
+
+
+def _infer_shapes(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the shapes of {path} contradict each other: {first_line(error)}",
+            "a model whose shapes fit",
+            f"export it again with opset {TARGET_OPSET} or newer",
+        ) from error

@@ -1,0 +1,88 @@
+"""Brings old ONNX models (opset 9, 11 …) to an opset that every runtime and pass here knows."""
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from artifacts.errors import InputError
+from artifacts.graph_checks import first_line, model_opset
+
+TARGET_OPSET = 17
+OLDEST_KEPT_OPSET = 13
+MIN_IR_VERSION = 8
+MAX_RELATIVE_DIFFERENCE = 1e-4
+TIMEOUT_S = 300.0
+
+_log = logging.getLogger(__name__)
+
+
+def upgrade_opset(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    """Converts a model below opset 17 to 17 and proves that it still computes the same.
+
+    The conversion runs in a child process. Its outputs are compared with the original's on random
+    input, where onnxruntime still runs the original, within 1e-4 of each output's largest value.
+
+    Args:
+        model: a checked model.
+        path: its file, for the errors.
+
+    Returns:
+        the model itself if it is new enough, else the converted one; a model from opset 13 on that
+        cannot be converted is returned as it is.
+
+    Raises:
+        InputError: the model is older than opset 13 and cannot be converted faithfully.
+    """
+    opset = model_opset(model)
+    if opset >= TARGET_OPSET:
+        return model
+    with tempfile.TemporaryDirectory(prefix="framefit-opset-") as folder:
+        source, target = Path(folder, "source.onnx"), Path(folder, "target.onnx")
+        source.write_bytes(model.SerializeToString())
+        report = _run_child(source, target)
+        problem = _find_problem(report)
+        if not problem:
+            converted = onnx.load(target, load_external_data=False)
+            converted.ir_version = max(converted.ir_version, MIN_IR_VERSION)
+            del converted.metadata_props[:]
+            converted.metadata_props.extend(model.metadata_props)
+            return converted
+    if opset >= OLDEST_KEPT_OPSET and report.get("is_source_runnable"):
+        _log.warning("%s stays at opset %d: %s", path, opset, problem)
+        return model
+    raise InputError(
+        f"cannot convert {path} from opset {opset} to {TARGET_OPSET}: {problem}",
+        fix=f"export it again with opset {TARGET_OPSET}",
+    )
+
+
+def _run_child(source: Path, target: Path) -> dict[str, Any]:
+    script = Path(__file__).with_name("opset_child.py")
+    command = [sys.executable, "-P", str(script), str(source), str(target), str(TARGET_OPSET)]
+    try:
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"the converter did not finish in {TIMEOUT_S:.0f} s"}
+    if child.returncode < 0:
+        return {"error": f"the converter crashed (signal {-child.returncode})"}
+    try:
+        return dict(json.loads(child.stdout))
+    except ValueError:
+        return {"error": f"the converter failed: {child.stderr.strip()[-200:]}"}
+
+
+def _find_problem(report: dict[str, Any]) -> str:
+    if report.get("error"):
+        return first_line(ValueError(report["error"]))
+    difference = report.get("max_difference")
+    if difference is not None and difference > MAX_RELATIVE_DIFFERENCE:
+        return f"the converted outputs differ by {difference:.2g} of their range"
+    return ""
