@@ -22,8 +22,10 @@ TIMEOUT_S = 300.0
 _log = logging.getLogger(__name__)
 
 
-def upgrade_opset(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
-    """Converts a model below opset 17 to 17 and proves that it still computes the same.
+def upgrade_opset(
+    model: onnx.ModelProto, path: Path, *, target_opset: int = TARGET_OPSET
+) -> onnx.ModelProto:
+    """Converts a model below `target_opset` to it and proves that it still computes the same.
 
     The conversion runs in a child process. Its outputs are compared with the original's on random
     input, where onnxruntime still runs the original, within 1e-4 of each output's largest value.
@@ -31,6 +33,7 @@ def upgrade_opset(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     Args:
         model: a checked model.
         path: its file, for the errors.
+        target_opset: the opset that is enough.
 
     Returns:
         the model itself if it is new enough, else the converted one; a model from opset 13 on that
@@ -40,12 +43,12 @@ def upgrade_opset(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         InputError: the model is older than opset 13 and cannot be converted faithfully.
     """
     opset = model_opset(model)
-    if opset >= TARGET_OPSET:
+    if opset >= target_opset:
         return model
     with tempfile.TemporaryDirectory(prefix="framefit-opset-") as folder:
         source, target = Path(folder, "source.onnx"), Path(folder, "target.onnx")
         source.write_bytes(model.SerializeToString())
-        report = _run_child(source, target)
+        report = _run_child(source, target, target_opset)
         problem = _find_problem(report)
         if not problem:
             converted = onnx.load(target, load_external_data=False)
@@ -57,14 +60,14 @@ def upgrade_opset(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         _log.warning("%s stays at opset %d: %s", path, opset, problem)
         return model
     raise InputError(
-        f"cannot convert {path} from opset {opset} to {TARGET_OPSET}: {problem}",
-        fix=f"export it again with opset {TARGET_OPSET}",
+        f"cannot convert {path} from opset {opset} to {target_opset}: {problem}",
+        fix=f"export it again with opset {target_opset}",
     )
 
 
-def _run_child(source: Path, target: Path) -> dict[str, Any]:
+def _run_child(source: Path, target: Path, opset: int) -> dict[str, Any]:
     script = Path(__file__).with_name("opset_child.py")
-    command = [sys.executable, "-P", str(script), str(source), str(target), str(TARGET_OPSET)]
+    command = [sys.executable, "-P", str(script), str(source), str(target), str(opset)]
     try:
         child = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
