@@ -12,6 +12,7 @@ from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.graph_checks import check_finite, check_graph, first_line
 from artifacts.opset import TARGET_OPSET, upgrade_opset
+from artifacts.samples import TensorShape
 
 INPUT_SPEC_KEY = "framefit.input_spec"
 HEADS_KEY = "framefit.heads"
@@ -119,9 +120,15 @@ def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def input_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each network input; a dynamic dimension is 0."""
-    return {value.name: _dims(value) for value in model.graph.input}
+def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
+    """Returns shape and type of each network input; a dynamic dimension is 0."""
+    return {
+        value.name: TensorShape(
+            _dims(value),
+            onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name,
+        )
+        for value in model.graph.input
+    }
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -1,0 +1,166 @@
+"""Samples from a folder of pictures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from artifacts.file_kind import printable
+from artifacts.input_spec import InputSpec
+from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
+
+_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+_JPEG_SCAN = 0xDA
+_PNG_START, _PNG_END = b"\x89PNG", b"IEND"
+
+
+def list_pictures(folder: Path) -> list[Path]:
+    """Returns the pictures of a folder in order; of its sub-folders where it has none itself.
+
+    Raises:
+        InputError: there is no picture.
+    """
+    for pattern in ("*", "**/*"):
+        found = sorted(path for path in folder.glob(pattern) if _is_picture(path, folder))
+        if found:
+            return found
+    raise InputError(
+        f"folder {printable(folder)} has no picture", f"files {' '.join(PICTURE_SUFFIXES)}"
+    )
+
+
+def _is_picture(path: Path, folder: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path.suffix.lower() in PICTURE_SUFFIXES and not is_hidden and not path.is_dir()
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """Reads a picture as [H, W, 3] uint8 in BGR order.
+
+    Grey becomes three channels, 16 bit become 8, alpha is dropped and the EXIF orientation is
+    applied.
+
+    Raises:
+        InputError: the file is missing, truncated or no picture.
+    """
+    import cv2
+
+    label = printable(path)
+    if not path.is_file():
+        raise InputError(f"picture {label} is missing or not a regular file", "a readable picture")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read picture {label}: {error.strerror}") from error
+    image = None
+    if content and _is_complete(content):
+        try:
+            image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+        except cv2.error:
+            image = None
+    if image is None:
+        raise InputError(
+            f"picture {label} is truncated, damaged or not a picture ({len(content)} bytes)",
+            "a picture that OpenCV reads",
+            "replace or remove it",
+        )
+    return np.asarray(image, np.uint8)
+
+
+def _is_complete(content: bytes) -> bool:
+    """OpenCV fills the missing part of a truncated JPEG with grey and only prints a warning."""
+    if content.startswith(_JPEG_START):
+        return content.rfind(_JPEG_END) > _find_scan(content)
+    if content.startswith(_PNG_START):
+        return content.rfind(_PNG_END) > 0
+    return True
+
+
+def _find_scan(content: bytes) -> int:
+    """Returns where the picture's own scan starts, behind any thumbnail in the header."""
+    position = 2
+    while position + 4 <= len(content) and content[position] == 0xFF:
+        if content[position + 1] == _JPEG_SCAN:
+            return position
+        position += 2 + int.from_bytes(content[position + 2 : position + 4], "big")
+    return len(content)
+
+
+class ImageSamples(Samples):
+    """One sample per picture, for a network with one picture as input.
+
+    Args:
+        folder: the folder that names are relative to.
+        paths: the pictures, in order.
+        inputs: the network's inputs; exactly one, [1, 3 or 1, H, W] or [1, H, W, 3 or 1].
+        spec: how pixels become the tensor.
+        limit: use at most this many.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        paths: Sequence[Path],
+        inputs: dict[str, TensorShape],
+        spec: InputSpec,
+        limit: int | None,
+    ) -> None:
+        self._paths = [paths[index] for index in spread_indices(len(paths), limit)]
+        super().__init__([printable(path.relative_to(folder)) for path in self._paths])
+        self._name, self._tensor = _picture_input(inputs)
+        self._is_channels_last = _is_channels_last(self._tensor.shape)
+        self._spec = spec
+        _check_fit(self._name, self._tensor, self._is_channels_last, spec)
+
+    def _read(self, index: int) -> dict[str, NDArray[Any]]:
+        image = read_picture(self._paths[index])
+        _, *sizes = self._tensor.shape
+        height, width = sizes[:2] if self._is_channels_last else sizes[1:]
+        values = self._spec.prepare(image, height, width)
+        if self._is_channels_last:
+            values = np.ascontiguousarray(values.transpose(1, 2, 0))
+        return {self._name: values[None].astype(self._tensor.dtype)}
+
+
+def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
+    if len(inputs) != 1:
+        raise InputError(
+            f"the network has {len(inputs)} inputs ({', '.join(inputs)})",
+            "one input for a folder of pictures",
+            "give an .npz with one array per input",
+        )
+    name, tensor = next(iter(inputs.items()))
+    is_picture = len(tensor.shape) == 4 and (
+        tensor.shape[1] in (1, 3) or _is_channels_last(tensor.shape)
+    )
+    if not is_picture:
+        raise InputError(
+            f"input '{name}' has the shape {list(tensor.shape)}",
+            "[1, 3, H, W] or [1, 1, H, W] for a folder of pictures",
+            "give an .npz instead",
+        )
+    return name, tensor
+
+
+def _is_channels_last(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 4 and shape[1] not in (1, 3) and shape[3] in (1, 3)
+
+
+def _check_fit(name: str, tensor: TensorShape, is_channels_last: bool, spec: InputSpec) -> None:
+    channels = tensor.shape[3 if is_channels_last else 1]
+    if len(spec.mean) != channels:
+        raise InputError(
+            f"input '{name}' has {channels} channels and the input spec {len(spec.mean)}",
+            "the same number",
+            "give --mean and --std with one number per channel",
+        )
+    if np.dtype(tensor.dtype).kind == "f":
+        return
+    if tensor.dtype != "uint8" or spec.pixel_scale != 1 or any(spec.mean) or set(spec.std) != {1}:
+        raise InputError(
+            f"input '{name}' is {tensor.dtype}, which cannot hold scaled pixels",
+            "a float input, or uint8 with --pixel-scale 1",
+        )

@@ -1,0 +1,125 @@
+"""Calibration and comparison data: one dictionary of network inputs per sample, read lazily."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from artifacts.file_kind import printable
+from artifacts.input_spec import InputSpec
+
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+_WHAT = f"a folder of pictures ({' '.join(PICTURE_SUFFIXES)}) or an .npz file"
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """Shape and numpy type of one network input.
+
+    Attributes:
+        shape: static shape, the batch first.
+        dtype: numpy's name of the element type ("float32").
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+class Samples(Sequence[dict[str, NDArray[Any]]]):
+    """Samples in a fixed order; each is read when it is asked for, and checked to be finite.
+
+    Attributes:
+        names: per sample, the file (and row) it comes from.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, NDArray[Any]]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, NDArray[Any]]]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> dict[str, NDArray[Any]] | list[dict[str, NDArray[Any]]]:
+        """Reads a sample: per input name an array [1, ...] of the network's type.
+
+        Raises:
+            InputError: the sample cannot be read, or has values that are NaN or infinite.
+        """
+        positions = range(len(self))[index]
+        if isinstance(positions, range):
+            return [self._checked(position) for position in positions]
+        return self._checked(positions)
+
+    def _checked(self, index: int) -> dict[str, NDArray[Any]]:
+        feeds = self._read(index)
+        for name, values in feeds.items():
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise InputError(
+                    f"sample {self.names[index]} has values that are NaN or infinite "
+                    f"for input '{name}'",
+                    "finite numbers",
+                )
+        return feeds
+
+    @abstractmethod
+    def _read(self, index: int) -> dict[str, NDArray[Any]]:
+        """Reads sample `index`, which is within range."""
+
+
+def open_samples(
+    path: Path | str, inputs: dict[str, TensorShape], spec: InputSpec, *, limit: int | None = None
+) -> Samples:
+    """Opens calibration data for a network.
+
+    Args:
+        path: a folder of pictures, one picture, or an `.npz` with one array per network input,
+            whose first axis counts samples and whose other axes are the input's.
+        inputs: the network's inputs by name.
+        spec: how pixels become the tensor; `.npz` arrays are taken as they are.
+        limit: use at most this many samples, spread evenly over all; None for all.
+
+    Returns:
+        the samples in the order of their names (of the rows for `.npz`).
+
+    Raises:
+        InputError: nothing fitting is there; the message says what was expected.
+        UnsafeFileError: the `.npz` contains pickled objects.
+    """
+    from artifacts.image_samples import ImageSamples, list_pictures
+    from artifacts.npz_samples import NpzSamples
+
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise InputError(f"the limit is {limit} samples", "at least 1")
+    for name, item in inputs.items():
+        if not item.shape or item.shape[0] != 1:
+            raise InputError(
+                f"input '{name}' has the shape {list(item.shape)}",
+                "a batch of 1 for samples one by one",
+                "export the network with batch 1",
+            )
+    if path.is_dir():
+        return ImageSamples(path, list_pictures(path), inputs, spec, limit)
+    if path.is_file() and path.suffix.lower() == ".npz":
+        return NpzSamples(path, inputs, limit)
+    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
+        return ImageSamples(path.parent, [path], inputs, spec, limit)
+    problem = "is neither" if path.exists() else "does not exist"
+    raise InputError(f"data {printable(path)} {problem}", _WHAT)
+
+
+def spread_indices(count: int, limit: int | None) -> list[int]:
+    """Returns at most `limit` of the indices 0..count-1, evenly spread and in order."""
+    if limit is None or limit >= count:
+        return list(range(count))
+    return [(2 * position + 1) * count // (2 * limit) for position in range(limit)]
