@@ -50,8 +50,8 @@ def read_pixels(path: Path) -> NDArray:
 
 def _decode(content: bytes) -> NDArray | None:
     """Decodes a picture; OpenCV's own complaints are kept off stderr."""
-    level = cv2.getLogLevel()
-    cv2.setLogLevel(0)
+    level = cv2.utils.logging.getLogLevel()
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     try:
         pixels: NDArray | None = cv2.imdecode(
             np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED
@@ -59,7 +59,7 @@ def _decode(content: bytes) -> NDArray | None:
     except cv2.error:
         return None
     finally:
-        cv2.setLogLevel(level)
+        cv2.utils.logging.setLogLevel(level)
     return pixels
 
 
