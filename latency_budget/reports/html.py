@@ -1,0 +1,129 @@
+"""report.html: one self-contained page, readable without a network, a mouse or colours."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from artifacts.atomic import write_text
+from latency_budget.report import Report, Variant
+from latency_budget.reports import charts
+from latency_budget.reports.table import build_rows, head_metrics, head_value
+from latency_budget.reports.terminal import headline
+from latency_budget.reports.text import (
+    SYMBOLS,
+    VERDICT_MEANING,
+    format_change,
+    format_ms,
+    format_ratio,
+    format_size,
+    format_value,
+    plain,
+)
+
+FILE_NAME = "report.html"
+_HERE = Path(__file__).parent
+_COLOURS = 6
+
+
+def write(report: Report, folder: Path) -> Path:
+    """Writes report.html."""
+    path = folder / FILE_NAME
+    write_text(path, render(report))
+    return path
+
+
+def render(report: Report) -> str:
+    """Returns the page; every text is escaped by jinja2, every drawing is made of numbers."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(ms=format_ms, plain=plain, size=format_size)
+    created = datetime.fromtimestamp(report.created_s, UTC)
+    page: str = environment.get_template("report.html.j2").render(
+        report=report,
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+        headline=headline(report),
+        meaning=VERDICT_MEANING[report.verdict.value],
+        symbols=SYMBOLS,
+        created=created.strftime("%Y-%m-%d %H:%M UTC"),
+        rows=build_rows(report),
+        **_draw(report),
+    )
+    return page
+
+
+def _draw(report: Report) -> dict[str, Any]:
+    deadline = report.frame["deadline_ms"]
+    across = charts.latency_axis(report, from_zero=False)
+    upwards = charts.latency_axis(report, from_zero=True)
+    stages = charts.waterfall_axis(report)
+    return {
+        "deadline": deadline,
+        "deadline_stages": stages.place(deadline),
+        "deadline_across": across.place(deadline),
+        "deadline_up": upwards.place(deadline),
+        "stage_axis": stages,
+        "across": across,
+        "upwards": upwards,
+        "views": [
+            _view(report, index, (stages, across, upwards)) for index in range(len(report.variants))
+        ],
+    }
+
+
+def _view(
+    report: Report, index: int, axes: tuple[charts.Axis, charts.Axis, charts.Axis]
+) -> dict[str, Any]:
+    variant, reference = report.variants[index], report.variants[0]
+    stages, across, upwards = axes
+    details = variant.details
+    bound = details.get("p99_upper_ms")
+    return {
+        "variant": variant,
+        "colour": index % _COLOURS,
+        "word": variant.verdict.value if variant.verdict else "",
+        "bound": bound,
+        "gauge": charts.build_axis(0.0, stages.high).place(bound),
+        "bars": charts.build_waterfall(variant, stages),
+        "histogram": charts.build_histogram(variant, across),
+        "timeline": charts.build_timeline(variant, upwards, report.frame["deadline_ms"]),
+        "p50_at": across.place(variant.frame_ms["p50"]),
+        "p99_at": across.place(variant.frame_ms["p99"]),
+        "band_from": across.place(details.get("p99_lower_ms")),
+        "band_to": across.place(bound),
+        "speedup": _speedup(reference, variant),
+        "smaller": format_ratio(float(reference.size_bytes), float(variant.size_bytes)),
+        "is_reference": index == 0,
+        "heads": _heads(report, variant),
+    }
+
+
+def _speedup(reference: Variant, variant: Variant) -> str:
+    before = (reference.network_ms or reference.frame_ms)["p50"]
+    after = (variant.network_ms or variant.frame_ms)["p50"]
+    return format_ratio(before, after)
+
+
+def _heads(report: Report, variant: Variant) -> list[dict[str, str]]:
+    reference = report.variants[0]
+    return [
+        {
+            "head": head,
+            "metric": metric,
+            "value": format_value(head_value(variant, head, metric)),
+            "change": ""
+            if variant is reference
+            else format_change(
+                head_value(reference, head, metric), head_value(variant, head, metric)
+            ),
+        }
+        for head, metric in head_metrics(report)
+    ]
