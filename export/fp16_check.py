@@ -1,0 +1,173 @@
+"""Measures what FP16 costs a network, without a GPU.
+
+onnxruntime's CPU provider has hardly any FP16 kernels: it computes FP16 nodes in FP32 and drops the
+casts in between, so it would show neither rounding nor overflow. Here the strongly typed graph is
+therefore turned into an FP32 one in which an explicit Cast there and back rounds every FP16 tensor.
+That is a little harsher than a GPU, which keeps fused results in wider registers.
+
+A quantized network is not compared with itself: a rounding that moves an activation across the edge
+between two int8 steps changes it by a whole step, which says nothing about FP16. Both versions are
+compared with the network without its Q/DQ instead, and FP16 must not make that worse.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from artifacts.errors import InputError
+from export.fp16_plan import DEQUANTIZE, QUANTIZE
+
+_FP16 = TensorProto.FLOAT16
+_FP32 = TensorProto.FLOAT
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def simulate_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns an FP32 model that rounds wherever the strongly typed one would.
+
+    Args:
+        model: strongly typed and shape-inferred.
+    """
+    simulation = onnx.ModelProto()
+    simulation.CopyFrom(model)
+    graph = simulation.graph
+    halves = {value.name for value in graph.value_info if value.type.tensor_type.elem_type == _FP16}
+    for tensor in graph.initializer:
+        if tensor.data_type == _FP16:
+            values = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "Cast":
+            for attribute in node.attribute:
+                if attribute.name == "to" and attribute.i == _FP16:
+                    attribute.i = _FP32
+        rounded = [place for place, name in enumerate(node.output) if name in halves]
+        names = list(node.output)
+        for place in rounded:
+            node.output[place] = f"{names[place]}/exact"
+        nodes.append(node)
+        for place in rounded:
+            nodes += _round(f"{names[place]}/exact", names[place])
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.value_info[:]
+    return simulation
+
+
+def _round(source: str, target: str) -> list[onnx.NodeProto]:
+    half = f"{target}/half"
+    return [
+        helper.make_node("Cast", [source], [half], to=_FP16),
+        helper.make_node("Cast", [half], [target], to=_FP32),
+    ]
+
+
+def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the network with its activations unquantized; its weights stay what they are.
+
+    Args:
+        model: a network with or without Q/DQ.
+    """
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    graph = bare.graph
+    sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == QUANTIZE}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == DEQUANTIZE and node.input[0] in sources:
+            node = helper.make_node("Identity", [sources[node.input[0]]], [node.output[0]])
+        if node.op_type != QUANTIZE:
+            nodes.append(node)
+    used = {name for node in nodes for name in node.input}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(kept)
+    return bare
+
+
+def run_model(
+    model: onnx.ModelProto, samples: Sequence[Mapping[str, NDArray[Any]]]
+) -> list[Arrays]:
+    """Runs a model on samples with onnxruntime, as it is written: without optimisations.
+
+    Raises:
+        InputError: onnxruntime cannot run it.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        names = [value.name for value in session.get_outputs()]
+        return [
+            dict(zip(names, session.run(None, dict(sample)), strict=True)) for sample in samples
+        ]
+    except Exception as error:
+        reason = " ".join(str(error).split())[:240]
+        raise InputError(f"onnxruntime cannot run the network: {reason}") from error
+
+
+def measure_ranges(
+    model: onnx.ModelProto, samples: Sequence[Mapping[str, NDArray[Any]]]
+) -> dict[str, float]:
+    """Returns the largest magnitude that each float tensor of a network reaches on samples.
+
+    Args:
+        model: shape-inferred, in FP32.
+        samples: input arrays by name.
+    """
+    ranges: dict[str, float] = {}
+    if not samples:
+        return ranges
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    known = {value.name for value in exposed.graph.output}
+    quantized = {
+        name for node in model.graph.node if node.op_type == QUANTIZE for name in node.output
+    }
+    exposed.graph.output.extend(
+        value
+        for value in model.graph.value_info
+        if value.type.tensor_type.elem_type == _FP32 and value.name not in known | quantized
+    )
+    for outputs in run_model(exposed, samples):
+        for name, values in outputs.items():
+            if values.dtype == np.float32:
+                peak = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+                ranges[name] = max(ranges.get(name, 0.0), peak)
+    return ranges
+
+
+def count_precisions(model: onnx.ModelProto) -> dict[str, int]:
+    """Counts the computing nodes of a strongly typed network by precision.
+
+    A node is `int8` if a DequantizeLinear feeds it, else `fp16` or `fp32` by its first float
+    output; Cast, Q and DQ are not counted.
+    """
+    types = {
+        value.name: value.type.tensor_type.elem_type
+        for value in (*model.graph.value_info, *model.graph.output)
+    }
+    dequantized = {
+        name for node in model.graph.node if node.op_type == DEQUANTIZE for name in node.output
+    }
+    counts = {"int8": 0, "fp16": 0, "fp32": 0}
+    for node in model.graph.node:
+        if node.op_type in ("Cast", QUANTIZE, DEQUANTIZE):
+            continue
+        kind = types.get(node.output[0])
+        if len(node.input) > 1 and set(node.input[:2]) <= dequantized:
+            counts["int8"] += 1
+        elif kind in (_FP16, _FP32):
+            counts["fp16" if kind == _FP16 else "fp32"] += 1
+    return counts
