@@ -1,0 +1,82 @@
+"""Finds the function that builds a network: a file never chooses the code that runs."""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from artifacts.errors import InputError, UnsafeFileError
+
+_OWN_BUILDER = re.compile(r"perception(\.[a-z_]\w*)+:build\w*")
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def find_builder(name: str, factory: str | None = None) -> Callable[..., Any]:
+    """Imports a builder.
+
+    Args:
+        name: "package.module:function"; a `build…` function of a `perception` module, or exactly
+            what `factory` names.
+        factory: the builder that the user gave on the command line; its module may lie in the
+            current folder.
+
+    Raises:
+        UnsafeFileError: the name is neither.
+        InputError: there is no such module or function.
+    """
+    if name != factory and not _OWN_BUILDER.fullmatch(name):
+        raise UnsafeFileError(
+            f"the checkpoint wants to run '{name[:100]}'",
+            "a builder of perception, or the one you name",
+            f"if you trust it, add --factory {name[:100]}"
+            if _NAME.fullmatch(name)
+            else "save the checkpoint again with a valid builder",
+        )
+    if not _NAME.fullmatch(name):
+        raise InputError(f"--factory is '{name[:100]}'", "package.module:function")
+    module_name, _, function_name = name.partition(":")
+    module = _import(module_name, name, is_own=name != factory)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InputError(
+            f"'{module_name}' has no function '{function_name}'", "package.module:function"
+        )
+    if name != factory and getattr(function, "__module__", None) != module_name:
+        raise UnsafeFileError(f"'{name}' is not defined in that module", "a builder of perception")
+    return function  # type: ignore[no-any-return]
+
+
+def call_builder(build: Callable[..., Any], name: str, *arguments: Any) -> Any:
+    """Calls a builder; whatever it raises becomes one line that names it.
+
+    Raises:
+        InputError: it failed.
+    """
+    try:
+        return build(*arguments)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the builder '{name}' failed: {type(error).__name__}: {error}",
+            "a function that returns the network",
+        ) from error
+
+
+def _import(module_name: str, name: str, *, is_own: bool) -> Any:
+    here = str(Path.cwd())
+    added = not is_own and here not in sys.path
+    if added:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:
+        raise InputError(
+            f"cannot import the module of '{name}': {type(error).__name__}: {error}",
+            "package.module:function that Python finds from the current folder",
+        ) from error
+    finally:
+        if added:
+            sys.path.remove(here)

@@ -1,0 +1,299 @@
+"""PyTorch checkpoints: the framefit/1 format, plain weights, and `.pt2` archives, all read safely.
+
+Whatever a file holds, reading it here runs no code of the file: tensors come through
+`torch.load(weights_only=True)`, once and without a second try, and the code that builds the
+network is chosen by the command, not by the file.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from artifacts.atomic import atomic_path
+from artifacts.builder import call_builder, find_builder
+from artifacts.errors import InputError, UnsafeFileError
+from artifacts.file_kind import printable, require_file, sniff_kind
+from artifacts.input_spec import InputSpec
+from artifacts.pt2_check import read_sample_inputs
+from artifacts.safetensors_check import check_safetensors
+from artifacts.state_dict import check_tensor, check_weights, find_weights, fit_weights
+from artifacts.zip_check import check_torch_zip, refuse_compressed
+
+FORMAT = "framefit/1"
+_WHAT = "a PyTorch checkpoint"
+_FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
+_KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A network as it is stored: how to build it, and its weights.
+
+    Attributes:
+        builder: "package.module:function", called with `config`.
+        config: the builder's argument.
+        edits: structural changes to replay on the built module, in order.
+        input_spec: how pixels become the network's input.
+        state_dict: the weights by name.
+    """
+
+    builder: str
+    config: dict[str, Any]
+    input_spec: InputSpec
+    state_dict: dict[str, Tensor]
+    edits: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
+    """Writes a checkpoint atomically; the same content gives the same bytes."""
+    content = {
+        "format": FORMAT,
+        "builder": checkpoint.builder,
+        "config": checkpoint.config,
+        "edits": checkpoint.edits,
+        "input_spec": asdict(checkpoint.input_spec),
+        "state_dict": {
+            name: tensor.detach().cpu().contiguous().clone()
+            for name, tensor in checkpoint.state_dict.items()
+        },
+    }
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        torch.save(content, stream)
+    return Path(path)
+
+
+def load_checkpoint(path: Path | str) -> Checkpoint:
+    """Reads a framefit/1 checkpoint.
+
+    Raises:
+        UnsafeFileError: the file could run code or is ambiguous.
+        InputError: it is damaged, of another format, or has weights that are not finite.
+    """
+    path = require_file(path, _WHAT)
+    label = printable(path)
+    content = _load_zip(path)
+    if not isinstance(content, dict) or "format" not in content:
+        kind = "a plain state dict" if find_weights(content) else "of another format"
+        raise InputError(
+            f"checkpoint {label} is {kind}",
+            f"the format {FORMAT}",
+            "name the function that builds its network: --factory package.module:function "
+            "--input-shape 1,3,360,640",
+        )
+    if content["format"] != FORMAT:
+        raise InputError(
+            f"checkpoint {label} has the format {content['format']!r}",
+            FORMAT,
+            "load it with the version of framefit that wrote it",
+        )
+    missing = [key for key in _KEYS if key not in content]
+    if missing:
+        raise InputError(f"checkpoint {label} has no '{missing[0]}'", ", ".join(_KEYS))
+    _check_fields(content, label)
+    return Checkpoint(
+        builder=content["builder"],
+        config=content["config"],
+        edits=content["edits"],
+        input_spec=InputSpec.from_dict(dict(content["input_spec"])),
+        state_dict=check_weights(content["state_dict"], label),
+    )
+
+
+def load_state_dict(path: Path | str) -> dict[str, Tensor]:
+    """Reads the weights of a `.pt` or `.safetensors` file, told apart by their content.
+
+    Common wrappers (`{"state_dict": …}`, a `module.` prefix) are taken off.
+
+    Raises:
+        UnsafeFileError: the file could run code or is ambiguous.
+        InputError: it is damaged, has no weights, or weights that are not finite.
+    """
+    path = require_file(path, "a .pt or .safetensors file")
+    label = printable(path)
+    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
+        return check_weights(_load_safetensors(path), label)
+    weights = find_weights(_load_zip(path))
+    if not weights:
+        raise InputError(f"{label} holds no state dict", "a dictionary of tensors")
+    if all(name.startswith("module.") for name in weights):
+        weights = {name.removeprefix("module."): value for name, value in weights.items()}
+    return check_weights(weights, label)
+
+
+def is_framefit_checkpoint(path: Path | str) -> bool:
+    """Tells whether a file is a framefit checkpoint of any version, and not plain weights.
+
+    Raises:
+        InputError: as `load_state_dict`.
+    """
+    path = require_file(path, "a .pt or .safetensors file")
+    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
+        return False
+    content = _load_zip(path)
+    return isinstance(content, dict) and isinstance(content.get("format"), str)
+
+
+def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Module:
+    """Builds the network of a checkpoint and loads its weights.
+
+    Args:
+        checkpoint: what `load_checkpoint` returned.
+        factory: a builder outside `perception` that the user named; it must be the checkpoint's.
+
+    Returns:
+        the network in evaluation mode.
+
+    Raises:
+        UnsafeFileError: the checkpoint names a builder that is neither in `perception` nor given.
+        InputError: the builder fails, or the weights do not fit it.
+    """
+    if checkpoint.edits:
+        raise InputError(
+            f"the checkpoint has structural edits ({checkpoint.edits[0].get('kind', '?')!r})",
+            "a checkpoint without edits",
+            "use the version of framefit that wrote it",
+        )
+    build = find_builder(checkpoint.builder, factory)
+    return fit_weights(
+        call_builder(build, checkpoint.builder, checkpoint.config), checkpoint.state_dict
+    )
+
+
+def build_from_factory(factory: str, state_dict: Mapping[str, Tensor]) -> nn.Module:
+    """Builds a network with the user's own function, called without arguments, and its weights.
+
+    Raises:
+        InputError: the function cannot be imported or fails, or the weights do not fit.
+    """
+    return fit_weights(call_builder(find_builder(factory, factory), factory), state_dict)
+
+
+def load_exported_program(
+    path: Path | str, *, is_trusted: bool = False
+) -> tuple[nn.Module, dict[str, tuple[int, ...]]]:
+    """Loads a `.pt2` archive of torch.export.
+
+    Args:
+        path: the archive.
+        is_trusted: load it even where that could run code.
+
+    Returns:
+        the module, and the shape of each of its inputs by name in the order of its arguments.
+
+    Raises:
+        UnsafeFileError: loading could run code and `is_trusted` is not set.
+        InputError: it is damaged, or has dynamic shapes.
+    """
+    path = require_file(path, "a .pt2 archive of torch.export")
+    label = printable(path)
+    if sniff_kind(path) != "zip":
+        raise InputError(f"{label} is not a .pt2 archive", "what torch.export.save writes")
+    if not is_trusted:
+        for sample in read_sample_inputs(path):
+            _load_weights_only(io.BytesIO(sample), f"the sample inputs of {label}")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise InputError(
+            f"cannot load {label}: {str(error).splitlines()[0][:200] if str(error) else error!r}",
+            f"an archive that torch {torch.__version__} reads",
+        ) from error
+    shapes = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs:
+            shapes[node.name] = _static_shape(node, label)
+    for name, tensor in program.state_dict.items():
+        check_tensor(name, tensor, label)
+    return program.module(), shapes
+
+
+def _static_shape(node: Any, label: str) -> tuple[int, ...]:
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or not all(type(size) is int for size in value.shape):
+        raise InputError(
+            f"input '{node.name}' of {label} is not a tensor of static shape",
+            fix="export it again without dynamic_shapes",
+        )
+    return tuple(value.shape)
+
+
+def _load_zip(path: Path) -> Any:
+    """Loads a checkpoint in PyTorch's zip format; every other kind of file is refused."""
+    label = printable(path)
+    kind = sniff_kind(path)
+    if kind in ("pickle", "tar"):
+        raise UnsafeFileError(
+            f"{label} is a {kind} file, which could run code when it is read",
+            "a checkpoint in PyTorch's zip format",
+            "if you trust it, save its state_dict again with torch.save of PyTorch 1.6 or newer",
+        )
+    if kind != "zip":
+        raise InputError(f"{label} is {_KINDS.get(kind, 'not a checkpoint')}", _WHAT)
+    members = check_torch_zip(path)
+    if "constants.pkl" in members or any(name.startswith("code/") for name in members):
+        raise UnsafeFileError(
+            f"{label} is a TorchScript archive, which contains code",
+            "a checkpoint of weights",
+            "save model.state_dict() with torch.save and name the network with --factory",
+        )
+    if any(name.startswith("models/") for name in members):
+        raise InputError(f"{label} is an archive of torch.export", fix="give it the suffix .pt2")
+    refuse_compressed(path)
+    with path.open("rb") as stream:
+        return _load_weights_only(stream, label)
+
+
+_KINDS = {
+    "onnx": "an ONNX model; give it the suffix .onnx",
+    "text": "a text file",
+    "lfs pointer": "a Git LFS pointer; run 'git lfs pull'",
+    "safetensors": "a safetensors file; give it the suffix .safetensors and name its --factory",
+    "hdf5": "an HDF5 file (Keras)",
+}
+
+
+def _load_weights_only(stream: Any, label: str) -> Any:
+    """Loads tensors and plain containers; anything else is refused, without a second try."""
+    try:
+        return torch.load(stream, map_location="cpu", weights_only=True)
+    except Exception as error:
+        found = _FORBIDDEN_GLOBAL.search(str(error))
+        if found or "eights only load failed" in str(error):
+            name = f" ('{found[1] or found[2]}')" if found else ""
+            raise UnsafeFileError(
+                f"{label} holds Python objects{name}, which could run code when read",
+                "a file with nothing but tensors and plain values",
+                "save model.state_dict() instead of the model",
+            ) from error
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(f"{label} cannot be read: {reason}", _WHAT) from error
+
+
+def _load_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load
+
+    kind = sniff_kind(path)
+    if kind in ("zip", "pickle"):
+        raise UnsafeFileError(f"{printable(path)} is a {kind} file", "a safetensors file")
+    content = path.read_bytes()
+    check_safetensors(path, content)
+    try:
+        return dict(load(content))
+    except Exception as error:
+        raise InputError(f"{printable(path)} cannot be read: {error}", "safetensors") from error
+
+
+def _check_fields(content: dict[str, Any], label: str) -> None:
+    for key, kind in (("builder", str), ("config", dict), ("edits", list), ("input_spec", dict)):
+        if not isinstance(content[key], kind):
+            raise InputError(
+                f"'{key}' of checkpoint {label} is {type(content[key]).__name__}", kind.__name__
+            )
+    if not find_weights(content["state_dict"]):
+        raise InputError(f"'state_dict' of checkpoint {label}", "a dictionary of tensors")
