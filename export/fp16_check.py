@@ -5,8 +5,9 @@ casts in between, so it would show neither rounding nor overflow. Here the stron
 therefore turned into an FP32 one in which an explicit Cast there and back rounds every FP16 tensor.
 That is a little harsher than a GPU, which keeps fused results in wider registers.
 
-What FP16 costs a quantized network is measured without its Q/DQ: a rounding that moves an activation
-across the edge between two int8 steps changes it by a whole step, which says nothing about FP16.
+What FP16 costs a quantized network is measured without its Q/DQ: a rounding that moves an
+activation across the edge between two int8 steps changes it by a whole step, which says nothing
+about FP16.
 """
 
 from collections.abc import Mapping, Sequence
