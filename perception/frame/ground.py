@@ -19,19 +19,26 @@ SMALLEST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extent:
-    """Half the length and width of a kind of road user, in metres."""
+class RoadUser:
+    """What is known of a kind of road user before it is measured.
+
+    Attributes:
+        half_length_m: half its length.
+        half_width_m: half its width.
+        velocity_sigma_mps: standard deviation of its velocity, sideways and forward.
+    """
 
     half_length_m: float
     half_width_m: float
+    velocity_sigma_mps: tuple[float, float]
 
 
-EXTENTS = {
-    "car": Extent(half_length_m=2.2, half_width_m=0.95),
-    "truck": Extent(half_length_m=4.0, half_width_m=1.25),
-    "pedestrian": Extent(half_length_m=0.3, half_width_m=0.3),
+ROAD_USERS = {
+    "car": RoadUser(half_length_m=2.2, half_width_m=0.95, velocity_sigma_mps=(2.0, 9.0)),
+    "truck": RoadUser(half_length_m=4.0, half_width_m=1.25, velocity_sigma_mps=(2.0, 9.0)),
+    "pedestrian": RoadUser(half_length_m=0.3, half_width_m=0.3, velocity_sigma_mps=(1.5, 1.5)),
 }
-UNKNOWN_EXTENT = EXTENTS["car"]
+UNKNOWN_ROAD_USER = ROAD_USERS["car"]
 
 
 def default_camera(height: int, width: int) -> Camera:
@@ -52,8 +59,14 @@ def default_camera(height: int, width: int) -> Camera:
 
 def extents_of(classes: Sequence[str]) -> NDArray[np.float64]:
     """Returns [C, 2] half length and half width of each class, a car's for an unknown one."""
-    known = [EXTENTS.get(name, UNKNOWN_EXTENT) for name in classes]
-    return np.asarray([[e.half_length_m, e.half_width_m] for e in known]).reshape(-1, 2)
+    known = [ROAD_USERS.get(name, UNKNOWN_ROAD_USER) for name in classes]
+    return np.asarray([[u.half_length_m, u.half_width_m] for u in known]).reshape(-1, 2)
+
+
+def velocity_sigmas_of(classes: Sequence[str]) -> NDArray[np.float64]:
+    """Returns [C, 2] spread of each class's velocity in m/s, sideways and forward."""
+    known = [ROAD_USERS.get(name, UNKNOWN_ROAD_USER) for name in classes]
+    return np.asarray([u.velocity_sigma_mps for u in known]).reshape(-1, 2)
 
 
 def locate_boxes(

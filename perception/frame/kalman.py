@@ -85,3 +85,24 @@ class ConstantVelocityBank:
         self.rate_variance[rows] -= rate_gain * cross
         self.cross_covariance[rows] = cross * (1 - value_gain)
         self.value_variance[rows] = before * (1 - value_gain)
+
+    def update_rate(
+        self, rows: NDArray[np.int64], dimension: int, innovation: Array, variance: Array
+    ) -> None:
+        """Corrects one coordinate of the objects `rows` [K] by a measured rate.
+
+        Args:
+            rows: objects measured, each at most once.
+            dimension: the coordinate whose rate was measured.
+            innovation: [K] measured rate minus estimate.
+            variance: [K] variance of the measurement.
+        """
+        cells = (rows, dimension)
+        before, cross = self.rate_variance[cells], self.cross_covariance[cells]
+        total = before + variance
+        value_gain, rate_gain = cross / total, before / total
+        self.value[cells] += value_gain * innovation
+        self.rate[cells] += rate_gain * innovation
+        self.value_variance[cells] -= value_gain * cross
+        self.cross_covariance[cells] = cross * (1 - rate_gain)
+        self.rate_variance[cells] = before * (1 - rate_gain)

@@ -49,7 +49,7 @@ class PlannerSettings:
     doubt_factor: float = 0.5
     max_obstacles: int = 16
     collision_weight: float = 6.0
-    departure_weight: float = 12.0
+    departure_weight: float = 30.0
     line_weight: float = 1.5
     comfort_weight: float = 0.15
     progress_weight: float = 6.0

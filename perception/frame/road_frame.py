@@ -86,7 +86,7 @@ class RoadFrame:
         self._camera = camera or default_camera(*input_hw)
         self._preprocessor = Preprocessor(spec, *input_hw)
         box_classes = _classes_of(heads_metadata, "detection")
-        self._tracker = Tracker(max(len(box_classes), 1))
+        self._tracker = Tracker(box_classes, input_hw)
         self._prediction = PredictionSettings()
         self._planner = Planner(
             self._prediction.times_s,

@@ -54,3 +54,28 @@ def test_shift_moves_values_and_leaves_rates():
     bank.predict(0.1, 0.0, shift=np.asarray([1.0, -2.0]))
     np.testing.assert_allclose(bank.value, [[1, -2]] * 2)
     assert (bank.rate == 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), rate_variance=st.floats(0.01, 4))
+def test_measured_rates_equal_the_matrix_filter(seed, rate_variance):
+    rng = np.random.default_rng(seed)
+    bank = ConstantVelocityBank(2)
+    bank.add(rng.normal(size=(3, 2)), np.ones((3, 2)), np.full((3, 2), 2.0))
+    bank.predict(0.3, 0.5)
+    state = np.asarray([bank.value[1, 1], bank.rate[1, 1]])
+    covariance = np.asarray(
+        [
+            [bank.value_variance[1, 1], bank.cross_covariance[1, 1]],
+            [bank.cross_covariance[1, 1], bank.rate_variance[1, 1]],
+        ]
+    )
+    gain = covariance[:, 1] / (covariance[1, 1] + rate_variance)
+    untouched = bank.value[:, 0].copy()
+    bank.update_rate(np.asarray([1]), 1, np.asarray([1.5]), np.asarray([rate_variance]))
+    expected = state + gain * 1.5
+    np.testing.assert_allclose([bank.value[1, 1], bank.rate[1, 1]], expected, rtol=1e-9)
+    after = covariance - np.outer(gain, covariance[1])
+    got = [bank.value_variance[1, 1], bank.cross_covariance[1, 1], bank.rate_variance[1, 1]]
+    np.testing.assert_allclose(got, [after[0, 0], after[0, 1], after[1, 1]], rtol=1e-9)
+    np.testing.assert_array_equal(bank.value[:, 0], untouched)

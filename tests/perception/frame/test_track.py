@@ -8,7 +8,9 @@ from perception.frame.ground import default_camera, locate_boxes
 from perception.frame.track import Tracker, TrackerSettings
 
 DT_S = 1 / 30
-CAMERA = default_camera(288, 512)
+CLASSES = ("car", "truck", "pedestrian")
+INPUT_HW = (288, 512)
+CAMERA = default_camera(*INPUT_HW)
 
 
 def detections(boxes, labels=None, scores=None):
@@ -36,7 +38,7 @@ def box_at(x, z, width=1.8, height=1.5):
 
 
 def test_track_is_confirmed_after_three_hits_and_dies_after_its_allowance():
-    tracker = Tracker(3, TrackerSettings(max_misses=5))
+    tracker = Tracker(CLASSES, INPUT_HW, TrackerSettings(max_misses=5))
     counts = [len(step(tracker, [[100, 100, 150, 140]])) for _ in range(4)]
     assert counts == [0, 0, 1, 1]
     counts = [len(step(tracker, [])) for _ in range(7)]
@@ -44,13 +46,13 @@ def test_track_is_confirmed_after_three_hits_and_dies_after_its_allowance():
 
 
 def test_single_false_detection_never_shows():
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     assert len(step(tracker, [[10, 10, 60, 60]])) == 0
     assert all(len(step(tracker, [])) == 0 for _ in range(5))
 
 
 def test_ids_are_never_used_again():
-    tracker = Tracker(3, TrackerSettings(max_misses=1))
+    tracker = Tracker(CLASSES, INPUT_HW, TrackerSettings(max_misses=1))
     seen = []
     for start in (50, 200, 350):
         for _ in range(4):
@@ -64,7 +66,7 @@ def test_ids_are_never_used_again():
 @pytest.mark.parametrize("seed", range(5))
 def test_ids_survive_a_crossing(seed):
     rng = np.random.default_rng(seed)
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     owners = {}
     for frame in range(90):
         left, right = 60 + 4.0 * frame, 440 - 4.0 * frame
@@ -81,7 +83,7 @@ def test_ids_survive_a_crossing(seed):
 
 
 def test_id_survives_a_short_occlusion_of_a_moving_object():
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     for frame in range(60):
         box = [50 + 5.0 * frame, 100, 100 + 5.0 * frame, 140]
         tracks = step(tracker, [] if 30 <= frame < 40 else [box])
@@ -93,7 +95,7 @@ def test_id_survives_a_short_occlusion_of_a_moving_object():
 
 
 def test_label_follows_the_evidence():
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     for frame in range(12):
         tracks = step(tracker, [[100, 100, 150, 140]], labels=[1 if frame == 8 else 0])
     assert tracks.labels.tolist() == [0]
@@ -105,9 +107,9 @@ def test_label_follows_the_evidence():
 )
 def test_velocity_over_ground_is_found_from_a_moving_camera(velocity, ego_speed_mps):
     rng = np.random.default_rng(1)
-    tracker = Tracker(3)
-    x, z = 1.0, 45.0
-    for _ in range(60):
+    tracker = Tracker(CLASSES, INPUT_HW)
+    x, z = 1.0, 55.0
+    for _ in range(75):
         x, z = x + velocity[0] * DT_S, z + (velocity[1] - ego_speed_mps) * DT_S
         place = [x + rng.normal(0, 0.05), z + rng.normal(0, 0.1)]
         tracks = step(tracker, [box_at(x, z)], ego_speed_mps=ego_speed_mps, positions=[place])
@@ -117,7 +119,7 @@ def test_velocity_over_ground_is_found_from_a_moving_camera(velocity, ego_speed_
 
 
 def test_yaw_rate_of_a_turning_object():
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     speed, yaw_rate = 8.0, 0.4
     x, z, heading = -8.0, 25.0, 0.0
     for _ in range(90):
@@ -127,8 +129,17 @@ def test_yaw_rate_of_a_turning_object():
     assert tracks.yaw_rates[0] == pytest.approx(yaw_rate, abs=0.15)
 
 
+def test_an_object_that_leaves_the_picture_is_dropped_at_once():
+    tracker = Tracker(CLASSES, INPUT_HW)
+    for frame in range(20):
+        tracks = step(tracker, [[430 + 3 * frame, 100, min(490 + 3 * frame, 512), 160]])
+    assert len(tracks) == 1
+    counts = [len(step(tracker, [])) for _ in range(8)]
+    assert counts[-1] == 0
+
+
 def test_number_of_tracks_is_bounded():
-    tracker = Tracker(3, TrackerSettings(max_tracks=10, confirm_hits=1))
+    tracker = Tracker(CLASSES, INPUT_HW, TrackerSettings(max_tracks=10, confirm_hits=1))
     grid = [[x, y, x + 12, y + 12] for x in range(0, 480, 20) for y in range(100, 260, 20)]
     for _ in range(5):
         tracks = step(tracker, grid)
@@ -137,7 +148,7 @@ def test_number_of_tracks_is_bounded():
 
 def test_random_detections_never_break_it():
     rng = np.random.default_rng(7)
-    tracker = Tracker(3)
+    tracker = Tracker(CLASSES, INPUT_HW)
     for _ in range(100):
         corner = rng.uniform(0, 250, (int(rng.integers(0, 40)), 2))
         boxes = np.hstack([corner, corner + rng.uniform(0, 100, corner.shape)])
