@@ -75,17 +75,54 @@ def load_checkpoint(path: Path | str) -> Checkpoint:
         UnsafeFileError: the file could run code or is ambiguous.
         InputError: it is damaged, of another format, or has weights that are not finite.
     """
+    label = printable(path)
+    content = load_checkpoint_or_weights(path)
+    if isinstance(content, Checkpoint):
+        return content
+    raise InputError(
+        f"checkpoint {label} is a plain state dict",
+        f"the format {FORMAT}",
+        "name the function that builds its network: --factory package.module:function "
+        "--input-shape 1,3,360,640",
+    )
+
+
+def load_state_dict(path: Path | str) -> dict[str, Tensor]:
+    """Reads the weights of a `.pt` or `.safetensors` file; see `load_checkpoint_or_weights`."""
+    content = load_checkpoint_or_weights(path)
+    return content.state_dict if isinstance(content, Checkpoint) else content
+
+
+def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tensor]:
+    """Reads a `.pt` or `.safetensors` file, told apart by their content.
+
+    Returns:
+        a checkpoint, or weights by name where the file holds only those; common wrappers
+        (`{"state_dict": …}`, a `module.` prefix) are taken off.
+
+    Raises:
+        UnsafeFileError: the file could run code or is ambiguous.
+        InputError: it is damaged, has neither, or weights that are not finite.
+    """
     path = require_file(path, _WHAT)
     label = printable(path)
+    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
+        return check_weights(_load_safetensors(path), label)
     content = _load_zip(path)
-    if not isinstance(content, dict) or "format" not in content:
-        kind = "a plain state dict" if find_weights(content) else "of another format"
+    if isinstance(content, dict) and isinstance(content.get("format"), str):
+        return _read_checkpoint(content, label)
+    weights = find_weights(content)
+    if not weights:
         raise InputError(
-            f"checkpoint {label} is {kind}",
-            f"the format {FORMAT}",
-            "name the function that builds its network: --factory package.module:function "
-            "--input-shape 1,3,360,640",
+            f"checkpoint {label} is of another format",
+            f"the format {FORMAT}, or a state dict (a dictionary of tensors)",
         )
+    if all(name.startswith("module.") for name in weights):
+        weights = {name.removeprefix("module."): value for name, value in weights.items()}
+    return check_weights(weights, label)
+
+
+def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
     if content["format"] != FORMAT:
         raise InputError(
             f"checkpoint {label} has the format {content['format']!r}",
@@ -103,40 +140,6 @@ def load_checkpoint(path: Path | str) -> Checkpoint:
         input_spec=InputSpec.from_dict(dict(content["input_spec"])),
         state_dict=check_weights(content["state_dict"], label),
     )
-
-
-def load_state_dict(path: Path | str) -> dict[str, Tensor]:
-    """Reads the weights of a `.pt` or `.safetensors` file, told apart by their content.
-
-    Common wrappers (`{"state_dict": …}`, a `module.` prefix) are taken off.
-
-    Raises:
-        UnsafeFileError: the file could run code or is ambiguous.
-        InputError: it is damaged, has no weights, or weights that are not finite.
-    """
-    path = require_file(path, "a .pt or .safetensors file")
-    label = printable(path)
-    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
-        return check_weights(_load_safetensors(path), label)
-    weights = find_weights(_load_zip(path))
-    if not weights:
-        raise InputError(f"{label} holds no state dict", "a dictionary of tensors")
-    if all(name.startswith("module.") for name in weights):
-        weights = {name.removeprefix("module."): value for name, value in weights.items()}
-    return check_weights(weights, label)
-
-
-def is_framefit_checkpoint(path: Path | str) -> bool:
-    """Tells whether a file is a framefit checkpoint of any version, and not plain weights.
-
-    Raises:
-        InputError: as `load_state_dict`.
-    """
-    path = require_file(path, "a .pt or .safetensors file")
-    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
-        return False
-    content = _load_zip(path)
-    return isinstance(content, dict) and isinstance(content.get("format"), str)
 
 
 def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Module:

@@ -1,0 +1,78 @@
+"""Options that several commands share, each with its help in one place."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from framefit.spec_choice import parse_numbers
+
+DataOption = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="Calibration data: a folder of pictures, an .npz with one array per input (first "
+        "axis = samples), or a dataset of framefit.toml.",
+    ),
+]
+SamplesOption = Annotated[
+    int,
+    typer.Option(
+        "--samples", "--limit", min=1, help="Use at most this many samples, spread evenly."
+    ),
+]
+ColorOption = Annotated[
+    str | None, typer.Option(help="Channel order of the input: rgb (default) or bgr.")
+]
+PixelScaleOption = Annotated[
+    float | None, typer.Option(help="Factor on pixels 0..255 (default 1/255).")
+]
+MeanOption = Annotated[
+    str | None,
+    typer.Option(help="Subtracted after scaling, one per channel (default 0,0,0)."),
+]
+StdOption = Annotated[
+    str | None, typer.Option(help="Divides after that, one per channel (default 1,1,1).")
+]
+ResizeOption = Annotated[
+    str | None,
+    typer.Option(help="stretch (default) or letterbox (aspect kept, grey borders)."),
+]
+InputShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Shape of the input, such as 1,3,360,640; NAME=1,3,360,640 where there are several.",
+    ),
+]
+FactoryOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Function that builds the network of plain weights: package.module:function.",
+    ),
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Load a .pt2 even where that could run code it contains.")
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write the result as JSON to this file.")
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Say per layer what was done, and why not.")
+]
+
+
+def spec_values(
+    color: str | None,
+    pixel_scale: float | None,
+    mean: str | None,
+    std: str | None,
+    resize: str | None,
+) -> dict[str, Any]:
+    """Returns the input spec's options as `choose_spec` takes them; None where not given."""
+    return {
+        "color": color,
+        "pixel_scale": pixel_scale,
+        "mean": parse_numbers(mean, "--mean"),
+        "std": parse_numbers(std, "--std"),
+        "resize": resize,
+    }

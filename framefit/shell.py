@@ -1,0 +1,161 @@
+"""Runs a command: errors become one line and an exit code, interrupts leave nothing behind.
+
+Exit codes: 0 pass, 1 gate failed, 2 wrong use or bad input, 3 inconclusive, 4 invalid environment,
+5 internal error, 130 and 143 interrupted, 141 the reader of a pipe went away.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from artifacts.errors import FramefitError, MissingExtraError
+
+OUR_PACKAGES = (
+    "artifacts",
+    "perception",
+    "compress",
+    "export",
+    "engines",
+    "latency_budget",
+    "framefit",
+)
+_EXTRAS = {
+    "torch": "torch",
+    "torchvision": "torch",
+    "timm": "torch",
+    "onnxscript": "torch",
+    "safetensors": "torch",
+    "tensorrt": "tensorrt",
+    "pycuda": "tensorrt",
+    "cuda": "tensorrt",
+    "tensorrt_rtx": "tensorrt-rtx",
+}
+_ClickException: Any = typer.BadParameter.__mro__[2]
+_DEBUG = "--debug"
+
+
+def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
+    """Runs a click command and returns its exit code.
+
+    Args:
+        program: the name to show in usage lines.
+        command: the command or group.
+        arguments: the command line without the program; None for this process's own.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = _DEBUG in arguments
+    arguments = [argument for argument in arguments if argument != _DEBUG]
+    try:
+        with _interruptible(), _quiet_libraries():
+            return _invoke(program, command, arguments)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except _Interrupt as interrupt:
+        _say("interrupted: what was there before is unchanged")
+        return 128 + interrupt.signal
+    except Exception as error:
+        if is_debug:
+            traceback.print_exc()
+        return _report(error, program)
+
+
+def _invoke(program: str, command: Any, arguments: list[str]) -> int:
+    try:
+        with command.make_context(program, arguments) as context:
+            result = command.invoke(context)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except typer.Exit as end:
+        sys.stdout.flush()
+        return int(end.exit_code)
+
+
+def _report(error: Exception, program: str) -> int:
+    """Prints an error as one line and returns its exit code."""
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in _EXTRAS:
+            error = MissingExtraError(package, _EXTRAS[package], program)
+    if isinstance(error, FramefitError):
+        _say(f"error: {error}")
+        return error.exit_code
+    if isinstance(error, _ClickException):
+        return _report_usage(error, program)
+    text = " ".join(str(error).split())[:300]
+    _say(
+        f"error: internal: {type(error).__name__}: {text}; run it again with {_DEBUG} to see where"
+    )
+    return 5
+
+
+def _report_usage(error: Any, program: str) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and context:
+        typer.echo(context.get_help(), err=True)
+    else:
+        where = context.command_path if context else program
+        _say(f"error: {error.format_message().rstrip('.')}; see '{where} --help'")
+    return 2
+
+
+def _say(text: str) -> None:
+    line = " ".join(text.split())
+    shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+    encoding = sys.stderr.encoding or "utf-8"
+    sys.stderr.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+class _Interrupt(BaseException):
+    """SIGINT or SIGTERM arrived; not an Exception, so that nothing swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets the first SIGINT or SIGTERM unwind the stack; later ones do not disturb that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _frame: object) -> None:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_IGN)
+        raise _Interrupt(number)
+
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Shows our own warnings as one line each, and none of the libraries'."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in OUR_PACKAGES]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeHandler(handler)
