@@ -104,6 +104,7 @@ def judge(
     environment: Environment | None = None,
     heads: Mapping[str, HeadQuality] | None = None,
     baseline_ns: Nanoseconds | None = None,
+    session: Mapping[str, Any] | None = None,
 ) -> Judgement:
     """Judges a run.
 
@@ -114,9 +115,12 @@ def judge(
         environment: the machine's state, None where it was not observed (recorded samples).
         heads: quality of each head with a contract.
         baseline_ns: [n] latencies of a stored baseline to compare with.
+        session: what `Session.describe()` said; a wish that was not granted is invalid.
     """
     tier = tier or Tier(frames=run.count)
     gates = [_judge_samples(run), _judge_machine(environment, budget.environment)]
+    if session is not None:
+        gates.append(_judge_session(session))
     gates += _judge_frame(run, budget, tier)
     gates += [_judge_stage(run, name, budget, tier) for name in budget.stages]
     for name, contract in budget.heads.items():
@@ -156,6 +160,18 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
     return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
 
 
+def _judge_session(session: Mapping[str, Any]) -> Gate:
+    unmet = [
+        f"{name}: asked for {value['asked']}, got {value.get('got')}"
+        for name, value in session.items()
+        if isinstance(value, Mapping)
+        and value.get("asked") is not None
+        and value["asked"] != value.get("got")
+    ]
+    verdict = Verdict.INVALID if unmet else Verdict.PASS
+    return Gate("asked versus got", verdict, "; ".join(unmet) or "the session is as asked for")
+
+
 def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
     deadline_ns = budget.frame.deadline_ns
     misses = run.find_misses(deadline_ns)
@@ -185,7 +201,7 @@ def _judge_percentile(
     shown = f"{misses} of {claim.count} frames over {limit_ns / 1e6:.2f} ms"
     shown += f" ({allowed} allowed)" if allowed is not None else ""
     if bound is not None:
-        shown = f"at most {bound / 1e6:.2f} ms at {confidence:.0%} confidence; {shown}"
+        shown = f"at most {bound / 1e6:.2f} ms at {100 * confidence:g} % confidence; {shown}"
     if claim.outcome == "inconclusive":
         shown += f"; {claim.more_frames} more frames without a miss needed"
     elif claim.outcome == "pass" and bound is not None:
@@ -244,10 +260,11 @@ def _judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
         return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
     durations = run.stage_ns(name)
     gate = _judge_percentile(label, durations, limit_ns, tier.confidence)
+    if len(budget.stages) == 1:
+        return gate
     quantile = stage_quantile(len(budget.stages))
-    strict = claim_percentile(
-        int((durations > limit_ns).sum()), len(durations), quantile, tier.confidence
-    )
+    misses = int((durations > limit_ns).sum())
+    strict = claim_percentile(misses, len(durations), quantile, tier.confidence)
     note = f"P{100 * quantile:.4g} {'proven' if strict.outcome == 'pass' else 'not proven'}"
     return Gate(label, gate.verdict, f"{gate.detail}; {note}")
 

@@ -4,13 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from latency_budget.report import Report
-from latency_budget.reports import html, json_report, junit, markdown
+from latency_budget.reports.html import write as write_html
+from latency_budget.reports.json_report import write as write_json
+from latency_budget.reports.junit import write as write_junit
+from latency_budget.reports.markdown import write as write_markdown
 
 REPORTS: dict[str, Callable[[Report, Path], Path]] = {
-    "json": json_report.write,
-    "md": markdown.write,
-    "html": html.write,
-    "junit": junit.write,
+    "json": write_json,
+    "md": write_markdown,
+    "html": write_html,
+    "junit": write_junit,
 }
 
 

@@ -8,10 +8,9 @@ from artifacts.atomic import write_text
 from latency_budget.report import Report, Variant
 from latency_budget.reports import charts
 from latency_budget.reports.table import build_rows, head_metrics, head_value
-from latency_budget.reports.terminal import headline
+from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import (
     SYMBOLS,
-    VERDICT_MEANING,
     format_change,
     format_ms,
     format_ratio,
@@ -50,8 +49,8 @@ def render(report: Report) -> str:
         report=report,
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
-        headline=headline(report),
-        meaning=VERDICT_MEANING[report.verdict.value],
+        headline=headline(report).removeprefix(f"{report.verdict.value.upper()}: "),
+        gain=describe_gain(report),
         symbols=SYMBOLS,
         created=created.strftime("%Y-%m-%d %H:%M UTC"),
         rows=build_rows(report),

@@ -48,18 +48,32 @@ def read_baseline(path: Path | str) -> Nanoseconds:
         ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}", "a report.json") from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise InputError(f"{path} is not a report of schema {SCHEMA}", "a report.json of framefit")
     try:
-        latest = content["samples"][-1]["frame_ns"]
-        values = [None if value is None else int(value) for value in latest]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"{path} holds no frame samples", "a report.json of framefit") from error
-    if not values:
-        raise InputError(f"{path} holds no frame samples", "a report.json of framefit")
-    latency = np.asarray([value or 0 for value in values], np.int64)
-    dropped = np.asarray([value is None for value in values])
+        columns = read_columns(content)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}", "a report.json of framefit") from error
+    dropped = np.asarray([value is None for value in columns["latency_ns"]])
+    latency = np.asarray([value or 0 for value in columns["latency_ns"]], np.int64)
     return Run.from_latencies(latency, dropped=dropped).latency_ns
+
+
+def read_columns(content: Any) -> dict[str, list[Any]]:
+    """Returns the samples of a report's last variant as columns of recorded latencies.
+
+    Raises:
+        ValueError: it is not a report of this schema, or holds no samples.
+    """
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise ValueError(f"not a report of schema {SCHEMA}")
+    try:
+        last = content["samples"][-1]
+        frame = [None if value is None else int(value) for value in last["frame_ns"]]
+        stages = {f"{name}_ns": list(values) for name, values in last["stages_ns"].items()}
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError("it holds no frame samples") from error
+    if not frame:
+        raise ValueError("it holds no frame samples")
+    return {"latency_ns": frame, "dropped": [int(value is None) for value in frame], **stages}
 
 
 def _samples_of(variant: Variant) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from artifacts.atomic import write_text
 from latency_budget.report import Report
 from latency_budget.reports.table import build_rows
-from latency_budget.reports.terminal import headline
+from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import SYMBOLS, format_ms, plain
 
 FILE_NAME = "report.md"
@@ -25,6 +25,7 @@ def render(report: Report) -> str:
     lines = [
         f"## {SYMBOLS[report.verdict.value]} {escape(headline(report))}",
         "",
+        *([f"{escape(describe_gain(report))}.", ""] if len(names) > 1 else []),
         _row(["", *names]),
         _row(["---"] + ["---:"] * len(names), literal=True),
     ]

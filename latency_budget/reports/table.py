@@ -14,6 +14,7 @@ from latency_budget.reports.text import (
     format_value,
     plain,
 )
+from latency_budget.verdict import is_lower_better
 
 
 def head_metrics(report: Report) -> list[tuple[str, str]]:
@@ -57,7 +58,8 @@ def build_rows(report: Report) -> list[list[str]]:
             value = head_value(variant, head, metric)
             change = format_change(base, value) if variant is not reference else ""
             cells.append(f"{format_value(value)}{f' ({change})' if change else ''}")
-        rows.append([f"{plain(head)} {plain(metric)}", *cells])
+        direction = " (lower is better)" if is_lower_better(metric) else ""
+        rows.append([f"{plain(head)} {plain(metric)}{direction}", *cells])
     return rows
 
 

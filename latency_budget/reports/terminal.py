@@ -3,8 +3,15 @@
 from typing import TYPE_CHECKING
 
 from latency_budget.report import Report
-from latency_budget.reports.table import build_rows
-from latency_budget.reports.text import SYMBOLS, VERDICT_MEANING, plain
+from latency_budget.reports.table import build_rows, head_metrics, head_value
+from latency_budget.reports.text import (
+    SYMBOLS,
+    VERDICT_SENTENCES,
+    format_change,
+    format_ms,
+    format_ratio,
+    plain,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,20 +21,49 @@ _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "invalid": 
 
 def headline(report: Report) -> str:
     """Returns the result in one line."""
-    candidate = report.variants[-1]
-    deadline_ms = report.frame["deadline_ms"]
+    candidate, word = report.variants[-1], report.verdict.value
+    sentence = VERDICT_SENTENCES[word].format(
+        name=plain(candidate.name),
+        what="frame" if candidate.details.get("is_whole_frame", True) else "part of the frame",
+        limit=f"{report.frame['deadline_ms']:g}",
+    )
+    parts = [f"{word.upper()}: {sentence}"]
     bound_ms = candidate.details.get("p99_upper_ms")
-    what = "frame" if candidate.details.get("is_whole_frame", True) else "measured part"
-    parts = [
-        f"{report.verdict.value.upper()}: {plain(candidate.name)} "
-        f"{VERDICT_MEANING[report.verdict.value]} of {deadline_ms:g} ms for the {what}"
-    ]
-    if bound_ms is not None:
+    if bound_ms is not None and word != "invalid":
         parts.append(f"P99 at most {bound_ms:.2f} ms at 95 % confidence")
-    worst = [gate.name for gate in report.gates if gate.verdict is report.verdict]
-    if report.verdict.value != "pass":
-        parts.append(f"because of: {', '.join(plain(name) for name in worst)}")
+    if word != "pass":
+        worst = [plain(gate.name) for gate in report.gates if gate.verdict is report.verdict]
+        parts.append(f"because of {', '.join(worst)}")
     return "; ".join(parts)
+
+
+def describe_gain(report: Report) -> str:
+    """Returns what the candidate gained and lost against the first variant, empty if alone.
+
+    The quality of every head stands in the same sentence as the speed.
+    """
+    reference, candidate = report.variants[0], report.variants[-1]
+    if reference is candidate:
+        return ""
+    before, after = reference.network_ms, candidate.network_ms
+    what = "network" if before and after else "frame"
+    p50_before = (before if before and after else reference.frame_ms)["p50"]
+    p50_after = (after if before and after else candidate.frame_ms)["p50"]
+    name = plain(candidate.name)
+    parts = [
+        f"Against {plain(reference.name)}, the {what} of {name} takes {format_ms(p50_after)} "
+        f"instead of {format_ms(p50_before)} ms (P50, {format_ratio(p50_before, p50_after)} faster)"
+    ]
+    if reference.size_bytes and candidate.size_bytes:
+        ratio = format_ratio(reference.size_bytes, candidate.size_bytes)
+        parts.append(f"its file is {ratio} smaller")
+    for head, metric in head_metrics(report):
+        values = [head_value(variant, head, metric) for variant in (reference, candidate)]
+        change = format_change(*values)
+        parts.append(f"{plain(head)} {plain(metric)} {change or 'not measured'}")
+    if not head_metrics(report):
+        parts.append("no head's quality was measured")
+    return ", ".join(parts)
 
 
 def print_report(report: Report, console: "Console") -> None:
@@ -59,14 +95,15 @@ def print_report(report: Report, console: "Console") -> None:
     for note in report.notes:
         console.print(Text(plain(note)), soft_wrap=True)
     style = f"bold {_STYLES[report.verdict.value]}"
+    gain = describe_gain(report)
+    if gain:
+        console.print(Text(gain), soft_wrap=True)
     console.print(Text(headline(report), style=style), soft_wrap=True)
 
 
 def _stage_table(report: Report) -> "object | None":
     from rich.table import Table
     from rich.text import Text
-
-    from latency_budget.reports.text import format_ms
 
     if not any(len(variant.stages) > 1 for variant in report.variants):
         return None

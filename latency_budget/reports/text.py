@@ -4,11 +4,11 @@ import unicodedata
 from typing import Any
 
 SYMBOLS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!", "ok": "✓", "warn": "△"}
-VERDICT_MEANING = {
-    "pass": "keeps its budget",
-    "fail": "misses its budget",
-    "inconclusive": "is not proven either way",
-    "invalid": "was measured on unfit samples or an unfit machine",
+VERDICT_SENTENCES = {
+    "pass": "{name} keeps its {what} budget of {limit} ms",
+    "fail": "{name} breaks its {what} budget of {limit} ms",
+    "inconclusive": "whether {name} keeps its {what} budget of {limit} ms is not proven",
+    "invalid": "nothing can be said about {name}: samples or machine were unfit",
 }
 
 

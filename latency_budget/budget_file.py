@@ -1,0 +1,42 @@
+"""Writes a budget from a measurement: what the machine does now, with a margin."""
+
+import json
+import math
+
+import numpy as np
+
+from latency_budget.run import Run
+from latency_budget.statistics import bound_ns, percentile_ns
+
+MARGIN = 1.1
+
+
+def render_budget(run: Run, *, rate_hz: float, margin: float = MARGIN) -> str:
+    """Returns the text of a budget.toml that `run` keeps.
+
+    Each stage gets its measured P99 (the 95 % bound where there are frames enough) times `margin`;
+    the deadline is the frame period, rounded down to 0.1 ms.
+
+    Args:
+        run: the measured frames.
+        rate_hz: the camera's rate.
+        margin: factor on what was measured, at least 1.
+    """
+    deadline_ms = math.floor(10_000 / rate_hz) / 10
+    lines = [
+        f"# From {run.count} measured frames; the budget of a stage is its P99 times {margin:g}.",
+        "",
+        "[frame]",
+        f"rate_hz = {rate_hz:g}",
+        f"deadline_ms = {deadline_ms:g}",
+        "p99_over_p50 = 1.2",
+        "max_consecutive_misses = 2",
+        "",
+        "[stages]",
+    ]
+    for name in run.stage_names:
+        ordered = np.sort(run.stage_ns(name))
+        worst = bound_ns(ordered, 0.99, 0.95, upper=True) or percentile_ns(ordered, 0.99)
+        limit_ns = (worst or int(ordered[-1])) * margin
+        lines.append(f"{json.dumps(name)} = {max(0.01, math.ceil(limit_ns / 1e4) / 100):g}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,206 @@
+"""Reads latencies that were recorded elsewhere, so that a CI job without the device can judge them.
+
+The columns are the same in every format (`docs/latency.md`): `latency_ms` from the frame's
+arrival to its result, one `<stage>_ms` per stage, and optionally `dropped` (0 or 1) and `frame` (a
+counter). The unit is part of the name: `_ns`, `_us` or `_ms`.
+"""
+
+import csv
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from latency_budget.reports.json_report import read_columns
+from latency_budget.run import Nanoseconds, Run
+
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
+_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
+
+Columns = dict[str, Sequence[Any]]
+
+
+def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
+    """Reads recorded latencies.
+
+    Args:
+        path: `.csv` (with a header), `.jsonl` (an object per frame), `.json` (an object of lists, a
+            list of objects, or a report.json) or `.npz` (an array per column).
+        rate_hz: the camera's rate, for the timeline.
+
+    Returns:
+        a run of mode "recorded". Impossible values (NaN, zero, negative) and missing or repeated
+        frame numbers become its defects, which make a verdict invalid.
+
+    Raises:
+        InputError: the file cannot be read or lacks a latency column with a unit.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in READERS:
+        raise InputError(f"{path} has an unknown suffix", " or ".join(READERS))
+    try:
+        columns = READERS[path.suffix.lower()](path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError, zipfile.BadZipFile, csv.Error) as error:
+        raise InputError(f"{path} is not a valid {path.suffix} file: {error}") from error
+    return _build_run(path, columns, rate_hz)
+
+
+def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
+    latency_name = _find_latency(path, columns)
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"{path}: columns of different length: {lengths}", "one value per frame")
+    _refuse_doubles(path, columns)
+    dropped = _read_flags(path, columns.get("dropped"), lengths[latency_name])
+    defects: list[str] = []
+    latency = _read_times(path, latency_name, columns[latency_name], dropped, defects)
+    stages = {
+        name.rsplit("_", 1)[0]: _read_times(path, name, values, dropped, defects, zero=True)
+        for name, values in columns.items()
+        if name not in (latency_name, "dropped", "frame")
+    }
+    defects += _check_ids(path, columns.get("frame"))
+    return Run.from_latencies(
+        latency, stages_ns=stages, dropped=dropped, rate_hz=rate_hz, defects=tuple(defects)
+    )
+
+
+def _find_latency(path: Path, columns: Columns) -> str:
+    found = [name for name in columns if name in {f"latency_{unit}" for unit in UNITS}]
+    if len(found) != 1:
+        raise InputError(
+            f"{path} has the columns {', '.join(columns) or 'none'}",
+            "exactly one of latency_ms, latency_us or latency_ns",
+            "the unit is part of a column's name",
+        )
+    for name in columns:
+        if name not in ("dropped", "frame") and name.rsplit("_", 1)[-1] not in UNITS:
+            raise InputError(
+                f"{path}: column '{name}' does not say its unit", f"such as {name}_ms or {name}_ns"
+            )
+    return found[0]
+
+
+def _refuse_doubles(path: Path, columns: Columns) -> None:
+    stems = [name.rsplit("_", 1)[0] for name in columns if name not in ("dropped", "frame")]
+    for stem in stems:
+        if stems.count(stem) > 1:
+            raise InputError(f"{path} has '{stem}' in two units", "one column per stage")
+
+
+def _read_times(
+    path: Path,
+    name: str,
+    values: Sequence[Any],
+    dropped: NDArray[np.bool_],
+    defects: list[str],
+    *,
+    zero: bool = False,
+) -> Nanoseconds:
+    """Returns nanoseconds, 0 for dropped frames; notes impossible values as defects."""
+    scale = UNITS[name.rsplit("_", 1)[-1]]
+    numbers = np.zeros(len(values))
+    for index, value in enumerate(values):
+        if not dropped[index]:
+            numbers[index] = _read_number(path, name, index, value) * scale
+    bad = ~np.isfinite(numbers) | (numbers < 0) | (np.abs(numbers) > 1e15)
+    bad |= (numbers == 0) & ~dropped & (not zero)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        defects.append(f"{int(bad.sum())} impossible values of {name}, first at row {at}")
+    return np.where(bad, 0, np.round(np.where(bad, 0, numbers))).astype(np.int64)
+
+
+def _read_number(path: Path, name: str, index: int, value: Any) -> float:
+    try:
+        if value is None or isinstance(value, bool):
+            raise ValueError(value)
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{path}: {name} of row {index} is {value!r}",
+            "a number",
+            "a frame that was never processed has dropped = 1",
+        ) from error
+
+
+def _read_flags(path: Path, values: Sequence[Any] | None, count: int) -> NDArray[np.bool_]:
+    if values is None:
+        return np.zeros(count, bool)
+    words = [str(value).strip().lower() for value in values]
+    for index, word in enumerate(words):
+        if word not in _TRUE + _FALSE:
+            raise InputError(f"{path}: dropped of row {index} is {word!r}", "0 or 1")
+    return np.asarray([word in _TRUE for word in words], bool)
+
+
+def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
+    if values is None:
+        return []
+    ids = [_read_number(path, "frame", index, value) for index, value in enumerate(values)]
+    steps = np.diff(np.asarray(ids))
+    if (steps == 1).all():
+        return []
+    at = int(np.flatnonzero(steps != 1)[0])
+    return [f"frame numbers are missing, repeated or out of order: {ids[at]:g}, {ids[at + 1]:g}"]
+
+
+def _read_csv(path: Path) -> Columns:
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        names = [name.strip() for name in reader.fieldnames or []]
+        rows = [list(row.values()) for row in reader]
+    for index, row in enumerate(rows):
+        if len(row) != len(names) or any(isinstance(cell, list) for cell in row):
+            raise ValueError(f"row {index} has not {len(names)} cells")
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _read_jsonl(path: Path) -> Columns:
+    text = path.read_text(encoding="utf-8")
+    return _from_rows([json.loads(line) for line in text.splitlines() if line.strip()])
+
+
+def _read_json(path: Path) -> Columns:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(content, list):
+        return _from_rows(content)
+    if not isinstance(content, dict):
+        raise ValueError("neither an object nor a list")
+    if "schema" in content:
+        return dict(read_columns(content))
+    for name, values in content.items():
+        if not isinstance(values, list):
+            raise ValueError(f"'{name}' is not a list")
+    return content
+
+
+def _from_rows(rows: list[Any]) -> Columns:
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("a frame is not an object")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _read_npz(path: Path) -> Columns:
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    for name, array in arrays.items():
+        if array.ndim != 1:
+            raise ValueError(f"'{name}' has the shape {list(array.shape)}, not one axis")
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+READERS: dict[str, Callable[[Path], Columns]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".npz": _read_npz,
+}

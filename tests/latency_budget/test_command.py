@@ -1,0 +1,270 @@
+import json
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from artifacts.errors import FramefitError
+from framefit.commands.budget import app
+
+BUDGET = """
+[stages]
+network = 22.0
+planning = 5.0
+[heads.detection]
+metric = "mAP50"
+max_drop = 0.01
+[environment]
+mode = "report"
+"""
+FAST_BUDGET = """
+[frame]
+rate_hz = 200
+deadline_ms = 5
+[stages]
+network = 4
+planning = 1
+[environment]
+mode = "report"
+"""
+NOT_PROVEN = (1, 3)  # a busy machine may even fail; twenty frames never pass
+QUALITY = {"detection": {"metric": "mAP50", "reference": 0.6, "candidate": 0.595}}
+
+
+def run(*arguments):
+    """Runs the command; errors carry the exit code that `framefit.cli` gives them."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, FramefitError):
+        return result.exception.exit_code, str(result.exception)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+@pytest.fixture
+def budget(tmp_path):
+    path = tmp_path / "budget.toml"
+    path.write_text(BUDGET)
+    return path
+
+
+@pytest.fixture
+def fast(tmp_path):
+    path = tmp_path / "fast.toml"
+    path.write_text(FAST_BUDGET)
+    return path
+
+
+@pytest.fixture
+def quality(tmp_path):
+    path = tmp_path / "quality.json"
+    path.write_text(json.dumps(QUALITY))
+    return path
+
+
+def write_samples(path, centre, n=1000):
+    network = np.random.default_rng(1).normal(centre, 0.2, n)
+    np.savez(path, latency_ms=network + 3, network_ms=network, planning_ms=np.full(n, 2.0))
+    return path
+
+
+@pytest.fixture
+def model(tmp_path):
+    helper = onnx.helper
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "tiny",
+        [tensor("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])],
+        [tensor("y", onnx.TensorProto.FLOAT, [1, 3, 8, 8])],
+    )
+    path = tmp_path / "tiny.onnx"
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("centre", "frames", "code", "word"),
+    [(18, 1000, 0, "PASS"), (40, 1000, 1, "FAIL"), (18, 100, 3, "INCONCLUSIVE")],
+)
+def test_recorded_samples_get_their_exit_code(
+    tmp_path, budget, quality, centre, frames, code, word
+):
+    samples = write_samples(tmp_path / "s.npz", centre, frames)
+    out = tmp_path / "out"
+    found, text = run(
+        "check", "--budget", budget, "--samples", samples, "--quality", quality, "--out", out,
+        "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert found == code
+    assert text.strip().splitlines()[-1].startswith(f"{word}: ")
+    assert json.loads((out / "report.json").read_text())["verdict"] == word.lower()
+    assert (tmp_path / "r.json").read_text() == (out / "report.json").read_text()
+
+
+def test_a_stopped_clock_is_invalid(tmp_path, budget, quality):
+    (tmp_path / "s.csv").write_text("latency_ms\n" + "nan\n" * 500)
+    found, text = run(
+        "check", "--budget", budget, "--samples", tmp_path / "s.csv", "--quality", quality
+    )
+    assert found == 4
+    assert "INVALID" in text
+
+
+def test_a_contract_without_quality_is_inconclusive(tmp_path, budget):
+    samples = write_samples(tmp_path / "s.npz", 18)
+    assert run("check", "--budget", budget, "--samples", samples)[0] == 3
+
+
+def test_a_broken_contract_fails(tmp_path, budget, quality):
+    QUALITY_BAD = {"detection": {"metric": "mAP50", "reference": 0.6, "candidate": 0.5}}
+    quality.write_text(json.dumps(QUALITY_BAD))
+    samples = write_samples(tmp_path / "s.npz", 18)
+    found, text = run("check", "--budget", budget, "--samples", samples, "--quality", quality)
+    assert found == 1
+    assert "head detection mAP50" in text.splitlines()[-1]
+
+
+def test_a_slower_build_than_the_baseline_fails(tmp_path, budget, quality):
+    first = write_samples(tmp_path / "a.npz", 18)
+    common = ("check", "--budget", budget, "--quality", quality)
+    assert run(*common, "--samples", first, "--json", tmp_path / "base.json")[0] == 0
+    second = write_samples(tmp_path / "b.npz", 19)
+    found, text = run(*common, "--samples", second, "--baseline", tmp_path / "base.json")
+    assert found == 1
+    assert "no slower than before" in text
+    again = tmp_path / "base.json"
+    assert run(*common, "--samples", again, "--baseline", tmp_path / "base.json")[0] == 0
+
+
+@pytest.mark.parametrize("runtime", ["openvino", "onnxruntime"])
+def test_a_model_is_measured_as_the_stage_network(tmp_path, fast, model, runtime):
+    found, text = run(
+        "check", "--budget", fast, model, "--frames", 20, "--warmup", 5, "--runtime", runtime,
+        "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert found in NOT_PROVEN
+    assert "Only network was measured" in text.replace("\n", " ")
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert content["frame"]["deadline_ms"] == 4
+    variant = content["variants"][0]
+    assert (variant["runtime"], variant["artifact"]) == (runtime, "tiny.onnx")
+    assert variant["network_ms"]["n"] == 20
+    assert "asked versus got" in {gate["name"] for gate in content["gates"]}
+
+
+def test_a_model_takes_given_inputs(tmp_path, fast, model):
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 8, 8), np.float32))
+    arguments = ("check", "--budget", fast, model, "--frames", 5, "--warmup", 0, "--data")
+    assert run(*arguments, tmp_path / "d.npz")[0] in NOT_PROVEN
+    assert run(*arguments, tmp_path / "none.npz")[0] == 2
+
+
+PIPELINE = """
+import time
+from latency_budget import Stage
+
+def frame(model=None):
+    stages = [Stage("network", lambda x: time.sleep(0.002)), Stage("planning", lambda x: x)]
+    return stages, range(5)
+
+def wrong():
+    return 3
+
+def broken():
+    def fail(x):
+        raise RuntimeError("no camera")
+    return [Stage("network", fail)], [0]
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "my_frame_for_test.py").write_text(textwrap.dedent(PIPELINE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "my_frame_for_test"
+    sys.modules.pop("my_frame_for_test", None)
+
+
+def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
+    found, _ = run(
+        "check", "--budget", fast, model, "--pipeline", f"{module}:frame", "--frames", 20,
+        "--warmup", 2, "--json", tmp_path / "r.json", "--policy", "latest",
+    )  # fmt: skip
+    assert found in NOT_PROVEN
+    variant = json.loads((tmp_path / "r.json").read_text())["variants"][0]
+    assert [stage["name"] for stage in variant["stages"]] == ["network", "planning"]
+    assert variant["details"]["is_whole_frame"] is True
+    assert variant["artifact"] == "tiny.onnx"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{}:wrong", "returned a int"),
+        ("{}:none", "has no 'none'"),
+        ("no_such_module_here:f", "cannot import"),
+        ("nonsense", "package.module:function"),
+        ("{}:broken", "stage 'network' raised RuntimeError on frame 0: no camera"),
+    ],
+)
+def test_wrong_pipelines_are_bad_input(fast, module, name, message):
+    found, text = run("check", "--budget", fast, "--pipeline", name.format(module), "--frames", 5)
+    assert found == 2
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to check"),
+        (["none.onnx"], "none.onnx"),
+        (["--samples", "none.csv"], "cannot read none.csv"),
+        (["--samples", "a.csv", "m.onnx"], "one of them"),
+        (["--samples", "a.csv", "--tier", "nightli"], "did you mean 'nightly'"),
+        (["--samples", "a.csv", "--frames", "0"], "--frames is 0"),
+        (["--samples", "a.csv", "--environment", "off"], "--environment is 'off'"),
+        (["--samples", "a.csv", "--policy", "newest"], "--policy newest"),
+        (["--samples", "a.csv", "--quality", "none.json"], "none.json"),
+        (["--samples", "a.csv", "--baseline", "none.json"], "none.json"),
+    ],
+)
+def test_wrong_use_is_exit_two(budget, arguments, message):
+    found, text = run("check", "--budget", budget, *arguments)
+    assert found == 2
+    assert message in text
+
+
+def test_a_missing_budget_is_exit_two(tmp_path):
+    found, text = run("check", "--budget", tmp_path / "none.toml", "--samples", "a.csv")
+    assert found == 2
+    assert "cannot read the budget" in text
+
+
+def test_an_unwritable_output_is_exit_two(tmp_path, budget, quality):
+    samples = write_samples(tmp_path / "s.npz", 18)
+    (tmp_path / "file").write_text("kept")
+    found, text = run(
+        "check", "--budget", budget, "--samples", samples, "--quality", quality,
+        "--out", tmp_path / "file" / "out",
+    )  # fmt: skip
+    assert found == 2
+    assert "cannot write" in text
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_init_writes_a_budget_once(tmp_path):
+    samples = write_samples(tmp_path / "s.npz", 18)
+    out = tmp_path / "new.toml"
+    assert run("init", out, "--samples", samples)[0] == 0
+    assert run("check", "--budget", out, "--samples", samples)[0] == 0
+    before = out.read_text()
+    assert run("init", out, "--samples", samples, "--rate-hz", 25)[0] == 2
+    assert out.read_text() == before
+    assert run("init", out, "--samples", samples, "--rate-hz", 25, "--force")[0] == 0
+    assert "rate_hz = 25" in out.read_text()

@@ -1,0 +1,149 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifacts.errors import InputError
+from latency_budget.budget import Budget
+from latency_budget.budget_file import render_budget
+from latency_budget.recorded import READERS, read_recorded
+from latency_budget.run import Run
+from latency_budget.verdict import judge
+
+MS = 1_000_000
+LATENCY, NETWORK = [21.5, 20.25, 22.0], [15.0, 14.0, 15.5]
+
+
+def write(tmp_path, suffix, columns):
+    path = tmp_path / f"samples{suffix}"
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if suffix == ".npz":
+        np.savez(path, **{name: np.asarray(values) for name, values in columns.items()})
+    elif suffix == ".json":
+        path.write_text(json.dumps(columns))
+    elif suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    else:
+        lines = [",".join(columns), *[",".join(str(v) for v in row.values()) for row in rows]]
+        path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("suffix", sorted(READERS))
+@pytest.mark.parametrize(("unit", "factor"), [("ms", 1), ("us", 1e3), ("ns", 1e6)])
+def test_every_format_and_unit_gives_the_same_run(tmp_path, suffix, unit, factor):
+    columns = {
+        "frame": [7, 8, 9],
+        f"latency_{unit}": [value * factor for value in LATENCY],
+        f"network_{unit}": [value * factor for value in NETWORK],
+    }
+    run = read_recorded(write(tmp_path, suffix, columns))
+    assert run.latency_ns.tolist() == [value * MS for value in LATENCY]
+    assert run.stage_ns("network").tolist() == [value * MS for value in NETWORK]
+    assert run.find_defects() == ()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl"])
+def test_dropped_frames_need_no_latency_and_are_misses(tmp_path, suffix):
+    empty = "" if suffix == ".csv" else None
+    columns = {"latency_ms": [20.0, empty, 21.0], "dropped": [0, 1, 0]}
+    run = read_recorded(write(tmp_path, suffix, columns))
+    assert run.find_misses(33 * MS).tolist() == [False, True, False]
+    assert run.find_defects() == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "defect"),
+    [
+        ({"latency_ms": [20.0, float("nan"), 20.0]}, "impossible values of latency_ms"),
+        ({"latency_ms": [20.0, float("inf"), 20.0]}, "impossible values of latency_ms"),
+        ({"latency_ms": [20.0, 0.0, 20.0]}, "impossible values of latency_ms"),
+        ({"latency_ms": [20.0, -1.0, 20.0]}, "first at row 1"),
+        ({"latency_ms": [20.0] * 3, "frame": [0, 0, 1]}, "frame numbers"),
+        ({"latency_ms": [20.0] * 3, "frame": [0, 1, 3]}, "frame numbers are missing"),
+        ({"latency_ms": [20.0] * 3, "frame": [2, 1, 0]}, "out of order"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, defect):
+    """Row 111."""
+    run = read_recorded(write(tmp_path, suffix, columns))
+    assert defect in run.find_defects()[0]
+    assert judge(run, Budget()).verdict.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "latency\n3\n", "exactly one of latency_ms"),
+        ("a.csv", "latency_ms,network\n3,2\n", "'network' does not say its unit"),
+        ("a.csv", "latency_ms,latency_ns\n3,2\n", "exactly one of"),
+        ("a.csv", "latency_ms,a_ms,a_ns\n3,2,1\n", "two units"),
+        ("a.csv", "latency_ms\nfast\n", "latency_ms of row 0 is 'fast'"),
+        ("a.csv", "latency_ms,a_ms\n1\n", "row 0"),
+        ("a.csv", "latency_ms\n1,2\n", "row 0"),
+        ("a.csv", "", "none"),
+        ("a.json", "3", "neither an object nor a list"),
+        ("a.json", "[3]", "a frame is not an object"),
+        ("a.json", '{"latency_ms": 3}', "not a list"),
+        ("a.json", '{"latency_ms": [1, 2], "a_ms": [1]}', "different length"),
+        ("a.json", '{"latency_ms": [true]}', "row 0 is True"),
+        ("a.json", "{", "not a valid .json"),
+        ("a.jsonl", "{}\n[", "not a valid .jsonl"),
+        ("a.npz", "text", "not a valid .npz"),
+        ("a.txt", "3", "unknown suffix"),
+        ("a.csv", "latency_ms,dropped\n1,maybe\n", "dropped of row 0"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_recorded(path)
+    assert message in str(caught.value)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_in_an_npz_is_refused(tmp_path):
+    canary = tmp_path / "canary"
+
+    class Bomb:
+        def __reduce__(self):
+            return (canary.touch, ())
+
+    np.savez(tmp_path / "a.npz", latency_ms=np.asarray([Bomb()], dtype=object))
+    with pytest.raises(InputError):
+        read_recorded(tmp_path / "a.npz")
+    assert not canary.exists()
+
+
+@given(text=st.text(max_size=80), suffix=st.sampled_from([".csv", ".json", ".jsonl"]))
+def test_any_text_is_a_run_or_an_input_error(tmp_path_factory, text, suffix):
+    path = tmp_path_factory.mktemp("s") / f"a{suffix}"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    try:
+        run = read_recorded(path)
+    except InputError:
+        return
+    judge(run, Budget())
+
+
+def test_a_written_budget_is_kept_by_the_run_it_came_from(tmp_path):
+    rng = np.random.default_rng(2)
+    network = rng.normal(18, 0.2, 800)
+    run = Run.from_latencies(
+        ((network + 3) * MS).astype(np.int64),
+        stages_ns={
+            "network": (network * MS).astype(np.int64),
+            "a b.c": np.full(800, 2 * MS),
+        },
+    )
+    path = tmp_path / "budget.toml"
+    path.write_text(render_budget(run, rate_hz=30))
+    budget = Budget.load(path)
+    assert budget.frame.deadline_ms == 33.3
+    assert set(budget.stages) == {"network", "a b.c"}
+    assert judge(run, budget).verdict.exit_code == 0

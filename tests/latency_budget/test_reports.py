@@ -1,0 +1,258 @@
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from artifacts.errors import InputError
+from latency_budget.budget import Budget, HeadContract
+from latency_budget.environment import Check, Environment
+from latency_budget.report import build_report, build_variant, summarise_ms
+from latency_budget.reports import REPORTS, html, json_report, junit, markdown, write_report
+from latency_budget.reports.charts import build_axis, latency_axis
+from latency_budget.reports.terminal import describe_gain, headline, print_report
+from latency_budget.reports.text import plain
+from latency_budget.run import Run
+from latency_budget.verdict import HeadQuality, judge
+
+MS = 1_000_000
+NASTY = ["</script><b>x", "a%0A::error::x", "a\n::error::x", "]]></testsuite>", "<img src=x>|`[b]"]
+MACHINE = Environment(
+    (Check("steal", "ok", "0 %"), Check("PSI", "unknown", "no"), Check("governor", "warn", "slow")),
+    {"processor": "Test CPU"},
+)
+
+
+def make_run(centre, n=1000, spikes=(), dropped=None, stages=True):
+    rng = np.random.default_rng(4)
+    network = (rng.normal(centre, 0.2, n) * MS).astype(np.int64)
+    network[list(spikes)] += 30 * MS
+    parts = {"preprocess": np.full(n, 2 * MS), "network": network}
+    return Run.from_latencies(
+        network + 2 * MS + 9_000, stages_ns=parts if stages else None, dropped=dropped
+    )
+
+
+def make_report(tmp_path, names=("fp32", "int8"), **values):
+    budget = Budget(
+        stages={"preprocess": 3.0, "network": 22.0},
+        heads={"detection": HeadContract(metric="mAP50", max_drop=0.01)},
+    )
+    variants = []
+    for index, name in enumerate(names):
+        run = make_run([40.0, 18.0][index % 2], **values)
+        quality = {"detection": HeadQuality("mAP50", 0.6, 0.6 - 0.004 * index)}
+        judgement = judge(run, budget, environment=MACHINE, heads=quality)
+        artifact = tmp_path / f"model{index}.onnx"
+        artifact.write_bytes(b"w" * (4_000_000 >> (2 * index)))
+        variants.append(
+            build_variant(
+                name,
+                run,
+                budget,
+                judgement=judgement,
+                artifact=artifact,
+                runtime="openvino",
+                heads={
+                    "detection": {"metric": "mAP50", "value": quality["detection"].candidate},
+                    "depth": {"metric": "abs_rel", "value": 0.1 + 0.002 * index},
+                },
+            )
+        )
+    return build_report(variants, budget, judgement, environment=MACHINE, title="Test")
+
+
+def test_report_json_has_the_schema_and_the_raw_samples(tmp_path):
+    report = make_report(tmp_path)
+    content = json.loads(write_report(report, tmp_path / "out")["json"].read_text())
+    assert (content["schema"], content["verdict"]) == (1, "pass")
+    variant = content["variants"][1]
+    assert set(variant) >= {
+        "name", "artifact", "sha256", "size_bytes", "runtime",
+        "network_ms", "frame_ms", "stages", "heads",
+    }  # fmt: skip
+    assert set(variant["network_ms"]) == {"p50", "p95", "p99", "p999", "max", "n"}
+    assert set(variant["frame_ms"]) == {"p50", "p95", "p99", "p999", "max", "n", "misses"}
+    assert set(variant["stages"][0]) == {"name", "p50", "p99", "budget_ms"}
+    assert variant["heads"]["detection"] == {"metric": "mAP50", "value": 0.596}
+    assert all(set(gate) == {"name", "verdict", "detail"} for gate in content["gates"])
+    assert len(content["samples"][1]["frame_ns"]) == 1000
+    ordered = sorted(content["samples"][1]["frame_ns"])
+    assert ordered[989] / 1e6 == pytest.approx(variant["frame_ms"]["p99"])
+    assert len(variant["sha256"]) == 64
+
+
+def test_every_format_is_written_and_the_folder_is_made(tmp_path):
+    paths = write_report(make_report(tmp_path), tmp_path / "a" / "b")
+    assert set(paths) == set(REPORTS)
+    assert {path.name for path in paths.values()} == {
+        "report.json", "report.md", "report.html", "report.xml",
+    }  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(
+        path.name for path in paths.values()
+    )
+
+
+def test_an_unwritable_folder_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot write"):
+        write_report(make_report(tmp_path), tmp_path / "file" / "out")
+
+
+def test_baseline_comes_back_as_it_was_written(tmp_path):
+    dropped = np.zeros(1000, bool)
+    dropped[5] = True
+    report = make_report(tmp_path, dropped=dropped)
+    path = json_report.write(report, tmp_path)
+    assert (json_report.read_baseline(path) == report.variants[-1].run.latency_ns).all()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "samples": [3]}'])
+def test_a_baseline_of_another_kind_is_refused(tmp_path, text):
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"report\.json"):
+        json_report.read_baseline(path)
+
+
+def test_speed_never_stands_without_quality(tmp_path):
+    report = make_report(tmp_path)
+    console = Console(record=True, width=140, file=io.StringIO())
+    print_report(report, console)
+    for text in (console.export_text(), markdown.render(report).replace("\\", "")):
+        assert "2.22x faster" in text
+        assert "0.5960 (−0.0040)" in text
+        assert "0.1020 (+0.0020)" in text
+    assert "mAP50 −0.0040" in describe_gain(report)
+    assert headline(report).startswith("PASS: int8 keeps its frame budget of 33 ms; P99 at most")
+
+
+def test_a_lone_variant_needs_no_comparison(tmp_path):
+    report = make_report(tmp_path, names=("fp32",))
+    assert describe_gain(report) == ""
+    assert "FAIL: fp32 breaks" in headline(report)
+    assert "Against" not in markdown.render(report)
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_names_cannot_break_out_of_any_report(tmp_path, name):
+    usual, nasty = make_report(tmp_path), make_report(tmp_path, names=("fp32", name))
+    first, second = Collector(), Collector()
+    first.feed(html.render(usual))
+    second.feed(html.render(nasty))
+    assert first.tags == second.tags
+    assert plain(name) in " ".join(second.text)
+    suite = ElementTree.fromstring(junit.render(nasty))
+    assert suite.attrib["tests"] == str(len(nasty.gates)) == str(len(suite))
+    usual_lines, nasty_lines = (markdown.render(r).split("\n") for r in (usual, nasty))
+    assert len(usual_lines) == len(nasty_lines)
+    assert not any(line.startswith("::") for line in nasty_lines)
+    table = [line for line in nasty_lines if line.startswith("|")]
+    assert re.sub(r"\\.", "", table[0]).count("|") == 4
+    console = Console(record=True, width=100, file=io.StringIO())
+    print_report(nasty, console)
+    assert not any(line.startswith("::") for line in console.export_text().split("\n"))
+
+
+@settings(max_examples=12, deadline=None)
+@given(name=st.text(max_size=30))
+def test_any_name_gives_well_formed_reports(tmp_path_factory, name):
+    report = make_report(tmp_path_factory.mktemp("r"), names=(name,), n=30)
+    ElementTree.fromstring(junit.render(report))
+    assert json.loads(json_report.render(report))["variants"][0]["name"] == name
+    assert html.render(report).count("</script>") == 1
+
+
+def test_the_page_needs_nothing_from_outside(tmp_path):
+    page = html.render(make_report(tmp_path))
+    assert "default-src 'none'" in page
+    assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!#)", page)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"n": 1},
+        {"n": 60},
+        {"dropped": np.ones(1000, bool)},
+        {"spikes": range(1000)},
+        {"stages": False},
+        {"spikes": (3, 500)},
+    ],
+)
+def test_strange_runs_still_give_every_report(tmp_path, values):
+    report = make_report(tmp_path, **values)
+    for path in write_report(report, tmp_path / "out").values():
+        assert path.stat().st_size > 0
+    assert "nan" not in (tmp_path / "out" / "report.html").read_text().lower().replace("nance", "")
+
+
+def test_summaries_say_none_rather_than_guess():
+    assert summarise_ms(np.arange(50, dtype=np.int64))["p99"] is None
+    empty = summarise_ms(np.empty(0, np.int64))
+    assert (empty["p50"], empty["max"], empty["n"]) == (None, None, 0)
+
+
+def test_axes_show_the_deadline_and_round_ticks(tmp_path):
+    axis = latency_axis(make_report(tmp_path), from_zero=False)
+    assert axis.low < 33 < axis.high
+    assert all(0 <= at <= 100 for _, at in axis.ticks)
+    assert [text for text, _ in build_axis(0, 50).ticks] == ["0", "10", "20", "30", "40", "50"]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: page not rendered")
+@pytest.mark.parametrize("width", [360, 1280, 2560])
+def test_the_page_renders_without_overflow_or_script_error(tmp_path, width):
+    page = html.render(make_report(tmp_path, names=("fp32", NASTY[0])))
+    probe = (
+        "<script>window.onerror = m => document.title = 'error ' + m;"
+        "addEventListener('load', () => { const r = document.documentElement;"
+        "r.dataset.overflow = r.scrollWidth - r.clientWidth; r.dataset.width = r.clientWidth;"
+        "document.querySelector('button[data-toggle]').click();"
+        "document.querySelector('input[data-variant]').click();"
+        "r.dataset.hidden = document.querySelectorAll('[data-part][hidden]').length; });</script>"
+    )
+    framed = tmp_path / "inner.html"
+    framed.write_text(page.replace("<head>", f"<head>{probe}", 1), encoding="utf-8")
+    found = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+            "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},1200", "--dump-dom", framed.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+    opening = re.search(r"<html[^>]*>", found)[0]
+    assert "<title>error" not in found
+    assert 'class="scripted log"' in opening
+    assert f'data-width="{width}"' in opening
+    assert int(re.search(r'data-overflow="(-?\d+)"', opening)[1]) <= 0
+    assert int(re.search(r'data-hidden="(\d+)"', opening)[1]) == 4
