@@ -5,7 +5,7 @@ the network's input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, sin
 
 import numpy as np
@@ -55,6 +55,18 @@ def default_camera(height: int, width: int) -> Camera:
         mount_height_m=1.55,
         pitch_rad=0.045,
     )
+
+
+def scale_camera(camera: Camera, height: int, width: int) -> Camera:
+    """Returns the camera as it appears in a picture stretched to another size.
+
+    Args:
+        camera: the camera in pixels of its own pictures.
+        height: the new height in pixels, of the same aspect ratio.
+        width: the new width in pixels.
+    """
+    focal_px = camera.focal_px * width / camera.width
+    return replace(camera, width=width, height=height, focal_px=focal_px)
 
 
 def extents_of(classes: Sequence[str]) -> NDArray[np.float64]:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from perception.frame.decode import Detections
+from perception.frame.decode import Detections, pairwise_iou
 from perception.frame.ground import default_camera, locate_boxes
 from perception.frame.track import Tracker, TrackerSettings
+from perception.scene.sequence import SceneSequence
 
 DT_S = 1 / 30
 CLASSES = ("car", "truck", "pedestrian")
@@ -156,3 +157,28 @@ def test_random_detections_never_break_it():
         assert len(set(tracks.ids.tolist())) == len(tracks)
         for values in (tracks.boxes, tracks.positions, tracks.velocities, tracks.headings):
             assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_ids_follow_the_truth_of_a_rendered_drive(seed):
+    rng = np.random.default_rng(seed)
+    sequence = SceneSequence(seed, *INPUT_HW)
+    tracker = Tracker(CLASSES, INPUT_HW)
+    last: dict[int, int] = {}
+    same = switched = 0
+    for index in range(60):
+        scene = sequence.frame(index)
+        found = detections(scene.boxes + rng.normal(0, 0.6, scene.boxes.shape), scene.labels)
+        positions = locate_boxes(found.boxes, sequence.camera, np.minimum(scene.depth, 200))
+        tracks = tracker.update(found, positions, DT_S, 10.0)
+        if not len(tracks):
+            continue
+        overlap = pairwise_iou(scene.boxes, tracks.boxes.astype(np.float32))
+        for truth, row in zip(scene.ids, overlap, strict=True):
+            if row.max() > 0.5:
+                follower = int(tracks.ids[row.argmax()])
+                switched += last.setdefault(int(truth), follower) != follower
+                same += last[int(truth)] == follower
+                last[int(truth)] = follower
+    assert same > 150
+    assert switched <= 0.03 * same
