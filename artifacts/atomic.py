@@ -54,6 +54,25 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def require_writable(target: Path | str) -> Path:
+    """Checks before long work that `target` can be written at its end; nothing is changed.
+
+    Raises:
+        InputError: it is a folder, or its folder is missing a parent or may not be written.
+    """
+    target = Path(target)
+    if target.is_dir():
+        raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    folder = target.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return target
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
 def write_bytes(target: Path | str, content: bytes) -> None:
     """Writes `content` to `target` atomically."""
     with atomic_path(target) as temporary:

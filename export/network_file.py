@@ -1,0 +1,158 @@
+"""From a network's file (`.pt`, `.safetensors`, `.pt2`) to ONNX."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from artifacts.checkpoint import (
+    Checkpoint,
+    build_from_factory,
+    build_module,
+    load_checkpoint_or_weights,
+    load_exported_program,
+)
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from export.to_onnx import INPUT_NAME, export_onnx
+
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pt2")
+_CHANNELS = 3
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """What the command line says about a network's file.
+
+    Attributes:
+        factory: "package.module:function" that builds the network; needed for plain weights.
+        input_shapes: shape per input by name; the name "" means the only input.
+        input_spec: how pixels become the input; None stores only what the file itself says.
+        is_trusted: load a `.pt2` that could run code.
+    """
+
+    factory: str | None = None
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None
+    input_spec: InputSpec | None = None
+    is_trusted: bool = False
+
+
+def export_network_file(
+    path: Path | str,
+    out: Path | str | None = None,
+    options: NetworkOptions | None = None,
+    *,
+    notify: Callable[[str], None] | None = None,
+) -> Path:
+    """Exports a network's file to ONNX.
+
+    Args:
+        path: a framefit checkpoint, a plain state dict (`.pt`, `.safetensors`) or a `.pt2`.
+        out: the `.onnx` file; None for the file's name with `.onnx`.
+        options: factory, shapes, input spec and trust.
+        notify: told in one line why the first exporter was not taken.
+
+    Returns:
+        the `.onnx` file.
+
+    Raises:
+        InputError: the file or an option is wrong, or the network cannot be exported.
+        UnsafeFileError: reading the file could run code.
+    """
+    source = Path(path)
+    options = options or NetworkOptions()
+    target = Path(out) if out is not None else source.with_suffix(".onnx")
+    if target.suffix != ".onnx":
+        raise InputError(f"--out is {target}", "a file name that ends in .onnx")
+    module, shapes, spec = open_network(source, options)
+    return export_onnx(
+        module,
+        target,
+        input_shape=shapes,
+        input_spec=spec,
+        metadata={"framefit.parent_sha256": sha256_file(source)},
+        notify=notify,
+    )
+
+
+def open_network(
+    source: Path, options: NetworkOptions
+) -> tuple[nn.Module, Shapes, InputSpec | None]:
+    """Opens a network's file without exporting it.
+
+    Returns:
+        the module, its inputs' shapes by name, and its input spec: the file's own, else the one of
+        `options`, else None.
+
+    Raises:
+        InputError: the file or an option is wrong.
+        UnsafeFileError: reading the file could run code.
+    """
+    suffix = source.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{source} is no network that can be exported", " or ".join(SUFFIXES))
+    if suffix == ".pt2":
+        module, own = load_exported_program(source, is_trusted=options.is_trusted)
+        _refuse_other_shapes(source, own, options)
+        return module, own, options.input_spec
+    content = load_checkpoint_or_weights(source)
+    if isinstance(content, Checkpoint):
+        return _build_checkpoint(source, content, options)
+    if options.factory is None:
+        raise InputError(
+            f"{source} holds weights only",
+            "the function that builds the network",
+            "name it with --factory package.module:function",
+        )
+    module = build_from_factory(options.factory, content)
+    return module, _shapes(source, options, None), options.input_spec
+
+
+def _build_checkpoint(
+    source: Path, checkpoint: Checkpoint, options: NetworkOptions
+) -> tuple[nn.Module, Shapes, InputSpec | None]:
+    given = options.input_spec
+    if given is not None and given != checkpoint.input_spec:
+        raise InputError(
+            f"{source} was trained with the input spec {checkpoint.input_spec.to_json()}",
+            "no other one",
+            "leave --color, --pixel-scale, --mean, --std and --resize out",
+        )
+    module = build_module(checkpoint, factory=options.factory)
+    return module, _shapes(source, options, _own_shape(checkpoint)), checkpoint.input_spec
+
+
+def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:
+    size = (checkpoint.config.get("height"), checkpoint.config.get("width"))
+    if not all(isinstance(extent, int) for extent in size):
+        return None
+    return (1, _CHANNELS, *(int(extent) for extent in size if extent is not None))
+
+
+def _shapes(source: Path, options: NetworkOptions, own: tuple[int, ...] | None) -> Shapes:
+    given = dict(options.input_shapes or {})
+    if given:
+        return {name or INPUT_NAME: shape for name, shape in given.items()}
+    if own is None:
+        raise InputError(
+            f"{source} does not say the shape of its input",
+            "a shape",
+            "give it with --input-shape 1,3,HEIGHT,WIDTH",
+        )
+    return {INPUT_NAME: own}
+
+
+def _refuse_other_shapes(source: Path, own: Shapes, options: NetworkOptions) -> None:
+    """A `.pt2` was exported with its shapes and cannot take others."""
+    for name, shape in (options.input_shapes or {}).items():
+        known = own.get(name or next(iter(own), ""))
+        if known != shape:
+            raise InputError(
+                f"--input-shape {','.join(str(dim) for dim in shape)} is not that of {source}",
+                ", ".join(f"{key}={list(value)}" for key, value in own.items()),
+                "leave --input-shape out",
+            )

@@ -1,0 +1,78 @@
+"""`compress compare`: how far a network's outputs are from another's."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framefit.commands.options import (
+    ColorOption,
+    DataOption,
+    FactoryOption,
+    InputShapeOption,
+    JsonOption,
+    MeanOption,
+    PixelScaleOption,
+    ResizeOption,
+    SamplesOption,
+    StdOption,
+    TrustOption,
+    spec_values,
+)
+
+
+def compare(
+    reference: Annotated[Path, typer.Argument(help="The network that is right by definition.")],
+    candidate: Annotated[Path, typer.Argument(help="The network to judge, such as the INT8 one.")],
+    data: DataOption,
+    samples: SamplesOption = 100,
+    color: ColorOption = None,
+    pixel_scale: PixelScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    resize: ResizeOption = None,
+    input_shape: InputShapeOption = None,
+    factory: FactoryOption = None,
+    trust: TrustOption = False,
+    json_file: JsonOption = None,
+) -> None:
+    """Compare two networks on the same samples, per output: SQNR, largest error, agreement.
+
+    Agreement is the share of positions where both decide for the same class.
+    """
+    from artifacts.atomic import require_writable, write_json
+    from framefit.compare_job import compare_files
+    from framefit.model_source import ModelOptions
+    from framefit.progress import show_progress
+    from framefit.table import print_table
+
+    if json_file is not None:
+        require_writable(json_file)
+    with show_progress() as progress:
+        outcome = compare_files(
+            reference,
+            candidate,
+            data,
+            samples=samples,
+            model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
+            spec_options=spec_values(color, pixel_scale, mean, std, resize),
+            progress=progress,
+        )
+    if json_file is not None:
+        write_json(json_file, outcome.to_dict())
+    if outcome.warning:
+        typer.echo(f"warning: {outcome.warning}", err=True)
+    print_table(
+        ("output", "head", "SQNR dB", "largest error", "agreement"),
+        (
+            (
+                item.name,
+                item.head or "-",
+                f"{item.sqnr_db:.1f}",
+                f"{item.max_abs:.4g}",
+                f"{item.agreement:.2%}",
+            )
+            for item in outcome.outputs
+        ),
+    )
+    typer.echo(f"{outcome.samples} samples")

@@ -1,0 +1,123 @@
+"""The work of `compress compare`."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from artifacts.errors import InputError
+from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
+from framefit.model_data import open_model_with_data
+from framefit.model_source import ModelOptions, OpenedModel, open_model
+
+if TYPE_CHECKING:
+    import onnx
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """How far one output of the candidate is from the reference's.
+
+    Attributes:
+        name: of the output.
+        head: that it belongs to; "" where the model does not say.
+        sqnr_db: signal to quantization noise.
+        max_abs: largest absolute difference.
+        agreement: share of equal decisions, 0 to 1.
+    """
+
+    name: str
+    head: str
+    sqnr_db: float
+    max_abs: float
+    agreement: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonOutcome:
+    """What `compare_files` found.
+
+    Attributes:
+        outputs: one entry per output.
+        samples: number of samples compared on.
+        warning: one line for the user, or "".
+    """
+
+    outputs: tuple[OutputDifference, ...]
+    samples: int
+    warning: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement"}}, "samples": …}`."""
+        return {
+            "outputs": {
+                item.name: {
+                    "sqnr_db": item.sqnr_db,
+                    "max_abs": item.max_abs if math.isfinite(item.max_abs) else None,
+                    "agreement": item.agreement,
+                }
+                for item in self.outputs
+            },
+            "samples": self.samples,
+        }
+
+
+def compare_files(
+    reference: Path,
+    candidate: Path,
+    data: str,
+    *,
+    samples: int | None = None,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> ComparisonOutcome:
+    """Compares two models' files on the same samples, both run by onnxruntime.
+
+    Raises:
+        InputError: a file or the data is not usable, or the two networks do not fit together.
+    """
+    from compress.compare import compare_models
+
+    right, spec, data_samples, warning = open_model_with_data(
+        reference, data, limit=samples, model_options=model_options, spec_options=spec_options
+    )
+    options = model_options or ModelOptions()
+    is_onnx = candidate.suffix.lower() == ".onnx"
+    left = open_model(candidate, ModelOptions(options.input_shapes) if is_onnx else options)
+    _refuse_other_inputs(right, left)
+    if left.spec is not None and spec is not None and left.spec != spec:
+        raise InputError(
+            f"{candidate} has the input spec {left.spec.to_json()}",
+            f"{spec.to_json()} as {reference} has",
+            "quantize it again from this reference",
+        )
+    found = compare_models(right.model, left.model, data_samples, progress)["outputs"]
+    heads = _heads_by_output(right.model)
+    outputs = tuple(
+        OutputDifference(name, heads.get(name, ""), **figures) for name, figures in found.items()
+    )
+    return ComparisonOutcome(outputs=outputs, samples=len(data_samples), warning=warning)
+
+
+def _refuse_other_inputs(right: OpenedModel, left: OpenedModel) -> None:
+    ours, theirs = input_tensors(right.model), input_tensors(left.model)
+    if ours != theirs:
+        shown = [
+            ", ".join(f"{name} {list(item.shape)} {item.dtype}" for name, item in inputs.items())
+            for inputs in (theirs, ours)
+        ]
+        raise InputError(f"{left.path} has the inputs {shown[0]}", f"{shown[1]} as {right.path}")
+
+
+def _heads_by_output(model: "onnx.ModelProto") -> dict[str, str]:
+    """Returns the head that each output belongs to, from the model's metadata."""
+    try:
+        heads = json.loads(read_metadata(model).get(HEADS_KEY, "{}"))
+        return {output: head for head, entry in heads.items() for output in entry["outputs"]}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}

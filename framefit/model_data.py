@@ -1,0 +1,58 @@
+"""Opens a model together with its data: one input spec for both."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import input_tensors
+from artifacts.samples import Samples, TensorShape, open_samples
+from framefit.model_source import ModelOptions, OpenedModel, open_model
+from framefit.spec_choice import choose_spec
+from framefit.workspace import Workspace
+
+
+def open_model_with_data(
+    path: Path,
+    data: str,
+    *,
+    limit: int | None,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+) -> tuple[OpenedModel, InputSpec | None, Samples, str]:
+    """Opens a model and samples for it.
+
+    Args:
+        path: the model's file.
+        data: pictures, an `.npz`, or the name of a dataset in framefit.toml.
+        limit: use at most this many samples.
+        model_options: how to open the model.
+        spec_options: input spec values given by the user; None or missing where not given.
+
+    Returns:
+        the model; the input spec to store with what is made of it (None where nothing is known);
+        the samples; and a warning where the spec was assumed ("" otherwise).
+
+    Raises:
+        InputError: the model or the data is not usable, or the input specs contradict each other.
+    """
+    workspace = Workspace()
+    data_path = workspace.find_dataset(data)
+    opened = open_model(path, model_options)
+    inputs = input_tensors(opened.model)
+    spec, warning = choose_spec(
+        opened.spec,
+        workspace.read_settings().input,
+        spec_options or {},
+        channels=_count_channels(inputs),
+    )
+    samples = open_samples(data_path, inputs, spec, limit=limit)
+    if warning and data_path.suffix.lower() == ".npz":
+        return opened, None, samples, ""
+    return opened, spec, samples, warning
+
+
+def _count_channels(inputs: Mapping[str, TensorShape]) -> int:
+    shapes = [tensor.shape for tensor in inputs.values() if len(tensor.shape) == 4]
+    is_grey = len(shapes) == 1 and 1 in (shapes[0][1], shapes[0][3]) and 3 not in shapes[0][1::2]
+    return 1 if is_grey else 3

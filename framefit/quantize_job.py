@@ -1,0 +1,133 @@
+"""The work of `compress quantize`: a float model and pictures in, an INT8 model out."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from artifacts.atomic import require_writable
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.onnx_file import (
+    INPUT_SPEC_KEY,
+    PARENT_KEY,
+    SETTINGS_KEY,
+    VERSIONS_KEY,
+    read_metadata,
+    save_onnx,
+)
+from framefit.model_data import open_model_with_data
+from framefit.model_source import ModelOptions
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from compress.quantize.api import QuantizeResult
+    from compress.quantize.settings import QuantizeSettings
+
+Progress = Callable[[str, int, int], None]
+_TOOLS = ("framefit", "onnx", "onnxruntime", "numpy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeOutcome:
+    """What `quantize_file` made.
+
+    Attributes:
+        out: the file.
+        source: the float model's file.
+        result: what was done, layer by layer.
+        samples: calibration samples used.
+        float_bytes: size of the float model as ONNX.
+        int8_bytes: size of the file.
+        warning: one line for the user, or "".
+    """
+
+    out: Path
+    source: Path
+    result: "QuantizeResult"
+    samples: int
+    float_bytes: int
+    int8_bytes: int
+    warning: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the outcome for `--json`."""
+        layers = self.result.layers
+        return {
+            "model": str(self.source),
+            "out": str(self.out),
+            "sha256": sha256_file(self.out),
+            "samples": self.samples,
+            "float_bytes": self.float_bytes,
+            "int8_bytes": self.int8_bytes,
+            "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
+            "layers": [
+                {"node": item.node, "op_type": item.op_type, "sqnr_db": item.sqnr_db}
+                for item in layers
+            ],
+            "declined": [
+                {"node": item.node, "reason": item.reason} for item in self.result.declined
+            ],
+        }
+
+
+def quantize_file(
+    model: Path,
+    data: str,
+    settings: "QuantizeSettings",
+    *,
+    out: Path | None = None,
+    samples: int | None = None,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> QuantizeOutcome:
+    """Quantizes a model's file and writes the INT8 model.
+
+    Args:
+        model: `.onnx`, `.pt`, `.safetensors` or `.pt2`.
+        data: calibration pictures, `.npz`, or a dataset's name in framefit.toml.
+        settings: how to quantize.
+        out: the file to write; None for the model's name with `.int8.onnx` in the current folder.
+        samples: use at most this many.
+        model_options: how to open the model.
+        spec_options: input spec values given by the user, see `choose_spec`.
+        progress: is told (what, done, total).
+
+    Raises:
+        InputError: the model, the data or the output path is not usable.
+    """
+    from compress.quantize.api import quantize_model
+
+    out = require_writable(out or Path(f"{model.stem}.int8.onnx"))
+    if out.suffix != ".onnx":
+        raise InputError(f"--out is {out}", "a file name ending in .onnx")
+    if out.exists() and model.exists() and out.samefile(model):
+        raise InputError(f"--out {out} is the float model itself", "another file")
+    opened, spec, calibration, warning = open_model_with_data(
+        model, data, limit=samples, model_options=model_options, spec_options=spec_options
+    )
+    result = quantize_model(opened.model, calibration, settings, progress)
+    metadata = {
+        **read_metadata(opened.model),
+        SETTINGS_KEY: json.dumps(
+            {"quantize": settings.to_dict(), "calibration_samples": len(calibration)}
+        ),
+        VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
+        PARENT_KEY: opened.sha256,
+    }
+    if spec is not None:
+        metadata[INPUT_SPEC_KEY] = spec.to_json()
+    save_onnx(result.model, out, metadata=metadata)
+    Workspace().record_artifact(out, "int8-onnx", "compress quantize")
+    return QuantizeOutcome(
+        out=out,
+        source=model,
+        result=result,
+        samples=len(calibration),
+        float_bytes=opened.model.ByteSize(),
+        int8_bytes=out.stat().st_size,
+        warning=warning,
+    )
