@@ -19,7 +19,7 @@ class Corridor:
 
     Args:
         classes: the segmentation's classes by index; names that it does not know are drivable.
-        camera: the camera, in pixels of the network's input.
+        camera: the camera.
     """
 
     def __init__(self, classes: Sequence[str], camera: Camera) -> None:

@@ -49,21 +49,22 @@ def draw_frame(
     Args:
         state: a frame after its last stage; parts without a result are left out.
         heads_metadata: the network's heads, for class names.
-        input_hw: height and width of the network's input, which boxes and camera refer to.
-        camera: the camera, in input pixels; a common one where None.
+        input_hw: height and width of the network's input, which boxes refer to.
+        camera: the camera; a common one where None.
 
     Returns:
         [H, W, 3] uint8 BGR, of the size of the frame's picture.
     """
     picture = state.picture.copy()
+    picture_hw = (picture.shape[0], picture.shape[1])
     hidden = None
     if state.mask is not None:
         classes = heads_metadata["segmentation"]["classes"]
         overlay_mask(picture, state.mask, classes)
         hides = [label for label, name in enumerate(classes) if name in HIDING_CLASSES]
-        hidden = enlarge_region(np.isin(state.mask, hides), picture.shape[:2])
+        hidden = enlarge_region(np.isin(state.mask, hides), picture_hw)
     if state.plan is not None:
-        draw_plan(picture, state.plan, camera or default_camera(*input_hw), hidden)
+        draw_plan(picture, state.plan, camera or default_camera(*picture_hw), hidden)
     if state.detections is not None and "detection" in heads_metadata:
         draw_detections(picture, state.detections, heads_metadata["detection"]["classes"], input_hw)
     if state.depth is not None:
@@ -183,7 +184,7 @@ def draw_plan(
     Args:
         picture: [H, W, 3], changed in place.
         plan: the plan in metres.
-        camera: the camera, in pixels of its own picture size.
+        camera: the camera, of any picture size.
         hidden: [H, W] in 0..1, where something stands in front of the road; None for nowhere.
     """
     import cv2

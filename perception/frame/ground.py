@@ -1,12 +1,13 @@
 """Between the picture and the flat ground in front of the camera.
 
 Ground frame: x to the right, z forward, in metres, origin below the camera. Pixels are those of
-the network's input.
+the camera's picture, where they are square, and not those of the network's input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import cos, sin
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,8 @@ def default_camera(height: int, width: int) -> Camera:
     """Returns a forward camera of 57 degrees, 1.55 m high, 2.6 degrees downwards.
 
     Args:
-        height: the network input's height in pixels.
-        width: its width in pixels.
+        height: height of its pictures in pixels.
+        width: their width in pixels.
     """
     return Camera(
         width=width,
@@ -55,18 +56,6 @@ def default_camera(height: int, width: int) -> Camera:
         mount_height_m=1.55,
         pitch_rad=0.045,
     )
-
-
-def scale_camera(camera: Camera, height: int, width: int) -> Camera:
-    """Returns the camera as it appears in a picture stretched to another size.
-
-    Args:
-        camera: the camera in pixels of its own pictures.
-        height: the new height in pixels, of the same aspect ratio.
-        width: the new width in pixels.
-    """
-    focal_px = camera.focal_px * width / camera.width
-    return replace(camera, width=width, height=height, focal_px=focal_px)
 
 
 def extents_of(classes: Sequence[str]) -> NDArray[np.float64]:
@@ -82,7 +71,7 @@ def velocity_sigmas_of(classes: Sequence[str]) -> NDArray[np.float64]:
 
 
 def locate_boxes(
-    boxes: NDArray[np.float32],
+    boxes: NDArray[Any],
     camera: Camera,
     depth: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float64]:
@@ -92,8 +81,8 @@ def locate_boxes(
     ground at the box's lower edge.
 
     Args:
-        boxes: [N, 4] x1, y1, x2, y2 in input pixels.
-        camera: the camera, in input pixels.
+        boxes: [N, 4] x1, y1, x2, y2 in pixels of the camera's picture.
+        camera: the camera.
         depth: [h, w] metres along the optical axis, any resolution, finite; None without one.
 
     Returns:

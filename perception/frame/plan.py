@@ -95,7 +95,7 @@ class Planner:
         times_s: [K] times of the plan, those of the predictions.
         box_classes: the detections' classes by index.
         mask_classes: the segmentation's classes by index.
-        camera: the camera, in pixels of the network's input.
+        camera: the camera.
         settings: what the vehicle is, may do and prefers.
     """
 

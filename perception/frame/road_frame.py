@@ -70,7 +70,8 @@ class RoadFrame:
         spec: how pixels become the input.
         heads_metadata: the network's heads, as stored in its artifact.
         input_hw: height and width of the network's input, pixels.
-        camera: the camera, in input pixels; a common one where None.
+        frame_hw: height and width of the camera's pictures.
+        camera: the camera, in pixels of its pictures; a common one where None.
     """
 
     def __init__(
@@ -79,11 +80,14 @@ class RoadFrame:
         spec: InputSpec,
         heads_metadata: Mapping[str, Mapping[str, Any]],
         input_hw: tuple[int, int],
+        frame_hw: tuple[int, int],
         camera: Camera | None = None,
     ) -> None:
         self._run_network = run_network
         self._heads = heads_metadata
-        self._camera = camera or default_camera(*input_hw)
+        self._camera = camera or default_camera(*frame_hw)
+        scale = (self._camera.width / input_hw[1], self._camera.height / input_hw[0])
+        self._to_camera = np.asarray([*scale, *scale])
         self._preprocessor = Preprocessor(spec, *input_hw)
         box_classes = _classes_of(heads_metadata, "detection")
         self._tracker = Tracker(box_classes, input_hw)
@@ -126,7 +130,8 @@ class RoadFrame:
     def track(self, state: FrameState) -> FrameState:
         """Fills `tracks`."""
         detections = _filled(state.detections, "postprocess")
-        positions = locate_boxes(detections.boxes, self._camera, state.depth)
+        boxes = detections.boxes * self._to_camera
+        positions = locate_boxes(boxes, self._camera, state.depth)
         state.tracks = self._tracker.update(detections, positions, state.dt_s, state.ego_speed_mps)
         return state
 
@@ -166,9 +171,9 @@ def road_stages(
         heads_metadata: the network's heads, as stored in its artifact.
         input_hw: height and width of the network's input, pixels.
         frame_hw: height and width of the camera's pictures.
-        camera: the camera, in pixels of the network's input; a common one where None.
+        camera: the camera, in pixels of its pictures; a common one where None.
     """
-    frame = RoadFrame(run_network, spec, heads_metadata, input_hw, camera)
+    frame = RoadFrame(run_network, spec, heads_metadata, input_hw, frame_hw, camera)
     frame.preprocess(FrameState(np.zeros((*frame_hw, 3), np.uint8)))
     steps = (frame.preprocess, frame.run, frame.postprocess, frame.track, frame.predict, frame.plan)
     return list(zip(STAGE_NAMES, steps, strict=True))

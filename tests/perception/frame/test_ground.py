@@ -10,7 +10,6 @@ from perception.frame.ground import (
     extents_of,
     locate_boxes,
     project_ground,
-    scale_camera,
 )
 
 CAMERA = default_camera(288, 512)
@@ -55,10 +54,3 @@ def test_points_behind_the_camera_have_no_pixel():
 def test_unknown_classes_get_an_extent():
     assert extents_of(["pedestrian", "tram"]).shape == (2, 2)
     assert extents_of([]).shape == (0, 2)
-
-
-def test_a_scaled_camera_sees_the_same_places():
-    large = default_camera(720, 1280)
-    points = np.asarray([[0.0, 8.0], [-3.0, 20.0]])
-    small = project_ground(points, scale_camera(large, 288, 512))
-    np.testing.assert_allclose(small, (project_ground(points, large) + 0.5) * 0.4 - 0.5, atol=1e-9)

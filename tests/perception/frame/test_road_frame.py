@@ -7,6 +7,7 @@ import pytest
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from perception.frame.ground import default_camera, locate_boxes
 from perception.frame.road_frame import STAGE_NAMES, FrameState, road_stages
 
 INPUT_HW = (96, 160)
@@ -128,3 +129,20 @@ def test_all_stages_but_the_network_leave_it_most_of_the_frame():
         run_frames(stages, 1)
         times_ms.append((time.perf_counter_ns() - started_ns) / 1e6)
     assert min(times_ms) < 16
+
+
+def test_places_do_not_depend_on_the_inputs_aspect():
+    def network(tensor):
+        outputs = oracle_outputs((70, 40, 100, 64))
+        del outputs["depth"]
+        return outputs
+
+    heads = {"detection": HEADS["detection"]}
+    wide = road_stages(network, InputSpec(), heads, INPUT_HW, frame_hw=(192, 320))
+    tall = road_stages(network, InputSpec(), heads, INPUT_HW, frame_hw=(384, 320))
+    camera = default_camera(192, 320)
+    expected = locate_boxes(np.asarray([[140, 80, 200, 128]]), camera)
+    np.testing.assert_allclose(run_frames(wide, 4).tracks.positions, expected, atol=2)
+    stretched = locate_boxes(np.asarray([[140, 160, 200, 256]]), default_camera(384, 320))
+    np.testing.assert_allclose(run_frames(tall, 4).tracks.positions, stretched, atol=2)
+    assert abs(expected - stretched).max() > 3
