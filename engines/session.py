@@ -41,7 +41,7 @@ class SessionSettings:
         threads: CPU threads of one inference; None leaves it to the runtime (its physical cores).
         cuda_graph: replay the inference as one CUDA graph; an error where that cannot be had.
         device: index of the GPU; CPU runtimes take only 0.
-        input_shapes: fixes inputs that the graph leaves dynamic, by name.
+        input_shapes: fixes inputs that the graph leaves dynamic, by name; "" is the only input.
     """
 
     threads: int | None = None
@@ -74,15 +74,21 @@ class SessionSettings:
         if self.device != 0:
             raise InputError(f"device is {self.device}", f"0, as '{runtime}' runs on the CPU")
 
-    def require_known_inputs(self, names: list[str]) -> None:
-        """Refuses an input shape for an input that the network does not have.
+    def shapes_for(self, names: list[str]) -> dict[str, tuple[int, ...]]:
+        """Returns `input_shapes` with the name "" replaced by that of the only input.
 
         Raises:
-            InputError: `input_shapes` names an unknown input.
+            InputError: `input_shapes` names an input that the network does not have.
         """
-        for name in self.input_shapes:
+        shapes = dict(self.input_shapes)
+        if set(shapes) == {""} and len(names) == 1:
+            return {names[0]: shapes[""]}
+        for name in shapes:
             if name not in names:
-                raise InputError(f"--input-shape names '{name}'", f"an input: {', '.join(names)}")
+                raise InputError(
+                    f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
+                )
+        return shapes
 
 
 class Session(Protocol):

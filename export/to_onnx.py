@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -34,6 +34,11 @@ class _ReturnsTuple(nn.Module):
         self.module = module
         self.order = order
         self.training = False
+
+    def train(self, mode: bool = True) -> Self:
+        """Leaves the mode alone: an exporter that sets it and sets it back would set every part."""
+        del mode
+        return self
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Returns the tensors in the order of `flatten_outputs`."""

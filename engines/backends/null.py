@@ -80,8 +80,8 @@ def _open(path: Path, settings: SessionSettings) -> NullSession:
         raise InputError(f"{path} cannot be read: {first_line(error)}", "an ONNX model") from error
     weights = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in weights]
-    settings.require_known_inputs([value.name for value in values])
-    inputs = tuple(_tensor(value, settings.input_shapes.get(value.name)) for value in values)
+    shapes = settings.shapes_for([value.name for value in values])
+    inputs = tuple(_tensor(value, shapes.get(value.name)) for value in values)
     require_static(inputs, path)
     return NullSession(inputs, tuple(_tensor(value, None) for value in graph.output))
 

@@ -56,11 +56,9 @@ class OrtSession(ClosesOnExit):
             raise InputError(
                 f"onnxruntime cannot open {path}: {first_line(error)}", "a valid ONNX model"
             ) from error
-        settings.require_known_inputs([value.name for value in self._session.get_inputs()])
-        self.inputs = tuple(
-            _tensor(value, settings.input_shapes.get(value.name))
-            for value in self._session.get_inputs()
-        )
+        values = self._session.get_inputs()
+        shapes = settings.shapes_for([value.name for value in values])
+        self.inputs = tuple(_tensor(value, shapes.get(value.name)) for value in values)
         self.outputs = tuple(_tensor(value, None) for value in self._session.get_outputs())
         require_static(self.inputs, path)
 

@@ -131,8 +131,8 @@ def _config(settings: SessionSettings) -> dict[str, Any]:
 
 def _fix_shapes(model: Any, settings: SessionSettings, path: Path) -> None:
     known = {_name(port): port for port in model.inputs}
-    settings.require_known_inputs(list(known))
-    shapes = {known[name]: list(dims) for name, dims in settings.input_shapes.items()}
+    given = settings.shapes_for(list(known))
+    shapes = {known[name]: list(dims) for name, dims in given.items()}
     if not shapes:
         return
     try:

@@ -124,9 +124,10 @@ def test_a_truncated_model_is_refused_before_the_runtime_sees_it(runtime, model_
 def test_a_dynamic_input_needs_a_shape(runtime, dynamic_path, image):
     with pytest.raises(InputError, match=r"--input-shape image=1,3,8,10"):
         open_session(dynamic_path, runtime)
-    settings = SessionSettings(input_shapes={"image": (1, 3, 8, 10)})
-    with open_session(dynamic_path, runtime, settings) as session:
-        assert session.run({"image": image})["zone"].shape == (1, 4, 8, 10)
+    for name in ("image", ""):
+        settings = SessionSettings(input_shapes={name: (1, 3, 8, 10)})
+        with open_session(dynamic_path, runtime, settings) as session:
+            assert session.run({"image": image})["zone"].shape == (1, 4, 8, 10)
     unknown = SessionSettings(input_shapes={"picture": (1, 3, 8, 10)})
     with pytest.raises(InputError, match="'picture'"):
         open_session(dynamic_path, runtime, unknown)
