@@ -39,7 +39,7 @@ class PerceptionNetwork(nn.Module):
         self.neck = Neck(channels, config["neck_channels"])
         heads: dict[str, Head] = {}
         for name, settings in config["heads"].items():
-            heads[name] = HEADS[name](config["neck_channels"], strides, **settings)
+            heads[name] = _head(name, config["neck_channels"], strides, settings)
         self.heads = nn.ModuleDict(heads)
         self.output_names = tuple(name for head in heads.values() for name in head.output_names)
         self.heads_metadata = {name: head.metadata for name, head in heads.items()}
@@ -102,6 +102,13 @@ def _check(config: dict[str, Any]) -> None:
     for name in heads:
         if name not in HEADS:
             raise InputError(f"there is no head '{name}'", f"heads among {', '.join(HEADS)}")
+
+
+def _head(name: str, channels: int, strides: list[int], settings: dict[str, Any]) -> Head:
+    try:
+        return HEADS[name](channels, strides, **settings)
+    except TypeError as error:
+        raise InputError(f"settings {settings} of the head '{name}': {error}") from error
 
 
 def _backbone(name: str, out_indices: list[int] | None) -> nn.Module:

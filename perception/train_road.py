@@ -1,7 +1,6 @@
 """The training of the shipped network: procedural road scenes in, a checkpoint out."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from artifacts.atomic import atomic_path
+from artifacts.checkpoint import Checkpoint, save_checkpoint
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from perception.evaluate import evaluate_heads
@@ -58,16 +57,13 @@ def train_road(
 
 def save_network(path: Path, network: PerceptionNetwork, spec: InputSpec) -> None:
     """Writes a network as a framefit/1 checkpoint, atomically."""
-    content = {
-        "format": "framefit/1",
-        "builder": "perception.network:build",
-        "config": network.config,
-        "edits": [],
-        "input_spec": asdict(spec),
-        "state_dict": {k: v.contiguous().clone() for k, v in network.state_dict().items()},
-    }
-    with atomic_path(path) as temporary:
-        torch.save(content, temporary)
+    checkpoint = Checkpoint(
+        builder="perception.network:build",
+        config=network.config,
+        input_spec=spec,
+        state_dict=network.state_dict(),
+    )
+    save_checkpoint(path, checkpoint)
 
 
 def evaluate_road(
