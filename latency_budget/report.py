@@ -224,6 +224,8 @@ def _summarise_details(
         "p99_lower_ms": _to_ms(bound_ns(ordered, 0.99, 0.975, upper=False)),
         "p99_upper_ms": _to_ms(bound_ns(ordered, 0.99, 0.95, upper=True)),
         "dropped": int(run.dropped.sum()),
+        "service_ms": summarise_ms((run.done_ns - run.start_ns)[~run.dropped]),
+        "queue_ms": summarise_ms(run.queue_ns),
         "gc_collections": run.gc_collections,
         "first_frame_ms": _to_ms(int(run.warmup_ns[0])) if len(run.warmup_ns) else None,
         "first_ten_ms": [_to_ms(int(value)) for value in run.warmup_ns[:10]],

@@ -18,6 +18,10 @@ Model = Annotated[
 BudgetFile = Annotated[Path, typer.Option("--budget", help="The limits, see examples/budget.toml.")]
 Runtime = Annotated[str | None, typer.Option(help="openvino, onnxruntime or tensorrt.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of one inference.")]
+InputShape = Annotated[
+    list[str] | None,
+    typer.Option(help="Fixes a dynamic input, such as x=1,3,240,320; may be repeated."),
+]
 Data = Annotated[
     Path | None, typer.Option(help="Pictures or an .npz as MODEL's input; random if not given.")
 ]
@@ -38,6 +42,7 @@ def check(
     model: Model = None,
     runtime: Runtime = None,
     threads: Threads = None,
+    input_shape: InputShape = None,
     data: Data = None,
     samples: SamplesFile = None,
     pipeline: Pipeline = None,
@@ -81,7 +86,7 @@ def check(
             "baseline": baseline,
         },
     )
-    report = _make_report(settings, model, samples, pipeline, (runtime, threads, data))
+    report = _make_report(settings, model, samples, pipeline, (runtime, threads, input_shape, data))
     _show(report, out, json_file)
     raise typer.Exit(report.verdict.exit_code)
 
@@ -141,9 +146,10 @@ def _make_report(
     model: Path | None,
     samples: Path | None,
     pipeline: str | None,
-    engine: tuple[str | None, int | None, Path | None],
+    engine: tuple[str | None, int | None, list[str] | None, Path | None],
 ) -> "Report":
     from artifacts.errors import InputError
+    from framefit.workspace import Workspace
     from latency_budget.check import check_recorded
 
     if samples is not None:
@@ -153,7 +159,7 @@ def _make_report(
     if pipeline is not None:
         return _check_pipeline(pipeline, model, settings)
     if model is None:
-        raise InputError("there is nothing to check", "MODEL, --pipeline or --samples")
+        model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
     return _check_model(model, settings, *engine)
 
 
@@ -176,13 +182,17 @@ def _check_model(
     settings: "CheckSettings",
     runtime: str | None,
     threads: int | None,
+    input_shape: list[str] | None,
     data: Path | None,
 ) -> "Report":
+    from artifacts.onnx_file import parse_input_shapes
     from engines.runtimes import SessionSettings, open_session
     from latency_budget.check import Subject, check_stages_of
     from latency_budget.network import network_stage, random_feeds, read_feeds
 
-    with open_session(model, runtime, SessionSettings(threads=threads)) as session:
+    shapes = parse_input_shapes(tuple(input_shape or ()))
+    wanted = SessionSettings(threads=threads, input_shapes=shapes)
+    with open_session(model, runtime, wanted) as session:
         feeds = read_feeds(session, data) if data else random_feeds(session)
         subject = Subject(
             name=model.name,

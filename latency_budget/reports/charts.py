@@ -141,15 +141,26 @@ def latency_axis(report: Report, *, from_zero: bool) -> Axis:
 
 
 def build_waterfall(variant: Variant, axis: Axis) -> list[Bar]:
-    """Returns a row per stage and, where there are several, one for the whole frame."""
+    """Returns a row per stage, then the whole frame, and its wait where that matters."""
     bars, start = [], 0.0
     for stage in variant.stages:
         bars.append(_bar(str(stage["name"]), start, stage, axis, is_total=False))
         start += stage["p50"] or 0.0
-    if len(bars) != 1:
-        total = variant.frame_ms | {"budget_ms": None}
-        bars.append(_bar("whole frame", 0.0, total, axis, is_total=True))
+    frame = variant.frame_ms | {"budget_ms": None}
+    service = variant.details["service_ms"] | {"budget_ms": None}
+    if is_waiting(variant):
+        if len(bars) > 1:
+            bars.append(_bar("all stages", 0.0, service, axis, is_total=True))
+        bars.append(_bar("with its wait", 0.0, frame, axis, is_total=True))
+    elif len(bars) != 1:
+        bars.append(_bar("whole frame", 0.0, frame, axis, is_total=True))
     return bars
+
+
+def is_waiting(variant: Variant) -> bool:
+    """Returns True where frames wait long for their turn (by more than 5 % of their median)."""
+    service, frame = variant.details["service_ms"]["p50"], variant.frame_ms["p50"]
+    return bool(service and frame and frame > 1.05 * service)
 
 
 def waterfall_axis(report: Report) -> Axis:
@@ -157,7 +168,8 @@ def waterfall_axis(report: Report) -> Axis:
     deadline = report.frame["deadline_ms"]
     ends = [deadline * 1.12]
     for variant in report.variants:
-        ends.append((variant.frame_ms["p99"] or variant.frame_ms["max"] or 0.0) * 1.03)
+        whole = variant.details["service_ms"] if is_waiting(variant) else variant.frame_ms
+        ends.append((whole["p99"] or whole["max"] or 0.0) * 1.03)
         start = 0.0
         for stage in variant.stages:
             ends.append((start + (stage["p99"] or stage["p50"] or 0.0)) * 1.03)

@@ -102,7 +102,23 @@ def _view(
         "smaller": format_ratio(float(reference.size_bytes), float(variant.size_bytes)),
         "is_reference": index == 0,
         "heads": _heads(report, variant),
+        "overload": _describe_overload(report, variant),
     }
+
+
+def _describe_overload(report: Report, variant: Variant) -> str:
+    """Says why latencies grow without end; empty where the frame fits the camera's period."""
+    service, period = variant.details["service_ms"]["p50"], 1e3 / report.frame["rate_hz"]
+    if not service or service <= period:
+        return ""
+    consequence = {
+        "fifo": "so its queue grows for as long as it runs",
+        "latest": "so frames must be dropped",
+    }.get(variant.details["mode"], "so it cannot keep up")
+    return (
+        f"Needs {format_ms(service, 1)} ms per frame where one comes every "
+        f"{format_ms(period, 1)} ms, {consequence}."
+    )
 
 
 def _speedup(reference: Variant, variant: Variant) -> str:

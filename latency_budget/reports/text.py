@@ -7,8 +7,8 @@ SYMBOLS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!", "o
 VERDICT_SENTENCES = {
     "pass": "{name} keeps its {what} budget of {limit} ms",
     "fail": "{name} breaks its {what} budget of {limit} ms",
-    "inconclusive": "whether {name} keeps its {what} budget of {limit} ms is not proven",
-    "invalid": "nothing can be said about {name}: samples or machine were unfit",
+    "inconclusive": "It is not proven that {name} keeps its {what} budget of {limit} ms",
+    "invalid": "Nothing can be said about {name}: the samples or the machine were unfit",
 }
 
 

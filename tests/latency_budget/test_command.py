@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from artifacts.errors import FramefitError
+from framefit.cli import budget_check_main
 from framefit.commands.budget import app
 
 BUDGET = """
@@ -222,7 +223,7 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to check"),
+        ([], "no MODEL was given"),
         (["none.onnx"], "none.onnx"),
         (["--samples", "none.csv"], "cannot read none.csv"),
         (["--samples", "a.csv", "m.onnx"], "one of them"),
@@ -256,6 +257,30 @@ def test_an_unwritable_output_is_exit_two(tmp_path, budget, quality):
     assert found == 2
     assert "cannot write" in text
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("centre", "frames", "options", "code"),
+    [
+        (18, 1000, [], 0),
+        (40, 1000, [], 1),
+        (18, 1000, ["--tier", "nightli"], 2),
+        (18, 100, [], 3),
+        (18, 1000, ["--environment", "strict"], 4),
+        (18, 1000, ["--out", "crash"], 5),
+    ],
+)
+def test_the_installed_command_ends_with_each_exit_code(
+    tmp_path, budget, quality, monkeypatch, capsys, centre, frames, options, code
+):
+    samples = write_samples(tmp_path / "s.npz", centre, frames)
+    monkeypatch.chdir(tmp_path)
+    if code == 5:
+        monkeypatch.setattr("latency_budget.reports.write_report", lambda *_: 1 / 0)
+    arguments = ["--budget", budget, "--samples", samples, "--quality", quality, *options]
+    assert budget_check_main([str(argument) for argument in arguments]) == code
+    errors = capsys.readouterr().err
+    assert (errors.startswith("error: ") and errors.count("\n") == 1) or code not in (2, 5)
 
 
 def test_init_writes_a_budget_once(tmp_path):

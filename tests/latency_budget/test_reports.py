@@ -3,6 +3,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -14,13 +15,16 @@ from rich.console import Console
 
 from artifacts.errors import InputError
 from latency_budget.budget import Budget, HeadContract
+from latency_budget.clock import ManualClock
 from latency_budget.environment import Check, Environment
+from latency_budget.measure import MeasureSettings, measure_paced
 from latency_budget.report import build_report, build_variant, summarise_ms
 from latency_budget.reports import REPORTS, html, json_report, junit, markdown, write_report
 from latency_budget.reports.charts import build_axis, latency_axis
 from latency_budget.reports.terminal import describe_gain, headline, print_report
 from latency_budget.reports.text import plain
 from latency_budget.run import Run
+from latency_budget.stage import Stage
 from latency_budget.verdict import HeadQuality, judge
 
 MS = 1_000_000
@@ -212,6 +216,21 @@ def test_strange_runs_still_give_every_report(tmp_path, values):
     assert "nan" not in (tmp_path / "out" / "report.html").read_text().lower().replace("nance", "")
 
 
+def test_an_overloaded_pipeline_says_why_its_latency_grows(tmp_path):
+    clock = ManualClock()
+    stages = [Stage("network", lambda x: clock.advance_ns(45 * MS))]
+    for policy, reason in (("fifo", "queue grows"), ("latest", "must be dropped")):
+        run = measure_paced(
+            stages, [0], MeasureSettings(frames=400, clock=clock, policy=policy, warmup_frames=0)
+        )
+        judgement = judge(run, Budget())
+        variant = build_variant("fp32", run, Budget(), judgement=judgement)
+        page = html.render(build_report([variant], Budget(), judgement))
+        assert "Needs 45.0 ms per frame where one comes every 33.3 ms, so" in page
+        assert reason in page
+        assert "with its wait" in page
+
+
 def test_summaries_say_none_rather_than_guess():
     assert summarise_ms(np.arange(50, dtype=np.int64))["p99"] is None
     empty = summarise_ms(np.empty(0, np.int64))
@@ -228,31 +247,43 @@ def test_axes_show_the_deadline_and_round_ticks(tmp_path):
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+PROBE = """<script>
+window.onerror = message => { window.failed = message; };
+addEventListener('load', () => {
+  document.querySelector('button[data-toggle]').click();
+  document.querySelector('input[data-variant]').click();
+  const root = document.documentElement;
+  parent.postMessage({
+    width: root.clientWidth,
+    overflow: root.scrollWidth - root.clientWidth,
+    classes: root.className,
+    hidden: document.querySelectorAll('[data-part][hidden]').length,
+    failed: window.failed || '',
+  }, '*');
+});</script>"""
+FRAME = """<!doctype html><script>
+addEventListener('message', event => { document.title = JSON.stringify(event.data); });
+</script><iframe src="inner.html" style="width:{width}px;height:900px;border:0"></iframe>"""
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: page not rendered")
 @pytest.mark.parametrize("width", [360, 1280, 2560])
 def test_the_page_renders_without_overflow_or_script_error(tmp_path, width):
     page = html.render(make_report(tmp_path, names=("fp32", NASTY[0])))
-    probe = (
-        "<script>window.onerror = m => document.title = 'error ' + m;"
-        "addEventListener('load', () => { const r = document.documentElement;"
-        "r.dataset.overflow = r.scrollWidth - r.clientWidth; r.dataset.width = r.clientWidth;"
-        "document.querySelector('button[data-toggle]').click();"
-        "document.querySelector('input[data-variant]').click();"
-        "r.dataset.hidden = document.querySelectorAll('[data-part][hidden]').length; });</script>"
-    )
-    framed = tmp_path / "inner.html"
-    framed.write_text(page.replace("<head>", f"<head>{probe}", 1), encoding="utf-8")
-    found = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-            "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}",
-            f"--window-size={width},1200", "--dump-dom", framed.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    ).stdout  # fmt: skip
-    opening = re.search(r"<html[^>]*>", found)[0]
-    assert "<title>error" not in found
-    assert 'class="scripted log"' in opening
-    assert f'data-width="{width}"' in opening
-    assert int(re.search(r'data-overflow="(-?\d+)"', opening)[1]) <= 0
-    assert int(re.search(r'data-hidden="(\d+)"', opening)[1]) == 4
+    (tmp_path / "inner.html").write_text(page.replace("<head>", f"<head>{PROBE}", 1))
+    (tmp_path / "outer.html").write_text(FRAME.replace("{width}", str(width)))
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        "--disable-background-networking", "--hide-scrollbars",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+        (tmp_path / "outer.html").as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = json.loads(unescape(re.search(r"<title>(.*)</title>", done.stdout)[1]))
+    assert found == {
+        "width": width,
+        "overflow": 0,
+        "classes": "scripted log",
+        "hidden": 4,
+        "failed": "",
+    }
