@@ -1,6 +1,7 @@
 """Trains a network on labelled scenes within a given number of minutes or steps."""
 
 import math
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -295,7 +296,12 @@ def _save(
 
 
 def _restore(state: TrainState, path: Path, settings: TrainSettings) -> None:
-    content = torch.load(path, weights_only=True)
+    try:
+        content = torch.load(path, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise InputError(
+            f"{path} is not the state of a training run", fix="delete it to start anew"
+        ) from error
     if content["config"] != state.network.config or content["settings"]["seed"] != settings.seed:
         raise InputError(
             f"{path} is the state of a training run with another network or seed",

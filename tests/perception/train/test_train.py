@@ -1,0 +1,153 @@
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from perception.batches import SceneStream, flip_scene
+from perception.scene.dataset import SceneDataset
+from perception.train import TrainSettings, train
+
+TINY = {"backbone": "test_resnet", "height": 128, "width": 160, "neck_channels": 16}
+QUICK = TrainSettings(steps=4, batch_size=4, half_share=0.0, threads=1, workers=0, seed=3)
+
+
+def road_scenes(height, width):
+    return SceneDataset(2, 7, height, width)
+
+
+def run(settings=QUICK, **options):
+    return train(TINY, road_scenes, InputSpec(), settings, **options)
+
+
+def test_every_loss_falls_when_two_scenes_are_learned():
+    history = []
+    run(
+        replace(QUICK, steps=30, batch_size=2, learning_rate=5e-3),
+        report=lambda step: history.append(step.losses),
+    )
+    for name in history[0]:
+        start = np.mean([losses[name] for losses in history[:5]])
+        end = np.mean([losses[name] for losses in history[-5:]])
+        assert end < start * (0.98 if name == "detection_centre" else 0.7), name
+
+
+def test_the_same_seed_repeats_a_run_and_another_does_not():
+    first, again, other = (run(replace(QUICK, seed=seed)).average for seed in (3, 3, 4))
+    pairs = zip(first.parameters(), again.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    pairs = zip(first.parameters(), other.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in pairs)
+
+
+def test_an_interrupted_run_continues_as_if_nothing_had_happened(tmp_path):
+    def interrupt(step):
+        if step.step == 3:
+            raise KeyboardInterrupt
+
+    settings = replace(QUICK, save_minutes=0.0)
+    state = tmp_path / "road.state"
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, state_path=state, report=interrupt)
+    steps = []
+    resumed = run(settings, state_path=state, report=lambda step: steps.append(step.step))
+    assert steps == [3, 4]
+    whole = run(settings)
+    for name, value in whole.average.state_dict().items():
+        assert torch.equal(value, resumed.average.state_dict()[name]), name
+
+
+def test_the_state_of_another_network_is_refused(tmp_path):
+    state = tmp_path / "road.state"
+    run(replace(QUICK, steps=1), state_path=state)
+    with pytest.raises(InputError, match="another network or seed"):
+        run(replace(QUICK, seed=99), state_path=state)
+
+
+def test_a_state_that_is_no_state_is_refused(tmp_path):
+    state = tmp_path / "road.state"
+    state.write_text("not a state")
+    with pytest.raises(InputError, match=r"road\.state"):
+        run(state_path=state)
+    assert state.read_text() == "not a state"
+
+
+def test_divergence_stops_and_keeps_the_last_good_state(tmp_path):
+    state = tmp_path / "road.state"
+    run(replace(QUICK, steps=1), state_path=state)
+    before = state.read_bytes()
+    with pytest.raises(InputError, match="diverged"):
+        run(replace(QUICK, steps=20, learning_rate=1e20), state_path=state)
+    assert state.read_bytes() == before
+
+
+def test_minutes_bound_the_run_and_choose_the_resolution():
+    seconds = count(step=5.0)
+    steps = []
+    run(
+        replace(QUICK, steps=None, minutes=1.0, half_share=0.5),
+        report=steps.append,
+        clock=lambda: next(seconds),
+    )
+    assert len(steps) <= 14
+    assert steps[-1].elapsed_s >= 60
+    scales = [step.scale for step in steps]
+    assert scales == sorted(scales)
+    assert set(scales) == {0.5, 1.0}
+
+
+def test_the_average_moves_more_slowly_than_the_weights():
+    state = run(replace(QUICK, steps=3))
+    start = run(replace(QUICK, steps=1, learning_rate=1e-12)).average
+    pairs = zip(
+        start.parameters(), state.average.parameters(), state.network.parameters(), strict=True
+    )
+    moved = [(float((b - a).norm()), float((c - a).detach().norm())) for a, b, c in pairs]
+    assert sum(average for average, _ in moved) < sum(weights for _, weights in moved)
+
+
+def test_only_the_heads_asked_for_are_trained():
+    names = set()
+    train(
+        {**TINY, "heads": {"depth": {}}},
+        road_scenes,
+        InputSpec(),
+        replace(QUICK, steps=1),
+        report=lambda step: names.update(step.losses),
+    )
+    assert names == {"depth"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"minutes": 0.0}, {"steps": 0}, {"batch_size": 0}, {"half_share": 1.5}, {"threads": 0}],
+)
+def test_settings_out_of_range_are_refused(change):
+    with pytest.raises(InputError):
+        TrainSettings(**change)
+
+
+def test_a_stream_started_later_continues_the_same_order():
+    scenes = SceneDataset(5, 7, 64, 96)
+
+    def images(start, number):
+        stream = iter(SceneStream(scenes, [], InputSpec(), scale=1.0, seed=1, start=start))
+        return [next(stream)["image"] for _ in range(number)]
+
+    whole = images(0, 9)
+    assert all(np.array_equal(a, b) for a, b in zip(whole[4:], images(4, 5), strict=True))
+    firsts = {image.tobytes() for image in whole[:5]}
+    assert len(firsts) == 5
+
+
+def test_a_scene_flipped_twice_is_the_scene():
+    scene = SceneDataset(1, 7, 96, 160)[0]
+    once, twice = flip_scene(scene), flip_scene(flip_scene(scene))
+    assert np.allclose(twice.boxes, scene.boxes)
+    assert (once.boxes[:, 2] > once.boxes[:, 0]).all()
+    assert np.array_equal(twice.image, scene.image)
+    assert np.array_equal(once.mask[:, 0], scene.mask[:, -1])
+    assert np.array_equal(once.depth[:, 0], scene.depth[:, -1])
