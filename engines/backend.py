@@ -50,16 +50,15 @@ class Backend:
         Raises:
             InputError: `path` is missing, a folder, empty, or of another kind.
         """
+        wanted = f"a {' or '.join(self.suffixes)} file"
         if not path.exists():
-            raise InputError(f"{path} does not exist", " or ".join(self.suffixes))
+            raise InputError(f"{path} does not exist", wanted)
         if not path.is_file():
-            raise InputError(f"{path} is not a file", " or ".join(self.suffixes))
+            raise InputError(f"{path} is not a file", wanted)
         if path.suffix.lower() not in self.suffixes:
-            raise InputError(
-                f"{path} is not a file for the runtime '{self.name}'", " or ".join(self.suffixes)
-            )
+            raise InputError(f"{path} is not for the runtime '{self.name}'", wanted)
         if path.stat().st_size == 0:
-            raise InputError(f"{path} is empty", f"a {path.suffix} model")
+            raise InputError(f"{path} is empty", wanted)
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:

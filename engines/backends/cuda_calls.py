@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.errors import MissingExtraError, UnavailableError
+from artifacts.errors import InputError, MissingExtraError, UnavailableError
 
 _HOST_ALLOC_DEFAULT = 0
 _STREAM_NON_BLOCKING = 1
@@ -27,16 +27,22 @@ class Cuda:
 
     Raises:
         MissingExtraError: cuda-bindings is not installed.
-        UnavailableError: there is no driver or no such GPU.
+        UnavailableError: there is no GPU or no driver.
+        InputError: there is no GPU of that index.
     """
 
     def __init__(self, device: int, extra: str) -> None:
         self.api: Any = import_cuda(extra)
         self.device = device
         self._release: list[tuple[str, Any]] = []
-        count = self.call("cudaGetDeviceCount")
+        try:
+            count = self.call("cudaGetDeviceCount")
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"no NVIDIA GPU can be used: {error}", "a GPU and its driver"
+            ) from error
         if device >= count:
-            raise UnavailableError(f"GPU {device} was asked for", f"0 to {count - 1}")
+            raise InputError(f"GPU {device} was asked for", f"a device from 0 to {count - 1}")
         self.select()
         self.stream: Any = self.call("cudaStreamCreateWithFlags", _STREAM_NON_BLOCKING)
         self._release.append(("cudaStreamDestroy", self.stream))
