@@ -12,6 +12,12 @@ from artifacts.external_data import iter_tensors, tensor_bytes
 NEWEST_OPSET = onnx.defs.onnx_opset_version()
 _RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.ms.internal.nhwc", "ai.onnx.ml"})
 _MAX_NESTING = 32
+_NATIVE_ERRORS = (
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    ValueError,
+    RuntimeError,
+)
 
 
 def model_opset(model: onnx.ModelProto) -> int:
@@ -29,7 +35,7 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
 
     Raises:
         InputError: unknown operator or opset, undefined or doubly defined value, a cycle,
-            a tensor that is too short, or whatever else ONNX's own checker refuses.
+            or a tensor that is too short.
     """
     opset = model_opset(model)
     if not model.graph.node or not model.graph.output:
@@ -41,14 +47,27 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
             "export it with opset 17, which every runtime here supports",
         )
     for tensor in iter_tensors(model.graph):
+        _check_names([tensor.name], path)
         _check_size(tensor, path)
+    _check_names([value.name for value in (*model.graph.input, *model.graph.output)], path)
     functions = {(function.domain, function.name) for function in model.functions}
     for node in _iter_nodes(model.graph.node):
+        _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
     _check_order(model.graph, set(), path)
+
+
+def run_checker(model: onnx.ModelProto, path: Path) -> None:
+    """Runs ONNX's own checker; outputs that state no shape, as runtimes accept, get one first.
+
+    Raises:
+        InputError: with the checker's reason.
+    """
     try:
+        if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
+            model = onnx.shape_inference.infer_shapes(model)
         onnx.checker.check_model(model)
-    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+    except _NATIVE_ERRORS as error:
         raise InputError(
             f"{path} is not a valid ONNX model: {first_line(error)}", fix="export it again"
         ) from error
@@ -112,6 +131,13 @@ def node_subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
             graphs.append(attribute.g)
         graphs.extend(attribute.graphs)
     return graphs
+
+
+def _check_names(names: Iterable[object], path: Path) -> None:
+    """Protobuf gives text that is not UTF-8 as bytes."""
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"{path} has the name {name!r}, which is not UTF-8")
 
 
 def _check_size(tensor: onnx.TensorProto, path: Path) -> None:

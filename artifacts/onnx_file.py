@@ -10,8 +10,8 @@ from artifacts.atomic import atomic_path
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
-from artifacts.graph_checks import check_finite, check_graph, first_line
-from artifacts.opset import TARGET_OPSET, upgrade_opset
+from artifacts.graph_checks import check_finite, check_graph, first_line, run_checker
+from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, upgrade_opset
 from artifacts.samples import TensorShape
 
 INPUT_SPEC_KEY = "framefit.input_spec"
@@ -58,6 +58,7 @@ def load_onnx(
     load_external_data(model, path, path.stat().st_size)
     check_graph(model, label)
     check_finite(model.graph, label)
+    model.ir_version = max(model.ir_version, MIN_IR_VERSION)
     _drop_weights_from_inputs(model.graph)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -65,6 +66,7 @@ def load_onnx(
         for value in model.graph.output:
             value.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
+    run_checker(model, label)
     model = upgrade_opset(_infer_shapes(model, label), label)
     _name_nodes(model.graph)
     return _infer_shapes(model, label)

@@ -52,7 +52,6 @@ def upgrade_opset(
         problem = _find_problem(report)
         if not problem:
             converted = onnx.load(target, load_external_data=False)
-            converted.ir_version = max(converted.ir_version, MIN_IR_VERSION)
             del converted.metadata_props[:]
             converted.metadata_props.extend(model.metadata_props)
             return converted

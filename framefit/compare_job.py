@@ -44,12 +44,10 @@ class ComparisonOutcome:
     Attributes:
         outputs: one entry per output.
         samples: number of samples compared on.
-        warning: one line for the user, or "".
     """
 
     outputs: tuple[OutputDifference, ...]
     samples: int
-    warning: str
 
     def to_dict(self) -> dict[str, Any]:
         """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement"}}, "samples": …}`."""
@@ -83,7 +81,7 @@ def compare_files(
     """
     from compress.compare import compare_models
 
-    right, spec, data_samples, warning = open_model_with_data(
+    right, spec, data_samples = open_model_with_data(
         reference, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     options = model_options or ModelOptions()
@@ -101,7 +99,7 @@ def compare_files(
     outputs = tuple(
         OutputDifference(name, heads.get(name, ""), **figures) for name, figures in found.items()
     )
-    return ComparisonOutcome(outputs=outputs, samples=len(data_samples), warning=warning)
+    return ComparisonOutcome(outputs=outputs, samples=len(data_samples))
 
 
 def _refuse_other_inputs(right: OpenedModel, left: OpenedModel) -> None:

@@ -1,5 +1,6 @@
 """Opens a model together with its data: one input spec for both."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 
+_log = logging.getLogger(__name__)
+
 
 def open_model_with_data(
     path: Path,
@@ -19,8 +22,8 @@ def open_model_with_data(
     limit: int | None,
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
-) -> tuple[OpenedModel, InputSpec | None, Samples, str]:
-    """Opens a model and samples for it.
+) -> tuple[OpenedModel, InputSpec | None, Samples]:
+    """Opens a model and samples for it; logs a warning where the input spec is assumed.
 
     Args:
         path: the model's file.
@@ -31,7 +34,7 @@ def open_model_with_data(
 
     Returns:
         the model; the input spec to store with what is made of it (None where nothing is known);
-        the samples; and a warning where the spec was assumed ("" otherwise).
+        and the samples.
 
     Raises:
         InputError: the model or the data is not usable, or the input specs contradict each other.
@@ -47,9 +50,12 @@ def open_model_with_data(
         channels=_count_channels(inputs),
     )
     samples = open_samples(data_path, inputs, spec, limit=limit)
-    if warning and data_path.suffix.lower() == ".npz":
-        return opened, None, samples, ""
-    return opened, spec, samples, warning
+    if not warning:
+        return opened, spec, samples
+    if data_path.suffix.lower() == ".npz":
+        return opened, None, samples
+    _log.warning(warning)
+    return opened, spec, samples
 
 
 def _count_channels(inputs: Mapping[str, TensorShape]) -> int:

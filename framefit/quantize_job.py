@@ -41,7 +41,6 @@ class QuantizeOutcome:
         samples: calibration samples used.
         float_bytes: size of the float model as ONNX.
         int8_bytes: size of the file.
-        warning: one line for the user, or "".
     """
 
     out: Path
@@ -50,7 +49,6 @@ class QuantizeOutcome:
     samples: int
     float_bytes: int
     int8_bytes: int
-    warning: str
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
@@ -106,7 +104,7 @@ def quantize_file(
         raise InputError(f"--out is {out}", "a file name ending in .onnx")
     if out.exists() and model.exists() and out.samefile(model):
         raise InputError(f"--out {out} is the float model itself", "another file")
-    opened, spec, calibration, warning = open_model_with_data(
+    opened, spec, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     result = quantize_model(opened.model, calibration, settings, progress)
@@ -129,5 +127,4 @@ def quantize_file(
         samples=len(calibration),
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,
-        warning=warning,
     )

@@ -60,8 +60,6 @@ def compare(
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
-    if outcome.warning:
-        typer.echo(f"warning: {outcome.warning}", err=True)
     print_table(
         ("output", "head", "SQNR dB", "largest error", "agreement"),
         (

@@ -123,8 +123,6 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     """Prints what was made; the details only where asked for."""
     from framefit.table import print_table
 
-    if outcome.warning:
-        typer.echo(f"warning: {outcome.warning}", err=True)
     result = outcome.result
     if is_verbose:
         print_table(

@@ -1,0 +1,335 @@
+"""`load_onnx` returns complete, safe, runnable models and refuses every other file in a line."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from artifacts import opset, opset_child
+from artifacts.errors import InputError, UnsafeFileError
+from artifacts.onnx_file import (
+    input_tensors,
+    load_onnx,
+    parse_input_shapes,
+    read_metadata,
+    save_onnx,
+)
+
+f32 = np.float32
+REAL = Path(__file__).parents[2] / "../shared/real"
+
+
+def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return session.run(None, {"x": x})[0]
+
+
+def test_good_model_is_returned_with_shapes_and_same_outputs(model_file: Path) -> None:
+    model = load_onnx(model_file)
+    assert input_tensors(model)["x"].shape == (1, 3, 8, 8)
+    assert {value.name for value in model.graph.value_info} == {"c"}
+    x = np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(f32)
+    np.testing.assert_array_equal(run(model, x), run(onnx.load(model_file), x))
+
+
+def test_save_keeps_and_adds_metadata(tmp_path: Path, model_file: Path) -> None:
+    first = save_onnx(load_onnx(model_file), tmp_path / "a.onnx", metadata={"framefit.a": "1"})
+    second = save_onnx(load_onnx(first), tmp_path / "b.onnx", metadata={"framefit.b": "2"})
+    assert read_metadata(load_onnx(second)) == {"framefit.a": "1", "framefit.b": "2"}
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path, model_file: Path) -> None:
+    paths = [
+        save_onnx(load_onnx(model_file), tmp_path / name, metadata={"b": "1", "a": "2"})
+        for name in ("1.onnx", "2.onnx")
+    ]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+class Canary:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
+        return exec, (f"open({str(self.path)!r}, 'w').close()",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"hello, I am no model\n" * 20, "is a text file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b"PK\x03\x04" + b"\0" * 100, "zip archive"),
+        (b"\x89HDF\r\n\x1a\n" + b"\0" * 100, "HDF5"),
+        (b"\x1c\0\0\0TFL3" + b"\0" * 100, "TensorFlow Lite"),
+        (bytes(range(256)), "not a complete ONNX model"),
+        (b"\x08\x08", "not a complete ONNX model"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_onnx(path)
+
+
+def test_missing_folder_and_pipe_are_refused(tmp_path: Path) -> None:
+    import os
+
+    with pytest.raises(InputError, match="No such file"):
+        load_onnx(tmp_path / "none.onnx")
+    with pytest.raises(InputError, match="is a folder"):
+        load_onnx(tmp_path)
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(InputError, match="not a regular file"):
+        load_onnx(tmp_path / "pipe.onnx")
+
+
+def test_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(pickle.dumps(Canary(canary)))
+    with pytest.raises(UnsafeFileError, match="pickle"):
+        load_onnx(path)
+    assert not canary.exists()
+    pickle.loads(path.read_bytes())
+    assert canary.exists(), "the canary must be able to sing"
+
+
+def test_truncated_file_is_refused_at_every_length(tmp_path: Path, model_file: Path) -> None:
+    content = model_file.read_bytes()
+    cut = tmp_path / "cut.onnx"
+    for length in range(1, len(content), max(1, len(content) // 64)):
+        cut.write_bytes(content[:length])
+        with pytest.raises(InputError):
+            load_onnx(cut)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_flipped_bit_is_refused_or_gives_a_model(
+    tmp_path: Path, model_file: Path, position: int, bit: int
+) -> None:
+    content = bytearray(model_file.read_bytes())
+    content[position % len(content)] ^= 1 << bit
+    path = tmp_path / "flipped.onnx"
+    path.write_bytes(content)
+    try:
+        load_onnx(path)
+    except InputError as error:
+        lines = str(error).splitlines()
+    else:
+        lines = [""]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, make_model, value: float) -> None:
+    weights = {"good": np.zeros(3, f32), "bad": np.array([1, value, 2], f32).reshape(1, 3, 1, 1)}
+    nodes = [helper.make_node("Mul", ["x", "bad"], ["y"])]
+    onnx.save(make_model(nodes, weights=weights), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=r"tensor 'bad' .* 1 of 3 values"):
+        load_onnx(tmp_path / "m.onnx")
+
+
+def test_infinite_limit_of_a_clip_is_no_weight(tmp_path: Path, make_model) -> None:
+    weights = {"low": f32(0), "high": f32(np.inf)}
+    nodes = [helper.make_node("Clip", ["x", "low", "high"], ["y"])]
+    onnx.save(make_model(nodes, weights=weights), tmp_path / "m.onnx")
+    assert load_onnx(tmp_path / "m.onnx").graph.node
+
+
+NODE = helper.make_node
+BROKEN_GRAPHS = {
+    "undefined": ([NODE("Relu", ["z"], ["y"])], "reads 'z', which nothing defines"),
+    "cycle": ([NODE("Add", ["x", "b"], ["a"]), NODE("Add", ["x", "a"], ["b"])], "a cycle"),
+    "order": ([NODE("Relu", ["a"], ["y"]), NODE("Relu", ["x"], ["a"])], "only a later node"),
+    "twice": ([NODE("Relu", ["x"], ["y"]), NODE("Abs", ["x"], ["y"])], "'y' more than once"),
+    "no output": ([NODE("Relu", ["x"], ["q"])], "'y' .* computed by no node"),
+    "unknown operator": ([NODE("Frobnicate", ["x"], ["y"])], "'Frobnicate'"),
+    "unknown domain": ([NODE("Op", ["x"], ["y"], domain="my.ops")], "'my.ops::Op'"),
+    "attribute": ([NODE("Relu", ["x"], ["y"], bogus=3)], "bogus"),
+    "blocksize": ([NODE("DepthToSpace", ["x"], ["y"], blocksize=2**32)], "m.onnx"),
+    "no inputs": ([NODE("Conv", [], ["y"])], "not a valid ONNX model"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_GRAPHS)
+def test_broken_graph_is_refused_with_the_culprit(tmp_path: Path, make_model, name: str) -> None:
+    nodes, message = BROKEN_GRAPHS[name]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(make_model(nodes).SerializeToString())
+    with pytest.raises(InputError, match=message) as caught:
+        load_onnx(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_initializer_twice_short_data_and_bad_dims_are_refused(tmp_path: Path, make_model) -> None:
+    path = tmp_path / "m.onnx"
+    for change, message in (
+        (lambda graph: graph.initializer.append(graph.initializer[0]), "'w' more than once"),
+        (lambda graph: graph.initializer[0].dims.append(2), "432 bytes"),
+        (lambda graph: graph.initializer[0].dims.__setitem__(0, -4), "dimensions no tensor"),
+        (lambda graph: graph.initializer[0].dims.extend([2**40] * 3), "432 bytes"),
+        (lambda graph: graph.initializer[0].dims.extend([1] * 100), "dimensions no tensor"),
+    ):
+        model = make_model()
+        change(model.graph)
+        path.write_bytes(model.SerializeToString())
+        with pytest.raises(InputError, match=message):
+            load_onnx(path)
+
+
+@pytest.mark.parametrize("version", [0, 999])
+def test_unknown_opset_is_refused(tmp_path: Path, make_model, version: int) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(make_model(opset=version).SerializeToString())
+    with pytest.raises(InputError, match=f"opset {version}"):
+        load_onnx(path)
+
+
+def test_dynamic_input_is_refused_until_its_shape_is_given(tmp_path: Path, make_model) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(make_model(shape=["N", 3, 8, 8], output=["N", 4, 8, 8]), path)
+    with pytest.raises(InputError, match=r"'x'.*\[N, 3, 8, 8\].*--input-shape 1,3,8,8"):
+        load_onnx(path)
+    model = load_onnx(path, input_shapes=parse_input_shapes(["1,3,8,8"]))
+    assert input_tensors(model)["x"].shape == (1, 3, 8, 8)
+    dims = model.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [1, 4, 8, 8]
+    with pytest.raises(InputError, match="does not fit"):
+        load_onnx(path, input_shapes={"": (1, 4, 8, 8)})
+    with pytest.raises(InputError, match="no input for 'z'"):
+        load_onnx(path, input_shapes={"z": (1, 3, 8, 8)})
+
+
+@pytest.mark.parametrize("text", ["", "1,3,x", "1,,3", "0,3,8,8", "-1,3", "1.5,2", "x=", "٣,3"])
+def test_bad_input_shape_option_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--input-shape"):
+        parse_input_shapes([text])
+
+
+def test_input_shapes_by_name() -> None:
+    shapes = parse_input_shapes(["1,3,4,5", "a=1,2", "b:0=1x2x3"])
+    assert shapes == {"": (1, 3, 4, 5), "a": (1, 2), "b:0": (1, 2, 3)}
+
+
+SIZE = {"s": f32([1, 1, 2, 2])}
+SHRINK = {"s": f32([1, 1, 0.5, 0.5])}
+OLD = {
+    "Upsample 7": (7, [NODE("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0, 2.0])], {}),
+    "Upsample 9": (9, [NODE("Upsample", ["x", "s"], ["y"], mode="linear")], SIZE),
+    "Resize 10": (10, [NODE("Resize", ["x", "s"], ["y"], mode="linear")], SIZE),
+    "Resize 10 down": (10, [NODE("Resize", ["x", "s"], ["y"], mode="nearest")], SHRINK),
+    "Clip 6": (9, [NODE("Clip", ["x"], ["y"], min=0.2, max=0.6)], {}),
+    "Pad 2": (9, [NODE("Pad", ["x"], ["y"], pads=[0, 0, 1, 1, 0, 0, 1, 1])], {}),
+    "Slice 1": (9, [NODE("Slice", ["x"], ["y"], axes=[2], starts=[0], ends=[4])], {}),
+    "Dropout 7": (9, [NODE("Dropout", ["x"], ["y"], ratio=0.5)], {}),
+    "Softmax 1": (9, [NODE("Softmax", ["x"], ["y"], axis=1)], {}),
+    "ReduceSum 1": (11, [NODE("ReduceSum", ["x"], ["y"], axes=[2, 3])], {}),
+    "BatchNormalization 9": (
+        9,
+        [NODE("BatchNormalization", ["x", "a", "a", "b", "a"], ["y"])],
+        {"a": f32([1, 2, 3]), "b": f32([0.1, 0.2, 0.3])},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_operator_is_converted_with_its_meaning(
+    tmp_path: Path, make_model, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def run_here(source: Path, target: Path) -> dict[str, object]:
+        return opset_child.run(source, target, opset.TARGET_OPSET)
+
+    if name != "Clip 6":
+        monkeypatch.setattr(opset, "_run_child", run_here)
+    version, nodes, weights = OLD[name]
+    old = make_model(nodes, weights=weights, opset=version, ir_version=3)
+    if weights:
+        listed = [onnx.numpy_helper.to_array(item) for item in old.graph.initializer]
+        old.graph.input.extend(
+            helper.make_tensor_value_info(item.name, 1, values.shape)
+            for item, values in zip(old.graph.initializer, listed, strict=True)
+        )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(old.SerializeToString())
+    model = load_onnx(path)
+    assert model.opset_import[0].version == opset.TARGET_OPSET
+    old.ir_version = 4
+    assert list(input_tensors(model)) == ["x"]
+    x = np.random.default_rng(2).normal(size=(1, 3, 8, 8)).astype(f32)
+    np.testing.assert_allclose(run(model, x), run(old, x), atol=1e-6)
+
+
+def test_conversion_that_changes_the_outputs_is_refused(
+    tmp_path: Path, make_model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: without our mending of Resize, the converter moves every feature."""
+    model = make_model(OLD["Resize 10"][1], weights=SIZE, opset=10)
+    source, target = tmp_path / "s.onnx", tmp_path / "t.onnx"
+    source.write_bytes(model.SerializeToString())
+    assert opset_child.run(source, target, 17)["max_difference"] < 1e-6
+    monkeypatch.setattr(opset_child, "RESIZE_SEMANTICS_OPSET", 0)
+    damaged = opset_child.run(source, target, 17)
+    assert damaged["max_difference"] > opset.MAX_RELATIVE_DIFFERENCE
+    monkeypatch.setattr(opset, "_run_child", lambda *_: damaged)
+    with pytest.raises(InputError, match="opset 10 to 17: the converted outputs differ"):
+        opset.upgrade_opset(model, source)
+
+
+@pytest.mark.parametrize("code", ["import os; os.abort()", "import sys; sys.exit('boom')"])
+def test_converter_that_dies_is_an_error_not_a_crash(
+    tmp_path: Path, make_model, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    (tmp_path / "opset_child.py").write_text(code)
+    monkeypatch.setattr(opset, "__file__", str(tmp_path / "opset.py"))
+    with pytest.raises(InputError, match=r"the converter (crashed|failed)"):
+        opset.upgrade_opset(make_model(opset=11), tmp_path / "m.onnx")
+
+
+def test_converter_that_hangs_is_an_error(
+    tmp_path: Path, make_model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "opset_child.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(opset, "__file__", str(tmp_path / "opset.py"))
+    monkeypatch.setattr(opset, "TIMEOUT_S", 0.5)
+    with pytest.raises(InputError, match="did not finish"):
+        opset.upgrade_opset(make_model(opset=11), tmp_path / "m.onnx")
+
+
+def test_doubled_and_missing_node_names_become_unique(tmp_path: Path, make_model) -> None:
+    nodes = [
+        NODE("Relu", ["x"], ["a"], name="same"),
+        NODE("Relu", ["a"], ["b"], name="same"),
+        NODE("Relu", ["b"], ["y"]),
+    ]
+    onnx.save(make_model(nodes), tmp_path / "m.onnx")
+    names = [node.name for node in load_onnx(tmp_path / "m.onnx").graph.node]
+    assert names[0] == "same"
+    assert len(set(names)) == 3
+    assert all(names)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("ultraface/version-RFB-320.onnx", (1, 3, 240, 320)),
+        ("fastestdet/FastestDet.onnx", (1, 3, 352, 352)),
+    ],
+)
+def test_real_old_networks_are_converted(name: str, shape: tuple[int, ...]) -> None:
+    if not (REAL / name).exists():
+        pytest.skip(f"{REAL / name} is not there")
+    model = load_onnx(REAL / name)
+    assert model.opset_import[0].version == opset.TARGET_OPSET
+    assert [item.shape for item in input_tensors(model).values()] == [shape]
