@@ -221,8 +221,10 @@ def _summarise_details(
         "mode": run.mode,
         "is_whole_frame": run.is_whole_frame,
         "p50_lower_ms": _to_ms(bound_ns(ordered, 0.5, 0.975, upper=False)),
-        "p99_lower_ms": _to_ms(bound_ns(ordered, 0.99, 0.975, upper=False)),
         "p99_upper_ms": _to_ms(bound_ns(ordered, 0.99, 0.95, upper=True)),
+        "p99_interval_ms": [
+            _to_ms(bound_ns(ordered, 0.99, 0.975, upper=upper)) for upper in (False, True)
+        ],
         "dropped": int(run.dropped.sum()),
         "service_ms": summarise_ms((run.done_ns - run.start_ns)[~run.dropped]),
         "queue_ms": summarise_ms(run.queue_ns),

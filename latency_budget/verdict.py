@@ -175,13 +175,14 @@ def _judge_session(session: Mapping[str, Any]) -> Gate:
 def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
     deadline_ns = budget.frame.deadline_ns
     misses = run.find_misses(deadline_ns)
-    gates = [_judge_percentile("frame P99", run.latency_ns, deadline_ns, tier.confidence)]
+    what = "frame" if run.is_whole_frame else "part"
+    gates = [_judge_percentile(f"{what} P99", run.latency_ns, deadline_ns, tier.confidence)]
     if tier.rule == "sprt":
         gates[0] = _judge_sequentially(misses, gates[0])
     if tier.p999_confidence is not None:
         gates.append(
             _judge_percentile(
-                "frame P99.9", run.latency_ns, deadline_ns, tier.p999_confidence, 0.999
+                f"{what} P99.9", run.latency_ns, deadline_ns, tier.p999_confidence, 0.999
             )
         )
     if tier.rule == "cluster":
@@ -228,7 +229,7 @@ def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]]) -> Gate:
         f"{bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
     )
     verdict = Verdict.PASS if bound.rate < 0.01 else Verdict.INCONCLUSIVE
-    return Gate("frame P99 in bursts", verdict, detail)
+    return Gate("P99 in bursts", verdict, detail)
 
 
 def _judge_longest_run(misses: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Gate:
@@ -246,6 +247,8 @@ def _judge_jitter(run: Run, budget: Budget) -> Gate:
         parts.append(f"P99/P50 = {claim.ratio:.3f} (P99 - P50 = {claim.spread_ns / 1e6:.2f} ms)")
     if claim.upper is not None:
         parts.append(f"at most {claim.upper:.3f} at 95 % confidence")
+    if claim.outcome == "fail" and claim.lower is not None:
+        parts.append(f"at least {claim.lower:.3f} at 95 % confidence")
     parts.append(f"limit {limit:g}")
     if claim.outcome == "inconclusive" and claim.more_frames:
         parts.append(f"{claim.more_frames} more frames needed")

@@ -84,7 +84,7 @@ def _view(
     variant, reference = report.variants[index], report.variants[0]
     stages, across, upwards = axes
     details = variant.details
-    bound = details.get("p99_upper_ms")
+    bound, interval = details["p99_upper_ms"], details["p99_interval_ms"]
     return {
         "variant": variant,
         "colour": index % _COLOURS,
@@ -96,8 +96,9 @@ def _view(
         "timeline": charts.build_timeline(variant, upwards, report.frame["deadline_ms"]),
         "p50_at": across.place(variant.frame_ms["p50"]),
         "p99_at": across.place(variant.frame_ms["p99"]),
-        "band_from": across.place(details.get("p99_lower_ms")),
-        "band_to": across.place(bound),
+        "interval": interval,
+        "band_from": across.place(interval[0]),
+        "band_to": across.place(interval[1]),
         "speedup": _speedup(reference, variant),
         "smaller": format_ratio(float(reference.size_bytes), float(variant.size_bytes)),
         "is_reference": index == 0,

@@ -235,7 +235,8 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--samples", "a.csv", "--baseline", "none.json"], "none.json"),
     ],
 )
-def test_wrong_use_is_exit_two(budget, arguments, message):
+def test_wrong_use_is_exit_two(tmp_path, budget, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     found, text = run("check", "--budget", budget, *arguments)
     assert found == 2
     assert message in text

@@ -167,7 +167,7 @@ def test_the_cluster_rule_refuses_what_the_independent_claim_passes():
     assert gate(independent, "frame P99").verdict is Verdict.PASS
     tier = Tier(frames=18_000, rule="cluster")
     clustered = judge(run_of(latency), budget, tier=tier, environment=QUIET)
-    assert gate(clustered, "frame P99 in bursts").verdict is Verdict.INCONCLUSIVE
+    assert gate(clustered, "P99 in bursts").verdict is Verdict.INCONCLUSIVE
     assert clustered.verdict is Verdict.INCONCLUSIVE
 
 
