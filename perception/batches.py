@@ -78,6 +78,7 @@ class SceneStream(IterableDataset):
         scale: size of the scenes relative to the network's input size.
         seed: orders the scenes, anew in each epoch, and chooses those to mirror.
         start: scenes to skip, where a training run is resumed.
+        step: takes each `step`-th scene, where several streams share the work.
         flip_probability: share of the scenes that is mirrored.
     """
 
@@ -90,6 +91,7 @@ class SceneStream(IterableDataset):
         scale: float,
         seed: int,
         start: int = 0,
+        step: int = 1,
         flip_probability: float = 0.0,
     ) -> None:
         self.scenes = scenes
@@ -98,6 +100,7 @@ class SceneStream(IterableDataset):
         self.scale = scale
         self.seed = seed
         self.start = start
+        self.step = step
         self.flip_probability = flip_probability
 
     def __iter__(self) -> Iterator[dict[str, NDArray[np.generic]]]:
@@ -112,7 +115,7 @@ class SceneStream(IterableDataset):
             if np.random.default_rng([self.seed, 1, position]).random() < self.flip_probability:
                 scene = flip_scene(scene)
             yield encode_scene(scene, self.encoders, self.spec, self.scale)
-            position += 1
+            position += self.step
 
 
 def open_batches(stream: SceneStream, batch_size: int, workers: int) -> Iterator[Batch]:

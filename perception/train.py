@@ -18,6 +18,7 @@ from artifacts.input_spec import InputSpec
 from perception.batches import Batch, SceneSource, SceneStream, open_batches
 from perception.heads.head import Head
 from perception.network import PerceptionNetwork, build
+from perception.replicas import Replica, open_replicas
 
 SMALLEST_RATE = 0.01
 """The learning rate at the end, as a share of the highest."""
@@ -40,8 +41,9 @@ class TrainSettings:
         gradient_norm: longest gradient; longer ones are scaled down.
         flip_probability: share of the scenes that is mirrored.
         save_minutes: minutes between two saved states.
-        threads: of torch.
-        workers: processes (0 or 1) that prepare scenes beside the training.
+        replicas: processes that share the work of a step; on a busy machine better than threads.
+        threads: of torch in each replica.
+        workers: processes (0 or 1) that prepare scenes beside each replica.
     """
 
     minutes: float = 50.0
@@ -51,21 +53,22 @@ class TrainSettings:
     learning_rate: float = 2e-3
     weight_decay: float = 0.02
     warmup_share: float = 0.03
-    half_share: float = 0.6
+    half_share: float = 0.4
     average_decay: float = 0.997
     gradient_norm: float = 10.0
     flip_probability: float = 0.0
     save_minutes: float = 3.0
-    threads: int = 2
+    replicas: int = 2
+    threads: int = 1
     workers: int = 1
 
     def __post_init__(self) -> None:
         if self.minutes <= 0 or (self.steps is not None and self.steps < 1):
             raise InputError(f"minutes {self.minutes}, steps {self.steps}", "numbers above 0")
-        if self.batch_size < 1 or self.learning_rate <= 0 or self.threads < 1:
+        if self.batch_size < 1 or self.learning_rate <= 0 or min(self.threads, self.replicas) < 1:
             raise InputError(
                 f"batch size {self.batch_size}, learning rate {self.learning_rate}, "
-                f"threads {self.threads}",
+                f"threads {self.threads}, replicas {self.replicas}",
                 "numbers above 0",
             )
         for name in ("warmup_share", "half_share", "flip_probability"):
@@ -150,33 +153,49 @@ def train(
     state = _new_state(config, settings)
     if state_path is not None and state_path.exists():
         _restore(state, state_path, settings)
+    saver = _Saver(state_path, settings, on_save, report)
+    weights = sum(p.numel() for p in state.network.parameters())
+
+    def follow(replica: Replica) -> None:
+        _loop(state, scenes, spec, settings, replica, clock, None)
+
+    with open_replicas(settings.replicas, weights, follow) as replica:
+        _loop(state, scenes, spec, settings, replica, clock, saver)
+    saver.save(state)
+    return state
+
+
+def _loop(
+    state: TrainState,
+    scenes: SceneSource,
+    spec: InputSpec,
+    settings: TrainSettings,
+    replica: Replica,
+    clock: Callable[[], float],
+    saver: "_Saver | None",
+) -> None:
+    """Trains until the time or the steps are over; the same in each replica."""
     began = clock() - state.elapsed_s
-    saved_s = state.elapsed_s
     batches: Iterator[Batch] = iter(())
     scale = 0.0
-    while (share := _share(state, settings)) < 1:
+    while (share := replica.agree(_share(state, settings))) < 1:
         wanted = 0.5 if share < settings.half_share else 1.0
         if wanted != scale:
             scale = wanted
-            batches = _open(state, scenes, spec, settings, scale)
-        losses, norm = _step(state, next(batches), _learning_rate(share, settings), settings)
+            batches = _open(state, scenes, spec, settings, scale, replica)
+        rate = _learning_rate(share, settings)
+        losses, norm = _step(state, next(batches), rate, settings, replica)
         state.elapsed_s = clock() - began
-        if report is not None:
-            report(
-                TrainStep(
-                    step=state.step,
-                    elapsed_s=state.elapsed_s,
-                    share=_share(state, settings),
-                    scale=scale,
-                    losses=losses,
-                    gradient_norm=norm,
-                )
+        if saver is not None:
+            step = TrainStep(
+                step=state.step,
+                elapsed_s=state.elapsed_s,
+                share=_share(state, settings),
+                scale=scale,
+                losses=losses,
+                gradient_norm=norm,
             )
-        if state.elapsed_s - saved_s > settings.save_minutes * 60:
-            saved_s = state.elapsed_s
-            _save(state, state_path, settings, on_save)
-    _save(state, state_path, settings, on_save)
-    return state
+            saver.after_step(state, step)
 
 
 def _new_state(config: dict[str, Any], settings: TrainSettings) -> TrainState:
@@ -211,7 +230,12 @@ def _learning_rate(share: float, settings: TrainSettings) -> float:
 
 
 def _open(
-    state: TrainState, scenes: SceneSource, spec: InputSpec, settings: TrainSettings, scale: float
+    state: TrainState,
+    scenes: SceneSource,
+    spec: InputSpec,
+    settings: TrainSettings,
+    scale: float,
+    replica: Replica,
 ) -> Iterator[Batch]:
     height = round(state.network.config["height"] * scale)
     width = round(state.network.config["width"] * scale)
@@ -221,11 +245,12 @@ def _open(
         spec,
         scale=scale,
         seed=settings.seed,
-        start=state.scenes_seen,
+        start=state.scenes_seen + replica.rank,
+        step=replica.count,
         flip_probability=settings.flip_probability,
     )
-    batch_size = settings.batch_size if scale < 1 else max(1, settings.batch_size // 2)
-    return open_batches(stream, batch_size, settings.workers)
+    batch_size = settings.batch_size if scale < 1 else settings.batch_size // 2
+    return open_batches(stream, max(1, batch_size // replica.count), settings.workers)
 
 
 def _heads(network: PerceptionNetwork) -> list[Head]:
@@ -233,7 +258,11 @@ def _heads(network: PerceptionNetwork) -> list[Head]:
 
 
 def _step(
-    state: TrainState, batch: Batch, learning_rate: float, settings: TrainSettings
+    state: TrainState,
+    batch: Batch,
+    learning_rate: float,
+    settings: TrainSettings,
+    replica: Replica,
 ) -> tuple[dict[str, float], float]:
     """Does one step; returns the terms of the loss and the gradient's norm."""
     for group in state.optimizer.param_groups:
@@ -245,6 +274,7 @@ def _step(
     total = torch.stack(list(terms.values())).sum()
     state.optimizer.zero_grad(set_to_none=True)
     total.backward()
+    replica.average_gradients(list(state.network.parameters()))
     norm = float(nn.utils.clip_grad_norm_(state.network.parameters(), settings.gradient_norm))
     losses = {name: float(term.detach()) for name, term in terms.items()}
     if not math.isfinite(float(total.detach())) or not math.isfinite(norm):
@@ -255,7 +285,7 @@ def _step(
         )
     state.optimizer.step()
     state.step += 1
-    state.scenes_seen += len(batch.images)
+    state.scenes_seen += len(batch.images) * replica.count
     _update_average(state, settings.average_decay)
     return losses, norm
 
@@ -272,27 +302,47 @@ def _update_average(state: TrainState, decay: float) -> None:
             value.copy_(new[name])
 
 
-def _save(
-    state: TrainState,
-    path: Path | None,
-    settings: TrainSettings,
-    on_save: Callable[[TrainState], None] | None,
-) -> None:
-    if path is not None:
-        content = {
-            "config": state.network.config,
-            "settings": asdict(settings),
-            "network": state.network.state_dict(),
-            "average": state.average.state_dict(),
-            "optimizer": state.optimizer.state_dict(),
-            "step": state.step,
-            "scenes_seen": state.scenes_seen,
-            "elapsed_s": state.elapsed_s,
-        }
-        with atomic_path(path) as temporary:
-            torch.save(content, temporary)
-    if on_save is not None:
-        on_save(state)
+class _Saver:
+    """Reports each step, and keeps the state every few minutes."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        settings: TrainSettings,
+        on_save: Callable[[TrainState], None] | None,
+        report: Callable[[TrainStep], None] | None,
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self.on_save = on_save
+        self.report = report
+        self.saved_s: float | None = None
+
+    def after_step(self, state: TrainState, step: TrainStep) -> None:
+        if self.report is not None:
+            self.report(step)
+        if self.saved_s is None:
+            self.saved_s = step.elapsed_s
+        if step.elapsed_s - self.saved_s >= self.settings.save_minutes * 60:
+            self.save(state)
+
+    def save(self, state: TrainState) -> None:
+        self.saved_s = state.elapsed_s
+        if self.path is not None:
+            content = {
+                "config": state.network.config,
+                "settings": asdict(self.settings),
+                "network": state.network.state_dict(),
+                "average": state.average.state_dict(),
+                "optimizer": state.optimizer.state_dict(),
+                "step": state.step,
+                "scenes_seen": state.scenes_seen,
+                "elapsed_s": state.elapsed_s,
+            }
+            with atomic_path(self.path) as temporary:
+                torch.save(content, temporary)
+        if self.on_save is not None:
+            self.on_save(state)
 
 
 def _restore(state: TrainState, path: Path, settings: TrainSettings) -> None:

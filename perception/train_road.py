@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from artifacts.checkpoint import Checkpoint, save_checkpoint
+from artifacts.checkpoint import Checkpoint, build_module, load_checkpoint, save_checkpoint
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from perception.evaluate import evaluate_heads
@@ -66,21 +66,28 @@ def save_network(path: Path, network: PerceptionNetwork, spec: InputSpec) -> Non
     save_checkpoint(path, checkpoint)
 
 
-def evaluate_road(
-    network: PerceptionNetwork,
+def evaluate_checkpoint(
+    path: Path,
     *,
     count: int,
     seed: int = HELD_OUT_SEED,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Returns all figures of a network on held-out road scenes, by head.
+    """Returns all figures of a network of this package on held-out road scenes, by head.
 
     Args:
-        network: in evaluation mode, taking inputs of `INPUT_SPEC`.
+        path: a framefit/1 checkpoint.
         count: number of scenes.
         seed: of the scenes.
         progress: see `perception.evaluate.evaluate_outputs`.
+
+    Raises:
+        InputError: the checkpoint is damaged or holds another kind of network.
     """
+    checkpoint = load_checkpoint(path)
+    network = build_module(checkpoint)
+    if not isinstance(network, PerceptionNetwork):
+        raise InputError(f"{path} holds a {type(network).__name__}", "a PerceptionNetwork")
 
     def predict(image: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         with torch.inference_mode():
@@ -88,4 +95,6 @@ def evaluate_road(
         return {name: output.numpy() for name, output in outputs.items()}
 
     scenes = SceneDataset(count, seed, network.config["height"], network.config["width"])
-    return evaluate_heads(predict, scenes, INPUT_SPEC, network.heads_metadata, progress=progress)
+    return evaluate_heads(
+        predict, scenes, checkpoint.input_spec, network.heads_metadata, progress=progress
+    )

@@ -1,10 +1,11 @@
-"""`framefit train`: trains the multi-head network on procedural road scenes."""
+"""`framefit train`: trains the multi-head network on rendered road scenes."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from framefit.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from perception.train import TrainStep
@@ -18,55 +19,88 @@ def train(
     steps: Annotated[
         int | None, typer.Option(help="Steps to train for, instead of --minutes (repeatable).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the weights and of the training scenes.")] = 1,
-    scenes: Annotated[int, typer.Option(help="Different training scenes.")] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and the scenes.")] = 1,
+    scenes: Annotated[int, typer.Option(min=1, help="Different training scenes.")] = 100_000,
     backbone: Annotated[
         str, typer.Option(help="Any timm backbone that supports features_only.")
     ] = "resnet18",
     head: Annotated[
         list[str] | None,
-        typer.Option(help="A head to train: detection, segmentation or depth; all by default."),
+        typer.Option(help="A head to train: detection, segmentation or depth (default: all)."),
     ] = None,
     height: Annotated[int, typer.Option(help="Height of the input, pixels.")] = 352,
     width: Annotated[int, typer.Option(help="Width of the input, pixels.")] = 640,
     batch_size: Annotated[int, typer.Option(help="Scenes per step at half resolution.")] = 8,
+    half_share: Annotated[
+        float, typer.Option(help="Share of the training at half resolution, 0 to 1.")
+    ] = 0.4,
     learning_rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
-    threads: Annotated[int, typer.Option(help="Threads of the training.")] = 2,
+    replicas: Annotated[
+        int, typer.Option(help="Processes that share the training, best one per core.")
+    ] = 2,
     evaluate: Annotated[
-        int, typer.Option(help="Held-out scenes for the figures at the end; 0 leaves them out.")
+        int, typer.Option(min=0, help="Held-out scenes for the figures; 0 measures nothing.")
     ] = 300,
+    evaluate_only: Annotated[
+        bool, typer.Option("--evaluate-only", help="Measure the checkpoint OUT, do not train.")
+    ] = False,
+    json_file: JsonOption = None,
 ) -> None:
     """Train a multi-head network and print its quality on held-out scenes.
 
-    A run that was interrupted continues from OUT.state beside the checkpoint.
+    A run that was interrupted continues from OUT with the suffix .state.
     """
+    from artifacts.atomic import require_writable
     from perception.train import TrainSettings
-    from perception.train_road import evaluate_road, train_road
+    from perception.train_road import train_road
 
-    settings = TrainSettings(
-        minutes=minutes,
-        steps=steps,
-        seed=seed,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        threads=threads,
-    )
-    config: dict[str, object] = {"backbone": backbone, "height": height, "width": width}
-    if head:
-        config["heads"] = {name: {} for name in head}
-    state = train_road(out, config, settings, scenes=scenes, report=_print_step)
+    if json_file is not None:
+        require_writable(json_file)
+    if not evaluate_only:
+        require_writable(out)
+        settings = TrainSettings(
+            minutes=minutes,
+            steps=steps,
+            seed=seed,
+            batch_size=batch_size,
+            half_share=half_share,
+            learning_rate=learning_rate,
+            replicas=replicas,
+        )
+        config: dict[str, object] = {"backbone": backbone, "height": height, "width": width}
+        if head:
+            config["heads"] = {name: {} for name in head}
+        train_road(out, config, settings, scenes=scenes, report=_print_step)
     if evaluate:
-        for name, figures in evaluate_road(state.average, count=evaluate).items():
-            values = "  ".join(f"{key} {value:.4f}" for key, value in figures.items())
-            typer.echo(f"{name:13} {values}")
+        _evaluate(out, evaluate, json_file)
+
+
+def _evaluate(path: Path, count: int, json_file: Path | None) -> None:
+    from artifacts.atomic import write_json
+    from framefit.progress import show_progress
+    from framefit.table import print_table
+    from perception.train_road import evaluate_checkpoint
+
+    with show_progress() as progress:
+        figures = evaluate_checkpoint(path, count=count, progress=progress)
+    if json_file is not None:
+        write_json(json_file, {"scenes": count, "heads": figures})
+    print_table(
+        ("head", "figure", f"on {count} held-out scenes"),
+        (
+            (name, figure, f"{value:.4f}")
+            for name, values in figures.items()
+            for figure, value in values.items()
+        ),
+    )
 
 
 def _print_step(step: "TrainStep") -> None:
     if step.step % REPORT_EVERY:
         return
     losses = "  ".join(f"{name} {value:.3f}" for name, value in step.losses.items())
-    sys.stderr.write(
+    typer.echo(
         f"{step.share:6.1%}  step {step.step}  {step.elapsed_s / 60:.1f} min  "
-        f"scale {step.scale}  {losses}\n"
+        f"scale {step.scale}  {losses}",
+        err=True,
     )
-    sys.stderr.flush()

@@ -8,11 +8,12 @@ import torch
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from perception.batches import SceneStream, flip_scene
+from perception.replicas import open_replicas
 from perception.scene.dataset import SceneDataset
 from perception.train import TrainSettings, train
 
 TINY = {"backbone": "test_resnet", "height": 128, "width": 160, "neck_channels": 16}
-QUICK = TrainSettings(steps=4, batch_size=4, half_share=0.0, threads=1, workers=0, seed=3)
+QUICK = TrainSettings(steps=4, batch_size=4, half_share=0.0, replicas=1, workers=0, seed=3)
 
 
 def road_scenes(height, width):
@@ -151,3 +152,24 @@ def test_a_scene_flipped_twice_is_the_scene():
     assert np.array_equal(twice.image, scene.image)
     assert np.array_equal(once.mask[:, 0], scene.mask[:, -1])
     assert np.array_equal(once.depth[:, 0], scene.depth[:, -1])
+
+
+def test_two_replicas_learn_together_and_leave_nothing_running():
+    import multiprocessing
+
+    steps = []
+    state = run(replace(QUICK, steps=3, replicas=2), report=lambda step: steps.append(step.step))
+    assert steps == [1, 2, 3]
+    assert state.scenes_seen == 3 * QUICK.batch_size // 2
+    assert not multiprocessing.active_children()
+
+
+def test_averaged_gradients_are_the_mean_over_the_replicas():
+    def hold(replica, value):
+        weight = torch.nn.Parameter(torch.zeros(2, 3))
+        weight.grad = torch.full((2, 3), value)
+        replica.average_gradients([weight])
+        return weight.grad
+
+    with open_replicas(2, 6, lambda replica: hold(replica, 3.0)) as replica:
+        assert torch.equal(hold(replica, 1.0), torch.full((2, 3), 2.0))

@@ -1,0 +1,87 @@
+"""Training in several processes of one thread each, which share their gradients.
+
+On a busy machine two threads of one process wait for each other in every layer; two processes
+wait for each other once per step.
+"""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+
+import torch
+from torch import Tensor, nn
+
+WAIT_S = 300.0
+"""Longest wait for another replica; one that died would never come."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One of the processes of a training run.
+
+    Attributes:
+        rank: 0 for the process that reports and saves.
+        count: number of replicas.
+        gradients: [count, number of weights], shared.
+        decision: [1] float64, shared; written by rank 0.
+        barrier: where all replicas meet; None with a single one.
+    """
+
+    rank: int
+    count: int
+    gradients: Tensor
+    decision: Tensor
+    barrier: Barrier | None
+
+    def agree(self, value: float) -> float:
+        """Returns the value that rank 0 passed."""
+        if self.barrier is None:
+            return value
+        if self.rank == 0:
+            self.decision[0] = value
+        self.barrier.wait(WAIT_S)
+        return float(self.decision[0])
+
+    @torch.no_grad()
+    def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Replaces each gradient by its mean over the replicas."""
+        if self.barrier is None:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradients[self.rank])
+        self.barrier.wait(WAIT_S)
+        mean = self.gradients.mean(0)
+        self.barrier.wait(WAIT_S)
+        parts = mean.split([gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+
+@contextmanager
+def open_replicas(count: int, weights: int, body: Callable[[Replica], None]) -> Iterator[Replica]:
+    """Starts the replicas after the first, and stops them at the end of the block.
+
+    Args:
+        count: number of replicas, this process included.
+        weights: number of weights that have gradients.
+        body: run in each other process, which is a fork of this one.
+
+    Yields:
+        this process's replica.
+    """
+    gradients = torch.zeros(count, weights if count > 1 else 0).share_memory_()
+    decision = torch.zeros(1, dtype=torch.float64).share_memory_()
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(count) if count > 1 else None
+    replicas = [Replica(rank, count, gradients, decision, barrier) for rank in range(count)]
+    others = [context.Process(target=body, args=(replica,)) for replica in replicas[1:]]
+    for process in others:
+        process.start()
+    try:
+        yield replicas[0]
+    finally:
+        for process in others:
+            process.terminate()
+            process.join()
