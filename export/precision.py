@@ -29,8 +29,8 @@ from export.fp16_plan import DEQUANTIZE, SCALE_OPSET, KeptInFp32, Planner
 from export.fp16_rewrite import Rewriter
 from export.parity import measure_sqnr_db
 
-MIN_SQNR_DB = 40.0
-"""FP16 by itself leaves every output at least this on samples; 50 dB and more are usual."""
+MIN_SQNR_DB = 30.0
+"""FP16 by itself leaves every output at least this on samples; 45 to 75 dB are usual."""
 
 MIN_RANDOM_SQNR_DB = 20.0
 """The same on random input, which is no picture: it shows only that nothing broke."""

@@ -1,0 +1,249 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from artifacts.errors import InputError
+from artifacts.onnx_file import load_onnx
+from export.fp16_check import remove_qdq, run_model, simulate_fp16
+from export.fp16_plan import FP16_MAX, MAX_SCALE_ERROR
+from export.parity import measure_sqnr_db
+from export.precision import apply_fp16, has_qdq
+
+SHAPE = (1, 3, 16, 24)
+
+
+def types_of(model):
+    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+
+
+def node_named(model, name):
+    return next(node for node in model.graph.node if node.name == name)
+
+
+def make_chain(nodes, constants, output="y"):
+    """Returns image → nodes → y with float constants by name."""
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.float32(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_inputs_and_outputs_stay_fp32_and_everything_between_is_typed(float_model, sample):
+    result = apply_fp16(float_model, [sample])
+    types = types_of(result.model)
+    for name in ("image", "logits", "distances"):
+        assert types[name] == TensorProto.FLOAT
+    for name in ("conv1", "conv2", "add", "conv3"):
+        node = node_named(result.model, name)
+        assert {types[value] for value in (*node.input, *node.output)} == {TensorProto.FLOAT16}
+    assert result.counts == {"int8": 0, "fp16": 5, "fp32": 1}
+    assert [item.node for item in result.kept] == ["exp"]
+    assert result.int8_sqnr_db is None
+    assert result.is_on_samples
+    onnx.checker.check_model(result.model, full_check=True)
+
+
+def test_constants_are_stored_in_fp16_without_a_cast(float_model, sample):
+    model = apply_fp16(float_model, [sample]).model
+    stored = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    assert set(stored.values()) == {TensorProto.FLOAT16}
+    sources = {node.input[0] for node in model.graph.node if node.op_type == "Cast"}
+    assert not sources & set(stored)
+
+
+def test_onnxruntime_runs_the_typed_network_near_fp32(float_model, sample):
+    typed = apply_fp16(float_model, [sample]).model
+    (wanted,), (got,) = run_model(float_model, [sample]), run_model(typed, [sample])
+    for name, values in wanted.items():
+        assert got[name].dtype == np.float32
+        assert measure_sqnr_db(values, got[name]) > 50
+
+
+def test_qdq_are_not_separated_from_what_they_quantize(int8_model, sample):
+    result = apply_fp16(int8_model, [sample])
+    model, types = result.model, types_of(result.model)
+    producers = {name: node for node in model.graph.node for name in node.output}
+    consumers = {name: node for node in model.graph.node for name in node.input}
+    assert result.counts["int8"] == 3
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            assert {producers[name].op_type for name in node.input[:2]} == {"DequantizeLinear"}
+            assert {types[name] for name in node.input} == {TensorProto.FLOAT16}
+        if node.op_type == "DequantizeLinear":
+            assert consumers[node.output[0]].op_type == "Conv"
+            assert types[node.input[1]] == TensorProto.FLOAT16
+        if node.op_type == "QuantizeLinear":
+            assert types[node.input[0]] == types[node.input[1]]
+    first = next(node for node in model.graph.node if node.op_type == "QuantizeLinear")
+    assert first.input[0] == "image"
+    weights = {name: numpy_helper.to_array(t) for t in model.graph.initializer for name in [t.name]}
+    assert weights["w1_int8"].dtype == np.int8
+
+
+def test_what_int8_costs_is_told_apart_from_what_fp16_costs(int8_model, sample):
+    result = apply_fp16(int8_model, [sample])
+    for name, db in result.sqnr_db.items():
+        assert db > 45
+        assert 15 < result.int8_sqnr_db[name] < db
+
+
+def test_an_old_opset_is_raised_for_fp16_scales(make_int8_model, sample):
+    result = apply_fp16(make_int8_model(17), [sample])
+    assert next(item.version for item in result.model.opset_import if not item.domain) >= 19
+    assert result.counts == apply_fp16(make_int8_model(19), [sample]).counts
+
+
+def test_where_the_opset_cannot_be_raised_quantized_operators_give_fp32(
+    make_int8_model, sample, monkeypatch
+):
+    monkeypatch.setattr("export.precision.upgrade_opset", lambda model, path, target_opset: model)
+    result = apply_fp16(make_int8_model(17), [sample])
+    reasons = {item.node: item.reason for item in result.kept}
+    assert {"conv1", "conv2", "conv3"} <= set(reasons)
+    assert "FP32 scales only" in reasons["conv1"]
+    types = types_of(result.model)
+    for node in result.model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            assert types[node.input[1]] == TensorProto.FLOAT
+    assert {types[name] for name in node_named(result.model, "relu1").input} == {
+        TensorProto.FLOAT16
+    }
+
+
+@pytest.mark.parametrize(
+    ("constants", "nodes", "kept", "reason"),
+    [
+        (
+            {"w": 2 * FP16_MAX},
+            [("Mul", ["image", "w"], "big"), ("Sigmoid", ["big"], "y")],
+            "Mul",
+            "beyond FP16's 65504",
+        ),
+        (
+            {"eps": 1e-12},
+            [("Abs", ["image"], "a"), ("Add", ["a", "eps"], "b"), ("Sqrt", ["b"], "y")],
+            "Add",
+            "rounds to 0",
+        ),
+        (
+            {"w": 30000.0, "v": 3e-5},
+            [("Mul", ["image", "w"], "p"), ("Mul", ["p", "v"], "y")],
+            "Mul",
+            "on the samples",
+        ),
+    ],
+)
+def test_what_leaves_the_range_stays_fp32_and_says_so(constants, nodes, kept, reason, sample):
+    made = [
+        helper.make_node(op, inputs, [output], f"{op}_{index}")
+        for index, (op, inputs, output) in enumerate(nodes)
+    ]
+    result = apply_fp16(make_chain(made, constants), [sample])
+    assert (kept, True) in {(item.operator, reason in item.reason) for item in result.kept}
+    assert min(result.sqnr_db.values()) > 50
+
+
+def test_an_overflow_that_the_plan_missed_is_caught_by_the_simulation(sample):
+    nodes = [
+        helper.make_node("Mul", ["image", "w"], ["p"], "first"),
+        helper.make_node("Mul", ["p", "w"], ["q"], "second"),
+        helper.make_node("Mul", ["q", "v"], ["y"], "third"),
+    ]
+    model = make_chain(nodes, {"w": 1000.0, "v": 1e-6})
+    quiet = {"image": sample["image"] * 1e-3}
+    typed = apply_fp16(model, [quiet]).model
+    (loud,) = run_model(simulate_fp16(typed), [sample])
+    (exact,) = run_model(model, [sample])
+    assert np.isfinite(exact["y"]).all()
+    assert not np.isfinite(loud["y"]).all()
+
+
+def test_nodes_can_be_kept_by_name_and_unknown_names_are_refused(float_model, sample):
+    result = apply_fp16(float_model, [sample], keep_fp32=["conv2"])
+    assert ("conv2", "asked for") in {(item.node, item.reason) for item in result.kept}
+    types = types_of(result.model)
+    node = node_named(result.model, "conv2")
+    assert {types[value] for value in (*node.input, *node.output)} == {TensorProto.FLOAT}
+    with pytest.raises(InputError, match="no node 'conv9'"):
+        apply_fp16(float_model, [sample], keep_fp32=["conv9"])
+
+
+def test_a_scale_that_fp16_cannot_hold_keeps_its_operator_in_fp32(int8_model, sample):
+    for tensor in int8_model.graph.initializer:
+        if tensor.name == "w2_scale":
+            scale = numpy_helper.to_array(tensor).copy()
+            scale[3] = 1e-9
+            tensor.CopyFrom(numpy_helper.from_array(scale, tensor.name))
+    result = apply_fp16(int8_model, [sample])
+    assert [item.node for item in result.kept if "scale" in item.reason] == ["conv2"]
+    types = types_of(result.model)
+    node = node_named(result.model, "conv2")
+    assert {types[name] for name in node.input} == {TensorProto.FLOAT}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-7, 1e3))
+def test_scales_that_pass_keep_their_value(scale):
+    with np.errstate(over="ignore"):
+        rounded = float(np.float16(np.float32(scale)))
+    passes = abs(rounded - scale) <= MAX_SCALE_ERROR * scale
+    assert passes or scale < 2.0**-14
+
+
+def test_a_subgraph_and_an_argmax_keep_working(sample):
+    branch = [
+        helper.make_graph(
+            [helper.make_node(op, ["a"], [f"{op}_out"])],
+            op,
+            [],
+            [helper.make_tensor_value_info(f"{op}_out", TensorProto.FLOAT, None)],
+        )
+        for op in ("Abs", "Neg")
+    ]
+    nodes = [
+        helper.make_node("Relu", ["image"], ["a"], "relu"),
+        helper.make_node("ReduceMean", ["a"], ["m"], "mean", keepdims=0),
+        helper.make_node("Cast", ["m"], ["flag"], "flag", to=TensorProto.BOOL),
+        helper.make_node("If", ["flag"], ["i"], "if", then_branch=branch[0], else_branch=branch[1]),
+        helper.make_node("ArgMax", ["i"], ["k"], "argmax", axis=1),
+        helper.make_node("Cast", ["k"], ["f"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Add", ["f", "i"], ["y"], "add"),
+    ]
+    model = make_chain(nodes, {})
+    result = apply_fp16(model, [sample])
+    assert "a subgraph reads its output" in {item.reason for item in result.kept}
+    (wanted,), (got,) = run_model(model, [sample]), run_model(result.model, [sample])
+    assert measure_sqnr_db(wanted["y"], got["y"]) > 40
+
+
+def test_removing_qdq_gives_the_float_network_with_rounded_weights(float_model, int8_model, sample):
+    bare = remove_qdq(int8_model)
+    assert "QuantizeLinear" not in {node.op_type for node in bare.graph.node}
+    assert has_qdq(int8_model)
+    assert not has_qdq(float_model)
+    (wanted,), (got,) = run_model(float_model, [sample]), run_model(bare, [sample])
+    assert 30 < measure_sqnr_db(wanted["logits"], got["logits"]) < 70
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["fastestdet/FastestDet.onnx", "ultraface/version-RFB-320.onnx"])
+def test_real_networks_become_fp16(name, request):
+    path: Path = request.config.rootpath.parent / "shared" / "real" / name
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    result = apply_fp16(load_onnx(path))
+    assert result.counts["fp16"] > 20 * max(result.counts["fp32"], 1)
+    assert min(result.sqnr_db.values()) > 30
+    assert not result.is_on_samples

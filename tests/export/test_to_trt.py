@@ -1,0 +1,174 @@
+import importlib.util
+import sys
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from artifacts.errors import InputError, MissingExtraError, UnavailableError
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import INPUT_SPEC_KEY, save_onnx
+from artifacts.plan_manifest import read_manifest, read_verified_plan
+from export import to_trt
+from export.to_trt import PlanSettings, build_plans, choose_flavour, ready_path
+from export.trt_build import build_plan
+
+needs_rtx = pytest.mark.skipif(
+    importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed"
+)
+
+
+@pytest.fixture
+def int8_path(int8_model, tmp_path):
+    metadata = {INPUT_SPEC_KEY: InputSpec(color="bgr").to_json()}
+    return save_onnx(int8_model, tmp_path / "model.int8.onnx", metadata=metadata)
+
+
+@pytest.fixture
+def float_path(float_model, tmp_path):
+    return save_onnx(float_model, tmp_path / "model.onnx", metadata={})
+
+
+def write_unsupported(path):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "first"),
+        helper.make_node("Det", ["r"], ["y"], "my_det"),
+    ]
+    values = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+        for name, shape in (("x", [1, 3, 4, 4]), ("y", [1, 3]))
+    ]
+    graph = helper.make_graph(nodes, "det", *values)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path
+    )
+    return path
+
+
+@needs_rtx
+def test_one_plan_for_several_gpus_is_built_without_any(int8_path, sample):
+    steps = []
+    settings = PlanSettings(int8=True, sm=(86, 89, 86), flavour="tensorrt-rtx")
+    (result,) = build_plans(
+        int8_path, settings=settings, samples=[sample], progress=lambda *step: steps.append(step)
+    )
+    assert result.path == int8_path.with_suffix(".plan")
+    assert len(read_verified_plan(result.path)) == result.manifest.plan_bytes > 1000
+    manifest = read_manifest(result.path)
+    assert manifest == result.manifest
+    assert manifest.compute_capabilities == (86, 89)
+    assert manifest.flavour == "tensorrt-rtx"
+    assert manifest.settings["nodes"]["int8"] == 3
+    assert manifest.settings["checked_on"] == "samples"
+    assert InputSpec.from_json(manifest.metadata[INPUT_SPEC_KEY]).color == "bgr"
+    assert result.onnx_path == ready_path(result.path)
+    assert steps[0][1] == 0
+    assert steps[-1][1:] == (3, 3)
+
+
+@needs_rtx
+def test_float_networks_build_in_fp16_and_in_fp32(float_path, tmp_path):
+    for fp16 in (True, False):
+        settings = PlanSettings(fp16=fp16, flavour="tensorrt-rtx", sm=(89,))
+        (result,) = build_plans(float_path, tmp_path / f"{fp16}.plan", settings=settings)
+        assert (result.precision is not None) == fp16
+        kinds = {tensor.data_type for tensor in onnx.load(result.onnx_path).graph.initializer}
+        assert (TensorProto.FLOAT16 in kinds) == fp16
+
+
+@needs_rtx
+def test_a_graph_that_tensorrt_refuses_names_the_node(tmp_path):
+    path = write_unsupported(tmp_path / "det.onnx")
+    with pytest.raises(
+        InputError, match=r"TensorRT-RTX cannot parse .* node 'my_det' \(Det\)"
+    ) as e:
+        build_plans(path, settings=PlanSettings(flavour="tensorrt-rtx"))
+    assert "\n" not in str(e.value)
+    assert not path.with_suffix(".plan").exists()
+
+
+@needs_rtx
+def test_a_gpu_that_tensorrt_rtx_does_not_know_is_refused(float_path):
+    with pytest.raises(InputError, match="does not build for 90; expected --sm among 75, 80"):
+        build_plans(float_path, settings=PlanSettings(sm=(90,), flavour="tensorrt-rtx"))
+
+
+def test_int8_insists_on_a_quantized_network(float_path):
+    with pytest.raises(InputError, match=r"run: compress quantize model\.onnx"):
+        build_plans(float_path, settings=PlanSettings(int8=True))
+
+
+def test_without_tensorrt_the_ready_network_is_kept_and_named(int8_path, monkeypatch):
+    monkeypatch.setattr(to_trt.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError) as caught:
+        build_plans(int8_path, settings=PlanSettings(int8=True))
+    text = str(caught.value)
+    kept = ready_path(int8_path.with_suffix(".plan"))
+    assert "framefit[tensorrt-rtx]" in text
+    assert "framefit[tensorrt]" in text
+    assert str(kept) in text
+    operators = {node.op_type for node in onnx.load(kept).graph.node}
+    assert {"QuantizeLinear", "DequantizeLinear", "Cast"} <= operators
+    assert not int8_path.with_suffix(".plan").exists()
+
+
+def test_auto_takes_tensorrt_only_where_it_has_a_gpu(monkeypatch):
+    monkeypatch.setattr(to_trt.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(to_trt, "_has_gpu", lambda: False)
+    assert choose_flavour("auto") == "tensorrt-rtx"
+    monkeypatch.setattr(to_trt, "_has_gpu", lambda: True)
+    assert choose_flavour("auto") == "tensorrt"
+    assert choose_flavour("tensorrt-rtx") == "tensorrt-rtx"
+    monkeypatch.setattr(to_trt.importlib.util, "find_spec", lambda name: name == "tensorrt" or None)
+    monkeypatch.setattr(to_trt, "_has_gpu", lambda: False)
+    assert choose_flavour("auto") == "tensorrt"
+    with pytest.raises(MissingExtraError, match="tensorrt_rtx"):
+        choose_flavour("tensorrt-rtx")
+
+
+CHILDREN = {
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "crashed .*signal 11",
+    "import time; time.sleep(60)": "did not finish .* in 1 s",
+    "raise RuntimeError('first\\nno driver here')": "failed on .*no driver here",
+    "pass": "failed on .*exit status 0",
+}
+
+
+@pytest.mark.parametrize("code", CHILDREN)
+def test_a_child_that_dies_is_one_clear_line(code, tmp_path, float_path):
+    script = tmp_path / "child.py"
+    script.write_text(code)
+    with pytest.raises(UnavailableError, match=CHILDREN[code]) as caught:
+        build_plan(
+            float_path,
+            flavour="tensorrt-rtx",
+            compute_capabilities=(86,),
+            timing_cache=None,
+            timeout_s=1.0,
+            script=script,
+        )
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_settings_are_refused(float_path, tmp_path):
+    for wrong in ({"flavour": "onnx"}, {"timeout_s": 0.0}, {"sm": (8,)}):
+        with pytest.raises(InputError):
+            PlanSettings(**wrong)
+    with pytest.raises(InputError, match=r"ends in \.plan"):
+        build_plans(float_path, tmp_path / "model.engine")
+    settings = PlanSettings(flavour="tensorrt-rtx", timing_cache=tmp_path / "cache")
+    with pytest.raises(InputError, match="does not have"):
+        to_trt._capabilities(settings, "tensorrt-rtx")
+
+
+@needs_rtx
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["fastestdet/FastestDet.onnx", "ultraface/version-RFB-320.onnx"])
+def test_real_networks_build_for_86_and_89(name, tmp_path, request):
+    path = request.config.rootpath.parent / "shared" / "real" / name
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    settings = PlanSettings(sm=(86, 89), flavour="tensorrt-rtx")
+    (result,) = build_plans(path, tmp_path / "model.plan", settings=settings)
+    assert result.manifest.compute_capabilities == (86, 89)
+    assert sys.getsizeof(read_verified_plan(result.path)) > 100_000
