@@ -7,6 +7,7 @@ network is chosen by the command, not by the file.
 
 import io
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -264,7 +265,9 @@ _KINDS = {
 def _load_weights_only(stream: Any, label: str) -> Any:
     """Loads tensors and plain containers; anything else is refused, without a second try."""
     try:
-        return torch.load(stream, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(stream, map_location="cpu", weights_only=True)
     except Exception as error:
         found = _FORBIDDEN_GLOBAL.search(str(error))
         if found or "eights only load failed" in str(error):

@@ -52,6 +52,8 @@ def upgrade_opset(
         problem = _find_problem(report)
         if not problem:
             converted = onnx.load(target, load_external_data=False)
+            needed = onnx.helper.find_min_ir_version_for(converted.opset_import)
+            converted.ir_version = max(converted.ir_version, needed)
             del converted.metadata_props[:]
             converted.metadata_props.extend(model.metadata_props)
             return converted

@@ -247,11 +247,8 @@ OLD = {
 def test_old_operator_is_converted_with_its_meaning(
     tmp_path: Path, make_model, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    def run_here(source: Path, target: Path) -> dict[str, object]:
-        return opset_child.run(source, target, opset.TARGET_OPSET)
-
     if name != "Clip 6":
-        monkeypatch.setattr(opset, "_run_child", run_here)
+        monkeypatch.setattr(opset, "_run_child", opset_child.run)
     version, nodes, weights = OLD[name]
     old = make_model(nodes, weights=weights, opset=version, ir_version=3)
     if weights:
