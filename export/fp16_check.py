@@ -78,11 +78,13 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
     graph = bare.graph
+    kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
     sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == QUANTIZE}
     nodes = []
     for node in graph.node:
         if node.op_type == DEQUANTIZE and node.input[0] in sources:
-            node = helper.make_node("Identity", [sources[node.input[0]]], [node.output[0]])
+            kind = kinds.get(node.input[1], _FP32)
+            node = helper.make_node("Cast", [sources[node.input[0]]], [node.output[0]], to=kind)
         if node.op_type != QUANTIZE:
             nodes.append(node)
     used = {name for node in nodes for name in node.input}

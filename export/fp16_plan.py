@@ -113,22 +113,21 @@ class Planner:
     def plan(self) -> Fp16Plan:
         """Returns the plan."""
         positions: dict[int, frozenset[int]] = {}
+        outputs: set[str] = set()
         kept: list[KeptInFp32] = []
         for index, node in enumerate(self.graph.node):
             if node.op_type in (QUANTIZE, DEQUANTIZE):
                 continue
             found = self._positions(node)
+            results = {name for name in node.output if name in self.floats}
+            if not results:
+                found = frozenset(i for i in found if node.input[i] in outputs)
             reason = self._find_reason(node) if found else ""
             if reason:
                 kept.append(KeptInFp32(node.name, node.op_type, reason))
             elif found:
                 positions[index] = found
-        outputs = {
-            name
-            for index in positions
-            for name in self.graph.node[index].output
-            if name in self.floats
-        }
+                outputs |= results
         for index, node in enumerate(self.graph.node):
             if node.op_type == DEQUANTIZE and any(
                 user in positions for user in self.consumers[node.output[0]]

@@ -46,13 +46,13 @@ def export_onnx_file(
     Raises:
         InputError: the model, an option or the output path is not usable.
     """
-    from export.network_file import NetworkOptions, open_network
-    from export.to_onnx import export_onnx
-
     target = require_writable(out or Path(f"{model.stem}.onnx"))
     if target.suffix != ".onnx":
         raise InputError(f"--out is {target}", "a file name that ends in .onnx")
     source = require_file(model, "a network (.pt, .safetensors or .pt2)")
+    from export.network_file import NetworkOptions, open_network
+    from export.to_onnx import export_onnx
+
     network = NetworkOptions(
         factory=model_options.factory,
         input_shapes=parse_input_shapes(model_options.input_shapes),

@@ -247,3 +247,11 @@ def test_real_networks_become_fp16(name, request):
     assert result.counts["fp16"] > 20 * max(result.counts["fp32"], 1)
     assert min(result.sqnr_db.values()) > 30
     assert not result.is_on_samples
+
+
+def test_a_typed_network_stays_as_it_is(int8_model, sample):
+    once = apply_fp16(int8_model, [sample])
+    twice = apply_fp16(once.model, [sample])
+    assert twice.counts == once.counts
+    operators = [[node.op_type for node in result.model.graph.node] for result in (once, twice)]
+    assert operators[0] == operators[1]
