@@ -130,10 +130,12 @@ def _interruptible() -> Iterator[None]:
         yield
         return
 
+    arrived: list[int] = []
+
     def interrupt(number: int, _frame: object) -> None:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(one, signal.SIG_IGN)
-        raise _Interrupt(number)
+        arrived.append(number)
+        if len(arrived) == 1:
+            raise _Interrupt(number)
 
     before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,0 +1,211 @@
+"""The command line: help without heavy imports, one-line errors, exit codes, pipes, interrupts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from artifacts.errors import (
+    FramefitError,
+    InconclusiveError,
+    InputError,
+    UnavailableError,
+)
+from framefit import cli
+from framefit.lazy_group import Row, build_command, build_group
+from framefit.shell import run_command
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timing
+def test_help_takes_less_than_half_a_second() -> None:
+    """The best of five, in CPU seconds of the child, so that a busy machine does not matter."""
+    best = float("inf")
+    for _ in range(5):
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-m", "framefit", "--help"], check=True, capture_output=True, cwd=ROOT
+        )
+        after = os.times()
+        best = min(
+            best,
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system,
+        )
+    assert best < 0.5
+
+
+def test_help_of_the_groups_names_every_command(run) -> None:
+    result = run("--help")
+    assert result.code == 0
+    assert all(name in result.out for name in cli.FRAMEFIT)
+    assert result.out == run().out
+    result = run("compress", "--help")
+    assert all(name in result.out for name in cli.COMPRESS)
+
+
+@pytest.mark.parametrize("name", ["quantize", "compare"])
+def test_every_option_has_help(name: str) -> None:
+    command = build_command(name, cli.COMPRESS[name])
+    for parameter in command.params:
+        assert parameter.name == "help" or parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("name", cli.FRAMEFIT)
+def test_every_command_can_be_imported(run, name: str) -> None:
+    result = run(name, "--help")
+    assert result.code == 0, result.err
+    assert "Usage: framefit " + name in result.out
+
+
+def test_scripts_are_the_same_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.compress_main(["--help"]) == 0
+    assert "quantize" in capsys.readouterr().out
+    assert cli.budget_check_main(["--help"]) == 0
+    assert "--budget" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["--nonsense"],
+        ["compress", "nonsense"],
+        ["compress", "quantize"],
+        ["compress", "quantize", "m.onnx"],
+        ["compress", "quantize", "m.onnx", "--data", "d", "--samples", "0"],
+        ["compress", "quantize", "m.onnx", "--data", "d", "--pixel-scale", "x"],
+        ["compress", "compare", "m.onnx", "--data", "d"],
+        ["budget", "check"],
+    ],
+)
+def test_wrong_use_is_one_line_and_2(run, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert "--help'" in result.err
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
+def run_function(function: Callable[[], object], *arguments: str) -> int:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(function)
+    return run_command("tool", typer.main.get_command(app), arguments)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (FramefitError("broken"), 5, "error: broken"),
+        (InputError("bad", "good", "do this"), 2, "error: bad; expected good; do this"),
+        (InconclusiveError("too few"), 3, "error: too few"),
+        (UnavailableError("no GPU"), 4, "error: no GPU"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 4, "framefit[torch]"),
+        (ModuleNotFoundError("x", name="tensorrt_rtx"), 4, "framefit[tensorrt-rtx]"),
+        (ModuleNotFoundError("x", name="unheard_of"), 5, "internal: ModuleNotFoundError"),
+        (ZeroDivisionError("a\nb\x1b[31m"), 5, "internal: ZeroDivisionError: a b?[31m"),
+        (MemoryError(), 5, "internal: MemoryError"),
+        (RecursionError("deep"), 5, "internal: RecursionError"),
+        (typer.Exit(3), 3, ""),
+    ],
+)
+def test_exit_codes(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int, text: str
+) -> None:
+    assert run_function(raising(error)) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert text in captured.err
+    assert captured.err.count("\n") == (1 if text else 0)
+
+
+def test_traceback_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    run_function(raising(InputError("bad")), "--debug")
+    assert "Traceback" in capsys.readouterr().err
+    run_function(raising(ValueError("bad")))
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_unknown_command_of_a_lazy_group_imports_nothing() -> None:
+    group = build_group("tool", "help", {"broken": Row("Broken.", "no_such_module:x")})
+    assert run_command("tool", group, ["--help"]) == 0
+    assert run_command("tool", group, ["other"]) == 2
+    assert run_command("tool", group, ["broken"]) == 5
+
+
+def test_closed_pipe_is_quiet() -> None:
+    code = "from framefit.cli import main; import sys; sys.exit(main(['train', '--help']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import time; time.sleep(0.3)\n{code}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+SLOW_WRITE = """
+import time
+from pathlib import Path
+from artifacts import onnx_file
+from artifacts.atomic import atomic_path
+def slow(model, path, *, metadata):
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"half")
+        Path("started").touch()
+        time.sleep(30)
+import framefit.quantize_job
+framefit.quantize_job.save_onnx = slow
+"""
+
+
+@pytest.mark.parametrize("kinds", [["SIGINT"], ["SIGTERM"], ["SIGINT", "SIGTERM", "SIGINT"]])
+def test_interrupt_leaves_the_old_file_and_nothing_else(
+    start, folder: Path, network: Path, pictures: Path, kinds: list[str]
+) -> None:
+    old = folder / "net.int8.onnx"
+    old.write_bytes(b"the old file")
+    process = start("compress", "quantize", network, "--data", pictures, code=SLOW_WRITE)
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    begin = time.monotonic()
+    for kind in kinds:
+        process.send_signal(getattr(signal, kind))
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - begin < 5
+    assert process.returncode == 128 + getattr(signal, kinds[0])
+    assert out == ""
+    assert err.splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in err
+    assert old.read_bytes() == b"the old file"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "net.int8.onnx",
+        "net.onnx",
+        "started",
+    ]
