@@ -26,6 +26,10 @@ class Scenes(Protocol):
         """Returns one scene; the same for the same index."""
         ...
 
+    def __iter__(self) -> Iterator[Scene]:
+        """Yields all scenes in order."""
+        ...
+
 
 SceneSource = Callable[[int, int], Scenes]
 """Makes the scenes at a height and width in pixels."""

@@ -9,6 +9,7 @@ from framefit.commands.options import JsonOption
 
 if TYPE_CHECKING:
     from perception.train import TrainStep
+    from perception.training_data import TrainingData
 
 REPORT_EVERY = 20
 
@@ -44,18 +45,34 @@ def train(
     evaluate_only: Annotated[
         bool, typer.Option("--evaluate-only", help="Measure the checkpoint OUT, do not train.")
     ] = False,
+    images: Annotated[
+        Path | None, typer.Option(help="Own pictures (a folder) instead of rendered roads.")
+    ] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(help="Their boxes, a COCO annotation file.")
+    ] = None,
+    masks: Annotated[Path | None, typer.Option(help="Or their masks (a folder).")] = None,
+    mask_format: Annotated[
+        str, typer.Option(help="How masks are named and numbered: cityscapes or camvid.")
+    ] = "cityscapes",
     json_file: JsonOption = None,
 ) -> None:
     """Train a multi-head network and print its quality on held-out scenes.
 
-    A run that was interrupted continues from OUT with the suffix .state.
+    A run that was interrupted continues from OUT with the suffix .state. Of own pictures each
+    tenth is held out.
     """
     from artifacts.atomic import require_writable
     from perception.train import TrainSettings
-    from perception.train_road import train_road
+    from perception.train_checkpoint import train_checkpoint
+    from perception.training_data import picture_data, road_data
 
     if json_file is not None:
         require_writable(json_file)
+    if images is not None:
+        data = picture_data(images, annotations=annotations, masks=masks, mask_format=mask_format)
+    else:
+        data = road_data(scenes, seed, evaluate)
     if not evaluate_only:
         require_writable(out)
         settings = TrainSettings(
@@ -70,23 +87,23 @@ def train(
         config: dict[str, object] = {"backbone": backbone, "height": height, "width": width}
         if head:
             config["heads"] = {name: {} for name in head}
-        train_road(out, config, settings, scenes=scenes, report=_print_step)
+        train_checkpoint(out, config, settings, data, report=_print_step)
     if evaluate:
-        _evaluate(out, evaluate, json_file)
+        _evaluate(out, data, json_file)
 
 
-def _evaluate(path: Path, count: int, json_file: Path | None) -> None:
+def _evaluate(path: Path, data: "TrainingData", json_file: Path | None) -> None:
     from artifacts.atomic import write_json
     from framefit.progress import show_progress
     from framefit.table import print_table
-    from perception.train_road import evaluate_checkpoint
+    from perception.train_checkpoint import evaluate_checkpoint
 
     with show_progress() as progress:
-        figures = evaluate_checkpoint(path, count=count, progress=progress)
+        figures = evaluate_checkpoint(path, data.held_out, progress=progress)
     if json_file is not None:
-        write_json(json_file, {"scenes": count, "heads": figures})
+        write_json(json_file, {"checkpoint": str(path), "heads": figures})
     print_table(
-        ("head", "figure", f"on {count} held-out scenes"),
+        ("head", "figure", "on held-out scenes"),
         (
             (name, figure, f"{value:.4f}")
             for name, values in figures.items()

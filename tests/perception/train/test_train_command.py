@@ -4,7 +4,7 @@ import pytest
 
 from artifacts.checkpoint import build_module, load_checkpoint
 from framefit.cli import main
-from perception.train_road import HELD_OUT_SEED
+from perception.training_data import HELD_OUT_SEED
 
 SMALL = ["--height", "128", "--width", "160", "--backbone", "test_resnet", "--half-share", "0"]
 

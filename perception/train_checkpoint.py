@@ -1,4 +1,4 @@
-"""The training of the shipped network: procedural road scenes in, a checkpoint out."""
+"""From training data to a checkpoint, and from a checkpoint to its figures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,42 +11,49 @@ from numpy.typing import NDArray
 from artifacts.checkpoint import Checkpoint, build_module, load_checkpoint, save_checkpoint
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from perception.batches import SceneSource
 from perception.evaluate import evaluate_heads
 from perception.network import PerceptionNetwork
-from perception.scene.dataset import SceneDataset
 from perception.train import TrainSettings, TrainState, TrainStep, train
+from perception.training_data import TrainingData
 
 INPUT_SPEC = InputSpec(mean=(0.45, 0.45, 0.45), std=(0.225, 0.225, 0.225))
-HELD_OUT_SEED = 90_001
-"""Seed of the scenes that figures are measured on; no training may use it."""
+"""How the networks that are trained here take their pixels."""
 
 
-def train_road(
+def train_checkpoint(
     out: Path,
     config: dict[str, Any],
     settings: TrainSettings,
+    data: TrainingData,
     *,
-    scenes: int,
     report: Callable[[TrainStep], None] | None = None,
 ) -> TrainState:
-    """Trains a network on road scenes and keeps its checkpoint at `out`.
+    """Trains a network and keeps its checkpoint at `out`.
 
     Args:
         out: the checkpoint, written anew each time the state is saved; the state to resume from
             is beside it, with the suffix ".state".
-        config: of the network, see `perception.network.build`.
-        settings: how to train; its seed is the scenes' seed as well.
-        scenes: number of different scenes.
+        config: of the network, see `perception.network.build`; without heads it gets those that
+            the data have labels for.
+        settings: how to train.
+        data: what to train with.
         report: called after each step.
 
     Raises:
-        InputError: the seed is that of the held-out scenes, or training diverged.
+        InputError: a head without labels, a configuration that cannot be built, or training
+            diverged.
     """
-    if settings.seed == HELD_OUT_SEED:
-        raise InputError(f"the seed {settings.seed} is that of the held-out scenes", "another")
+    heads = config.get("heads", {name: {} for name in data.heads})
+    for name in heads:
+        if name not in data.heads:
+            raise InputError(
+                f"the data have no labels for the head '{name}'",
+                f"heads among {', '.join(data.heads)}",
+            )
     return train(
-        config,
-        lambda height, width: SceneDataset(scenes, settings.seed, height, width),
+        {**config, "heads": heads},
+        data.training,
         INPUT_SPEC,
         settings,
         state_path=out.with_suffix(".state"),
@@ -68,17 +75,15 @@ def save_network(path: Path, network: PerceptionNetwork, spec: InputSpec) -> Non
 
 def evaluate_checkpoint(
     path: Path,
+    scenes: SceneSource,
     *,
-    count: int,
-    seed: int = HELD_OUT_SEED,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Returns all figures of a network of this package on held-out road scenes, by head.
+    """Returns all figures of a network of this package, by head.
 
     Args:
         path: a framefit/1 checkpoint.
-        count: number of scenes.
-        seed: of the scenes.
+        scenes: makes the scenes to measure on, at the network's input size.
         progress: see `perception.evaluate.evaluate_outputs`.
 
     Raises:
@@ -94,7 +99,10 @@ def evaluate_checkpoint(
             outputs = network(torch.from_numpy(image))
         return {name: output.numpy() for name, output in outputs.items()}
 
-    scenes = SceneDataset(count, seed, network.config["height"], network.config["width"])
     return evaluate_heads(
-        predict, scenes, checkpoint.input_spec, network.heads_metadata, progress=progress
+        predict,
+        scenes(network.config["height"], network.config["width"]),
+        checkpoint.input_spec,
+        network.heads_metadata,
+        progress=progress,
     )
