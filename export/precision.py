@@ -27,6 +27,7 @@ from export.fp16_check import (
 )
 from export.fp16_plan import DEQUANTIZE, SCALE_OPSET, KeptInFp32, Planner
 from export.fp16_rewrite import Rewriter
+from export.fp16_scales import refit_weight_scales
 from export.parity import measure_sqnr_db
 
 MIN_SQNR_DB = 30.0
@@ -46,6 +47,7 @@ class PrecisionResult:
         model: the network; inputs and outputs are as before.
         counts: computing nodes by precision: int8, fp16, fp32.
         kept: nodes that stay in FP32 though FP16 has them, with the reason.
+        refitted: weights whose tiny scales were raised, see `export.fp16_scales`.
         sqnr_db: what FP16 by itself costs each output: the network with FP16 against FP32, both
             without Q/DQ; infinite where equal.
         int8_sqnr_db: what int8 and FP16 together cost each output, against the network without
@@ -56,6 +58,7 @@ class PrecisionResult:
     model: onnx.ModelProto
     counts: dict[str, int]
     kept: tuple[KeptInFp32, ...]
+    refitted: tuple[str, ...]
     sqnr_db: dict[str, float]
     int8_sqnr_db: dict[str, float] | None
     is_on_samples: bool
@@ -100,9 +103,9 @@ def apply_fp16(
         model = upgrade_opset(model, Path(name), target_opset=SCALE_OPSET)
     prepared = _inline_constants(model)
     inputs = list(samples) or [_random_sample(prepared)]
-    planner = Planner(prepared, measure_ranges(prepared, inputs), frozenset(keep_fp32))
-    plan = planner.plan()
-    typed = Rewriter(prepared, plan).rewrite()
+    fitted, refitted = refit_weight_scales(prepared)
+    plan = Planner(fitted, measure_ranges(fitted, inputs), frozenset(keep_fp32)).plan()
+    typed = Rewriter(fitted, plan).rewrite()
     onnx.checker.check_model(typed, full_check=True)
     simulation = simulate_fp16(typed)
     bare = run_model(remove_qdq(prepared), inputs)
@@ -119,6 +122,7 @@ def apply_fp16(
         model=typed,
         counts=count_precisions(typed),
         kept=plan.kept,
+        refitted=refitted,
         sqnr_db=costs,
         int8_sqnr_db=_compare(bare, run_model(simulation, inputs)) if has_qdq(model) else None,
         is_on_samples=bool(samples),

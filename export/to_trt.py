@@ -234,6 +234,7 @@ def _describe(
     if precision is not None:
         content["nodes"] = precision.counts
         content["kept_fp32"] = [f"{item.node}: {item.reason}" for item in precision.kept]
+        content["refitted_weights"] = list(precision.refitted)
         content["fp16_sqnr_db"] = _round_db(precision.sqnr_db)
         if precision.int8_sqnr_db is not None:
             content["int8_sqnr_db"] = _round_db(precision.int8_sqnr_db)

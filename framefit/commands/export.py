@@ -177,6 +177,8 @@ def show_plan(result: "PlanResult", *, is_verbose: bool) -> None:
         if is_verbose:
             for item in precision.kept:
                 typer.echo(f"stays in fp32: {item.node} ({item.operator}): {item.reason}")
+            for name in precision.refitted:
+                typer.echo(f"tiny scales raised to FP16's next value: {name}")
         elif precision.kept:
             typer.echo(f"{len(precision.kept)} nodes stay in fp32; --verbose says why")
     capabilities = ", ".join(str(value) for value in manifest.compute_capabilities)

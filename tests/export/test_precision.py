@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -11,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from export.fp16_check import remove_qdq, run_model, simulate_fp16
 from export.fp16_plan import FP16_MAX, MAX_SCALE_ERROR
+from export.fp16_scales import _requantize, raise_scales
 from export.parity import measure_sqnr_db
 from export.precision import apply_fp16, has_qdq
 
@@ -180,12 +181,15 @@ def test_nodes_can_be_kept_by_name_and_unknown_names_are_refused(float_model, sa
         apply_fp16(float_model, [sample], keep_fp32=["conv9"])
 
 
-def test_a_scale_that_fp16_cannot_hold_keeps_its_operator_in_fp32(int8_model, sample):
-    for tensor in int8_model.graph.initializer:
-        if tensor.name == "w2_scale":
-            scale = numpy_helper.to_array(tensor).copy()
-            scale[3] = 1e-9
-            tensor.CopyFrom(numpy_helper.from_array(scale, tensor.name))
+def change_scale(model, name, change):
+    for tensor in model.graph.initializer:
+        if tensor.name == name:
+            values = change(numpy_helper.to_array(tensor).copy()).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(values, name))
+
+
+def test_an_activation_scale_that_fp16_cannot_hold_keeps_its_operator_in_fp32(int8_model, sample):
+    change_scale(int8_model, "r_scale", lambda scale: scale * 0 + 1e-9)
     result = apply_fp16(int8_model, [sample])
     assert [item.node for item in result.kept if "scale" in item.reason] == ["conv2"]
     types = types_of(result.model)
@@ -193,13 +197,42 @@ def test_a_scale_that_fp16_cannot_hold_keeps_its_operator_in_fp32(int8_model, sa
     assert {types[name] for name in node.input} == {TensorProto.FLOAT}
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.floats(1e-7, 1e3))
-def test_scales_that_pass_keep_their_value(scale):
-    with np.errstate(over="ignore"):
-        rounded = float(np.float16(np.float32(scale)))
-    passes = abs(rounded - scale) <= MAX_SCALE_ERROR * scale
-    assert passes or scale < 2.0**-14
+def test_tiny_weight_scales_are_refitted_and_cost_nothing(int8_model, sample):
+    def shrink(scale):
+        scale[3], scale[5] = 1e-9, 3e-6
+        return scale
+
+    change_scale(int8_model, "w2_scale", shrink)
+    result = apply_fp16(int8_model, [sample])
+    assert result.refitted == ("w2_int8",)
+    assert [item.node for item in result.kept] == ["exp"]
+    assert min(result.sqnr_db.values()) > 45
+    scales = [
+        numpy_helper.to_array(tensor)
+        for tensor in result.model.graph.initializer
+        if "w2_scale" in tensor.name
+    ]
+    assert [scale.dtype for scale in scales] == [np.float16]
+    assert (scales[0] > 0).all()
+
+
+@given(
+    st.lists(st.floats(2.0**-40, 2.0**13, width=32), min_size=1, max_size=8),
+    st.integers(-127, 127),
+)
+def test_refitted_weights_are_off_by_half_a_raised_scale_at_most(scales, integer):
+    old = np.array(scales, np.float32)
+    new = raise_scales(old)
+    assert (new >= old).all()
+    assert (new <= np.maximum(2 * old, np.float32(2.0**-24))).all()
+    is_small = old < 2.0**-14
+    np.testing.assert_array_equal(new[~is_small], old[~is_small])
+    halves = new[is_small].astype(np.float16).astype(np.float64)
+    assert (np.abs(halves - new[is_small]) <= MAX_SCALE_ERROR * new[is_small]).all()
+    assert (halves > 0).all()
+    weights = _requantize(np.full(len(old), integer, np.int8), old, new, 0)
+    error = np.abs(weights * new.astype(np.float64) - integer * old.astype(np.float64))
+    assert (error <= new * 0.5 * (1 + 1e-6)).all()
 
 
 def test_a_subgraph_and_an_argmax_keep_working(sample):
