@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
-from artifacts.errors import InputError, UnsafeFileError
+from artifacts.errors import InputError, UnavailableError, UnsafeFileError
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.pt2_check import read_sample_inputs
@@ -27,6 +27,7 @@ from artifacts.state_dict import check_tensor, check_weights, find_weights, fit_
 from artifacts.zip_check import check_torch_zip, refuse_compressed
 
 FORMAT = "framefit/1"
+SAFE_TORCH = (2, 6)
 _WHAT = "a PyTorch checkpoint"
 _FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
 _KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
@@ -230,6 +231,7 @@ def _static_shape(node: Any, label: str) -> tuple[int, ...]:
 def _load_zip(path: Path) -> Any:
     """Loads a checkpoint in PyTorch's zip format; every other kind of file is refused."""
     label = printable(path)
+    _require_safe_torch()
     kind = sniff_kind(path)
     if kind in ("pickle", "tar"):
         raise UnsafeFileError(
@@ -251,6 +253,17 @@ def _load_zip(path: Path) -> Any:
     refuse_compressed(path)
     with path.open("rb") as stream:
         return _load_weights_only(stream, label)
+
+
+def _require_safe_torch() -> None:
+    """Below 2.6, `weights_only=True` could be made to run code (CVE-2025-32434)."""
+    major, minor = torch.__version__.split(".")[:2]
+    if (int(major), int(minor)) < SAFE_TORCH:
+        raise UnavailableError(
+            f"torch {torch.__version__} can run code of a checkpoint even with weights_only",
+            f"torch {SAFE_TORCH[0]}.{SAFE_TORCH[1]} or newer",
+            "install it with: pip install 'framefit[torch]'",
+        )
 
 
 _KINDS = {

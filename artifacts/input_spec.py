@@ -113,7 +113,9 @@ class InputSpec:
             )
         try:
             return cls(**values)
-        except TypeError as error:
+        except InputError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"input spec {values!r} is not valid: {error}") from error
 
     @classmethod
@@ -121,7 +123,7 @@ class InputSpec:
         """Builds a spec from what `to_json` wrote."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"input spec {text[:60]!r} is not JSON") from error
         if not isinstance(values, dict):
             raise InputError(f"input spec {text[:60]!r}", "a JSON object")

@@ -10,7 +10,13 @@ from artifacts.atomic import atomic_path
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
-from artifacts.graph_checks import check_finite, check_graph, first_line, run_checker
+from artifacts.graph_checks import (
+    check_finite,
+    check_graph,
+    check_scales,
+    first_line,
+    run_checker,
+)
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, upgrade_opset
 from artifacts.samples import TensorShape
 
@@ -57,6 +63,7 @@ def load_onnx(
     model = _parse(path)
     load_external_data(model, path, path.stat().st_size)
     check_graph(model, label)
+    check_scales(model.graph, label)
     check_finite(model.graph, label)
     model.ir_version = max(model.ir_version, MIN_IR_VERSION)
     _drop_weights_from_inputs(model.graph)

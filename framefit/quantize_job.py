@@ -72,7 +72,7 @@ class QuantizeOutcome:
 
 
 def quantize_file(
-    model: Path,
+    model: Path | None,
     data: str,
     settings: "QuantizeSettings",
     *,
@@ -85,7 +85,8 @@ def quantize_file(
     """Quantizes a model's file and writes the INT8 model.
 
     Args:
-        model: `.onnx`, `.pt`, `.safetensors` or `.pt2`.
+        model: `.onnx`, `.pt`, `.safetensors` or `.pt2`; None for the newest float model of the
+            workspace.
         data: calibration pictures, `.npz`, or a dataset's name in framefit.toml.
         settings: how to quantize.
         out: the file to write; None for the model's name with `.int8.onnx` in the current folder.
@@ -99,6 +100,7 @@ def quantize_file(
     """
     from compress.quantize.api import quantize_model
 
+    model = model or Workspace().find_artifact("float-onnx", "checkpoint")
     out = require_writable(out or Path(f"{model.stem}.int8.onnx"))
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name ending in .onnx")

@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 
 
 def quantize(
-    model: Annotated[Path, typer.Argument(help="The network: .onnx, .pt, .safetensors or .pt2.")],
     data: DataOption,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The network: .onnx, .pt, .safetensors or .pt2; by default the newest float one "
+            "of the workspace.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write (default: MODEL's name with .int8.onnx, here)."),

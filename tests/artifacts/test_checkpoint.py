@@ -26,7 +26,7 @@ from artifacts.checkpoint import (  # noqa: E402
     load_state_dict,
     save_checkpoint,
 )
-from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
+from artifacts.errors import InputError, UnavailableError, UnsafeFileError  # noqa: E402
 from artifacts.input_spec import InputSpec  # noqa: E402
 
 FACTORY = """
@@ -534,3 +534,12 @@ def test_other_files_called_pt2_are_refused(tmp_path: Path, network) -> None:
     save_checkpoint(path, make(network))
     with pytest.raises(UnsafeFileError):
         load_exported_program(path)
+
+
+def test_old_torch_that_is_not_safe_is_refused(
+    tmp_path: Path, network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_checkpoint(tmp_path / "m.pt", make(network))
+    monkeypatch.setattr(checkpoint.torch, "__version__", "2.5.1+cu124")
+    with pytest.raises(UnavailableError, match=r"torch 2\.5\.1.*2\.6 or newer"):
+        load_checkpoint(path)

@@ -330,3 +330,32 @@ def test_real_old_networks_are_converted(name: str, shape: tuple[int, ...]) -> N
     model = load_onnx(REAL / name)
     assert model.opset_import[0].version == opset.TARGET_OPSET
     assert [item.shape for item in input_tensors(model).values()] == [shape]
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.1, np.nan, np.inf])
+def test_scale_that_is_not_positive_is_refused(tmp_path: Path, make_model, scale: float) -> None:
+    weights = {"s": np.array([0.1, scale, 0.1], f32), "z": np.zeros(3, np.int8)}
+    nodes = [
+        NODE("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1),
+        NODE("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1),
+    ]
+    onnx.save(make_model(nodes, weights=weights), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match="scales above 0"):
+        load_onnx(tmp_path / "m.onnx")
+
+
+def test_deeply_nested_sub_graphs_are_refused(tmp_path: Path) -> None:
+    def field(number: int, content: bytes) -> bytes:
+        size, length = len(content), b""
+        while size > 0x7F:
+            length += bytes([size & 0x7F | 0x80])
+            size >>= 7
+        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+    graph = b""
+    for _ in range(3000):
+        graph = field(1, field(5, field(6, graph)))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\x08\x08" + field(8, field(2, b"\x10\x11")) + field(7, graph))
+    with pytest.raises(InputError):
+        load_onnx(path)

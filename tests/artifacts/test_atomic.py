@@ -1,0 +1,111 @@
+"""Writing is all or nothing, whatever happens in the middle."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from artifacts.atomic import atomic_path, require_writable, write_bytes, write_json, write_text
+from artifacts.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_half_way(path: Path, error: type[BaseException]) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"half of the ne")
+        raise error
+
+
+def test_content_replaces_the_old_one_and_folders_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a/b/c.json"
+    write_json(path, {"x": [1, 2.5, None]})
+    write_json(path, {"x": "ü"})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"x": "ü"}
+    write_text(path, "text")
+    assert path.read_bytes() == b"text"
+    assert names(path.parent) == ["c.json"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, OSError])
+def test_failure_keeps_the_old_file_and_no_other(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(b"old")
+    with pytest.raises((error, InputError)):
+        fail_half_way(path, error)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file.bin"]
+
+
+def test_json_without_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert names(tmp_path) == []
+
+
+def test_reader_sees_old_or_new_only(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_bytes(path, b"a" * 1000)
+    with path.open("rb") as old:
+        write_bytes(path, b"b" * 1000)
+        assert set(old.read()) == set(b"a")
+    assert set(path.read_bytes()) == set(b"b")
+
+
+@pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"x"), require_writable])
+def test_paths_that_cannot_be_written(tmp_path: Path, write) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file/below", Path("/proc/none/x")):
+        with pytest.raises(InputError, match="cannot write"):
+            write(path)
+    assert names(tmp_path) == ["file"]
+
+
+def test_check_changes_nothing(tmp_path: Path) -> None:
+    require_writable(tmp_path / "a/b/c")
+    assert names(tmp_path) == []
+    path = tmp_path / "old"
+    path.write_bytes(b"old")
+    require_writable(path)
+    assert path.read_bytes() == b"old"
+
+
+def test_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250 + ".onnx")
+    write_bytes(path, b"x")
+    assert path.read_bytes() == b"x"
+
+
+WRITER = """
+import sys
+from artifacts.atomic import write_bytes
+print("ready", flush=True)
+while True:
+    for letter in b"ab":
+        write_bytes(sys.argv[1], bytes([letter]) * 2_000_000)
+"""
+
+
+def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.bin"
+    write_bytes(path, b"a" * 2_000_000)
+    for index in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, cwd=ROOT
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.02 + 0.007 * index)
+        process.kill()
+        process.communicate()
+        content = path.read_bytes()
+        assert content in (b"a" * 2_000_000, b"b" * 2_000_000)
