@@ -10,6 +10,7 @@ from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined
+from compress.quantize.repairs.equalization import equalize
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.streaming import LayerResult, Progress, StreamingPass
@@ -82,6 +83,9 @@ def quantize_model(
             "the network has nothing to quantize",
             "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
         )
+    if settings.equalization:
+        names = [item.node for item in quantized]
+        simplified += equalize(graph, samples, placement, names)
     decisions = StreamingPass(graph, placement, quantized, settings).run(samples, progress)
     insert_qdq(graph, quantized, decisions)
     return QuantizeResult(

@@ -18,6 +18,7 @@ class QuantizeSettings:
         observer: chooses the range of each activation.
         rounding: rounds the weights.
         bias_correction: gives back, per output channel, what quantization takes from the mean.
+        equalization: rescales channels between layers where that lowers the error.
         keep_float: names of nodes that stay in float.
         memory_cap_bytes: activations beyond this sum are kept on disk.
     """
@@ -26,6 +27,7 @@ class QuantizeSettings:
     observer: Observer = field(default_factory=MeanSquaredError)
     rounding: Rounding = field(default_factory=Nearest)
     bias_correction: bool = True
+    equalization: bool = True
     keep_float: tuple[str, ...] = ()
     memory_cap_bytes: int = 1 << 30
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor
 from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
 
@@ -16,7 +17,18 @@ class MeanSquaredError:
 
     The ends move together, in the proportion in which they were seen; a tensor that is asymmetric
     has its lower end searched once more on its own. Searched over 81 factors on the histogram.
+
+    Attributes:
+        headroom: the best range is widened by this factor, though not beyond what was seen: other
+            pictures reach farther than the few that were calibrated on. 1.1 was the best or
+            nearly so on each of four splits of trained networks, see docs/quantization.md.
     """
+
+    headroom: float = 1.1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.headroom <= 10:
+            raise InputError(f"headroom {self.headroom:g}", "a factor from 1 to 10")
 
     def choose_range(
         self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
@@ -30,7 +42,9 @@ class MeanSquaredError:
         if not symmetric and low < 0 < high:
             lows = [(f * low, high) for f in FACTORS]
             low = FACTORS[self._best(lows, tensor, grid, symmetric)] * low
-        return float(low), float(high)
+        seen = tensor.low, tensor.high
+        low = max(low * self.headroom, min(seen[0], 0.0))
+        return float(low), float(min(high * self.headroom, max(seen[1], 0.0)))
 
     @staticmethod
     def _best(

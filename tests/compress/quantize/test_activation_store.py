@@ -43,6 +43,6 @@ def test_a_full_disk_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(np, "save", full)
     with (
         ActivationStore(1, 0) as store,
-        pytest.raises(FramefitError, match="No space left on device.*fewer samples"),
+        pytest.raises(FramefitError, match=r"No space left on device.*fewer samples"),
     ):
         store.put("t", 0, np.ones(10))

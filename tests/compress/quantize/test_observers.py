@@ -53,7 +53,7 @@ def test_mse_is_never_worse_than_the_others(grid, symmetric):
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
         return squared_error(seen, qparams_for_range(*ends, grid, symmetric=symmetric))
 
-    best = error(MeanSquaredError())
+    best = error(MeanSquaredError(headroom=1.0))
     assert best <= error(MinMax())
     assert best <= error(Percentile(percent=99.9)) * 1.02
 
@@ -80,3 +80,18 @@ def test_a_percentile_leaves_out_that_share(percent):
 def test_a_senseless_percentile_is_refused(percent):
     with pytest.raises(InputError, match="percentile"):
         Percentile(percent=percent)
+
+
+def test_headroom_widens_the_range_up_to_what_was_seen():
+    seen = ObservedTensor.of(heavy_tailed())
+    tight = MeanSquaredError(headroom=1.0).choose_range(seen, SIGNED, symmetric=True)
+    wide = MeanSquaredError(headroom=1.1).choose_range(seen, SIGNED, symmetric=True)
+    assert wide[1] == pytest.approx(tight[1] * 1.1)
+    even = ObservedTensor.of([np.linspace(-1, 1, 10_000, dtype=np.float32)])
+    assert MeanSquaredError(headroom=5).choose_range(even, SIGNED, symmetric=True) == (-1, 1)
+
+
+@pytest.mark.parametrize("headroom", [0.9, 11, float("nan")])
+def test_a_senseless_headroom_is_refused(headroom):
+    with pytest.raises(InputError, match="headroom"):
+        MeanSquaredError(headroom=headroom)

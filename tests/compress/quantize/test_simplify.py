@@ -81,7 +81,7 @@ def test_affines_constants_and_identities_are_folded(make_model, run_model):
     model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
     feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
     _, after = assert_same(model, run_model, feeds, absent=["Identity", "Add", "Unsqueeze"])
-    assert [node.op_type for node in after.graph.node][0] == "Conv"
+    assert after.graph.node[0].op_type == "Conv"
 
 
 @pytest.mark.parametrize("trans_b", [0, 1])

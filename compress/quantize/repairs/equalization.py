@@ -1,0 +1,184 @@
+"""Cross-layer equalization: gives the channels of an activation similar ranges.
+
+A per-tensor scale has to cover the loudest channel, and the quiet ones lose their resolution.
+Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (ICCV 2019),
+move a factor per channel from one layer's weights into the next one's; Xiao et al., "SmoothQuant"
+(ICML 2023), weigh activations against weights with an exponent. Here factors are r_c^alpha with
+r_c the channel's range relative to the largest, and alpha is the one with the least error that the
+reading layers would make, measured on calibration activations; alpha = 0 changes nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph, attribute
+from compress.quantize.layer_weights import choose_row_scales, to_rows
+from compress.quantize.observers import MeanSquaredError, ObservedTensor
+from compress.quantize.placement import Placement
+from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.repairs.scale_group import (
+    find_scale_groups,
+    rescale,
+    scale_input_channels,
+)
+
+EXPONENTS = (0.0, 0.25, 0.5, 0.75)
+SMALLEST_FACTOR = 1 / 32
+POSITIONS = 4096
+LEAST_GAIN = 0.97
+WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A tensor at a sample of its positions.
+
+    Attributes:
+        values: [C, n] values.
+        peaks: [C] largest absolute value over all positions.
+    """
+
+    values: NDArray[np.float32]
+    peaks: NDArray[np.float32]
+
+
+def equalize(
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    placement: Placement,
+    quantized: Collection[str],
+) -> list[str]:
+    """Rescales channels in place where that lowers the error of the layers that read them.
+
+    Args:
+        graph: the simplified float graph.
+        samples: calibration inputs.
+        placement: tells the integers of activations.
+        quantized: names of the nodes that will be quantized.
+
+    Returns:
+        one line per group that was rescaled.
+    """
+    groups = find_scale_groups(graph)
+    read = {
+        graph.node(name).input[0] for group in groups for name in group.readers if name in quantized
+    }
+    if not read:
+        return []
+    seen = _observe(graph, samples, sorted(read))
+    done = []
+    for group in groups:
+        readers = [name for name in group.readers if name in quantized]
+        factors = _choose_factors(graph, readers, seen, placement)
+        if factors is not None:
+            rescale(graph, group, factors)
+            done.append(
+                f"equalized {len(factors)} channels into {', '.join(readers)}, "
+                f"factors {factors.min():.3f} to 1"
+            )
+    return done
+
+
+def _observe(
+    graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
+) -> dict[str, _Seen]:
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors)
+    values: dict[str, list[Array]] = {name: [] for name in tensors}
+    peaks: dict[str, Array] = {}
+    each = max(1, POSITIONS // len(samples))
+    for index in range(len(samples)):
+        for name, value in network.run(samples[index]).items():
+            flat = np.moveaxis(value, 1, 0).reshape(value.shape[1], -1)
+            step = -(-flat.shape[1] // each) | 1
+            values[name].append(flat[:, ::step].copy())
+            highest = np.abs(flat).max(axis=1)
+            peaks[name] = np.maximum(peaks[name], highest) if name in peaks else highest
+    return {
+        name: _Seen(np.concatenate(parts, axis=1), peaks[name]) for name, parts in values.items()
+    }
+
+
+def _choose_factors(
+    graph: Graph, readers: list[str], seen: dict[str, _Seen], placement: Placement
+) -> NDArray[np.float64] | None:
+    """Returns the factors [C] with the least error; None if leaving it alone is as good."""
+    tensors = sorted({graph.node(name).input[0] for name in readers})
+    if not tensors:
+        return None
+    peaks = np.max([seen[name].peaks for name in tensors], axis=0).astype(np.float64)
+    if not np.isfinite(peaks).all() or peaks.max() == 0:
+        return None
+    relative = np.clip(peaks / peaks.max(), SMALLEST_FACTOR, 1.0)
+    errors = [_error(graph, readers, seen, placement, relative**exponent) for exponent in EXPONENTS]
+    best = int(np.argmin(errors))
+    if best == 0 or errors[best] > errors[0] * LEAST_GAIN:
+        return None
+    return np.asarray(relative ** EXPONENTS[best], np.float64)
+
+
+def _error(
+    graph: Graph,
+    readers: list[str],
+    seen: dict[str, _Seen],
+    placement: Placement,
+    factors: NDArray[np.float64],
+) -> float:
+    """Returns the readers' squared output error, each relative to its signal, added up.
+
+    Errors of activations and weights are taken as independent between channels.
+    """
+    total = 0.0
+    noises: dict[str, Array] = {}
+    for name in readers:
+        layer = graph.node(name)
+        tensor = seen[layer.input[0]]
+        if layer.input[0] not in noises:
+            noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
+        weight = graph.weights[layer.input[1]].astype(np.float64)
+        power = np.square(tensor.values, dtype=np.float64).mean(axis=1)
+        rounded = _round_weight(layer, scale_input_channels(layer, weight, factors))
+        weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
+        energy = _input_energy(layer, weight)
+        noise = np.dot(energy, noises[layer.input[0]])
+        noise += np.dot(_input_energy(layer, weight_error), power)
+        total += float(noise / max(np.dot(energy, power), 1e-30))
+    return total
+
+
+def _activation_noise(
+    values: NDArray[np.float32], factors: NDArray[np.float64], placement: Placement
+) -> NDArray[np.float64]:
+    """Returns the mean squared rounding error per channel, [C], in the unscaled units."""
+    column = factors.astype(np.float32)[:, None]
+    scaled = values / column
+    observed = ObservedTensor.of([scaled])
+    grid = placement.activation_grid(observed.low)
+    symmetric = placement.symmetric
+    ends = MeanSquaredError().choose_range(observed, grid, symmetric=symmetric)
+    qparams = qparams_for_range(*ends, grid, symmetric=symmetric)
+    error = (fake_quantize(scaled, qparams) - scaled) * column
+    return np.asarray(np.square(error, dtype=np.float64).mean(axis=1))
+
+
+def _round_weight(layer: onnx.NodeProto, weight: Array) -> Array:
+    axis = 1 if layer.op_type == "ConvTranspose" else 0
+    scales = choose_row_scales(to_rows(weight, axis), WEIGHT_GRID)
+    shape = [1] * weight.ndim
+    shape[axis] = -1
+    column = scales.reshape(shape)
+    return np.asarray(np.clip(np.rint(weight / column), -127, 127) * column)
+
+
+def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:
+    """Returns the sum of squared weights that each input channel meets, [C]."""
+    squares = np.square(weight)
+    if layer.op_type == "ConvTranspose":
+        return np.asarray(squares.reshape(weight.shape[0], -1).sum(axis=1))
+    groups = attribute(layer, "group", 1)
+    grouped = squares.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
+    return np.asarray(grouped.sum(axis=(1, 3)).reshape(-1))

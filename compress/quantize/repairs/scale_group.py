@@ -1,0 +1,154 @@
+"""Groups of tensors whose channels can be rescaled together without changing a network's outputs.
+
+Dividing a channel by a positive factor where layers write it, and multiplying their readers'
+weights by it, cancels out as long as everything in between is positively homogeneous and keeps
+channels apart: ReLU, pooling, resizing, and additions of tensors that are rescaled alike.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from compress.quantize.graph import Graph, attribute
+from compress.quantize.simplify import scale_output_channels, set_layer_weights
+
+LAYERS = frozenset({"Conv", "ConvTranspose"})
+HOMOGENEOUS = frozenset(
+    {"Relu", "LeakyRelu", "PRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "Resize"}
+)
+
+
+@dataclass
+class ScaleGroup:
+    """Tensors that share one factor per channel.
+
+    Attributes:
+        tensors: all of them.
+        writers: names of the layers that compute them.
+        readers: names of the layers that consume them, in topological order.
+    """
+
+    tensors: set[str] = field(default_factory=set)
+    writers: list[str] = field(default_factory=list)
+    readers: list[str] = field(default_factory=list)
+
+
+def find_scale_groups(graph: Graph) -> list[ScaleGroup]:
+    """Returns the groups of a graph; tensors that others than layers read belong to none."""
+    groups: list[ScaleGroup] = []
+    seen: set[str] = set()
+    for node in graph.nodes:
+        if node.op_type in LAYERS and node.output[0] not in seen:
+            group = _grow(graph, node.output[0])
+            if group is not None and group.readers:
+                seen |= group.tensors
+                groups.append(group)
+    return groups
+
+
+def _grow(graph: Graph, start: str) -> ScaleGroup | None:
+    """Returns the group around a tensor; None if something in it would notice the factors."""
+    group, waiting = ScaleGroup(), [start]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in group.tensors:
+            continue
+        group.tensors.add(tensor)
+        if tensor in graph.outputs:
+            return None
+        sources = _sources(graph, tensor, group)
+        results = _results(graph, tensor, group)
+        if sources is None or results is None:
+            return None
+        waiting += [*sources, *results]
+    order = {node.name: position for position, node in enumerate(graph.nodes)}
+    group.readers.sort(key=order.__getitem__)
+    return group
+
+
+def _sources(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
+    """Returns the tensors that a tensor's scale depends on; None if its maker fixes the scale."""
+    node = graph.producer(tensor)
+    if node is None:
+        return None
+    if node.op_type in LAYERS:
+        if any(name and name not in graph.weights for name in node.input[1:3]):
+            return None
+        group.writers.append(node.name)
+        return []
+    if _is_homogeneous(graph, node):
+        return [node.input[0]]
+    return list(node.input) if node.op_type == "Add" else None
+
+
+def _results(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
+    """Returns the tensors that inherit a tensor's scale; None if a reader would notice it."""
+    results: list[str] = []
+    for node in graph.consumers(tensor):
+        if node.op_type in LAYERS and list(node.input).index(tensor) == 0:
+            if any(name and name not in graph.weights for name in node.input[1:3]):
+                return None
+            group.readers.append(node.name)
+        elif _is_homogeneous(graph, node) and node.input[0] == tensor:
+            results.append(node.output[0])
+        elif node.op_type == "Add":
+            results += [*node.input, node.output[0]]
+        else:
+            return None
+    return results
+
+
+def _is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
+    if node.op_type == "PRelu":
+        return node.input[1] in graph.weights
+    if node.op_type == "Resize":
+        return bool(attribute(node, "mode", b"nearest") != b"cubic")
+    return node.op_type in HOMOGENEOUS and len(node.output) == 1
+
+
+def rescale(graph: Graph, group: ScaleGroup, factors: np.ndarray) -> None:
+    """Divides the group's tensors by `factors` [C] and multiplies the readers' weights by them."""
+    for name in group.writers:
+        layer = graph.node(name)
+        weight, bias = _weight_and_bias(graph, layer, len(factors))
+        scaled = scale_output_channels(layer, weight, 1 / factors)
+        if scaled is None:
+            raise ValueError(f"layer {name} does not write {len(factors)} channels")
+        _store(graph, layer, scaled, bias / factors)
+    for name in group.readers:
+        layer = graph.node(name)
+        outputs = output_channels(layer, graph.weights[layer.input[1]])
+        weight, bias = _weight_and_bias(graph, layer, outputs)
+        _store(graph, layer, scale_input_channels(layer, weight, factors), bias)
+
+
+def output_channels(layer: onnx.NodeProto, weight: np.ndarray) -> int:
+    """Returns how many channels a layer writes."""
+    if layer.op_type == "ConvTranspose":
+        return int(weight.shape[1] * attribute(layer, "group", 1))
+    return int(weight.shape[0])
+
+
+def scale_input_channels(
+    layer: onnx.NodeProto, weight: np.ndarray, factors: np.ndarray
+) -> np.ndarray:
+    """Multiplies a layer's weight by one factor per input channel."""
+    if layer.op_type == "ConvTranspose":
+        return np.asarray(weight * factors.reshape(-1, *(1,) * (weight.ndim - 1)))
+    groups = attribute(layer, "group", 1)
+    outputs, inputs = weight.shape[:2]
+    grouped = weight.reshape(groups, outputs // groups, inputs, -1)
+    return np.asarray((grouped * factors.reshape(groups, 1, inputs, 1)).reshape(weight.shape))
+
+
+def _weight_and_bias(
+    graph: Graph, layer: onnx.NodeProto, outputs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    has_bias = len(layer.input) > 2 and bool(layer.input[2])
+    bias = graph.weights[layer.input[2]] if has_bias else np.zeros(outputs)
+    return graph.weights[layer.input[1]].astype(np.float64), bias.astype(np.float64)
+
+
+def _store(graph: Graph, layer: onnx.NodeProto, weight: np.ndarray, bias: np.ndarray) -> None:
+    set_layer_weights(graph, layer, weight.astype(np.float32), bias.astype(np.float32))
