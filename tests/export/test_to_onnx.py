@@ -78,9 +78,8 @@ def test_a_module_becomes_a_static_named_self_contained_file(tmp_path, capfd):
     np.testing.assert_allclose(outputs["depth"], expected["depth"].detach(), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["mobilenetv3_small_100", "resnet10t"])
-def test_timm_networks_export(name, tmp_path):
-    module = timm.create_model(name, pretrained=False, features_only=True)
+def test_a_timm_network_exports(tmp_path):
+    module = timm.create_model("mobilenetv3_small_050", pretrained=False, features_only=True)
     notes = []
     path = export_onnx(
         module, tmp_path / "model.onnx", input_shape=(1, 3, 64, 96), notify=notes.append

@@ -1,5 +1,4 @@
 import importlib.util
-import sys
 
 import onnx
 import pytest
@@ -144,7 +143,7 @@ def test_a_child_that_dies_is_one_clear_line(code, tmp_path, float_path):
             flavour="tensorrt-rtx",
             compute_capabilities=(86,),
             timing_cache=None,
-            timeout_s=1.0,
+            timeout_s=1.0 if "sleep" in code else 60.0,
             script=script,
         )
     assert "\n" not in str(caught.value)
@@ -159,16 +158,3 @@ def test_wrong_settings_are_refused(float_path, tmp_path):
     settings = PlanSettings(flavour="tensorrt-rtx", timing_cache=tmp_path / "cache")
     with pytest.raises(InputError, match="does not have"):
         to_trt._capabilities(settings, "tensorrt-rtx")
-
-
-@needs_rtx
-@pytest.mark.real
-@pytest.mark.parametrize("name", ["fastestdet/FastestDet.onnx", "ultraface/version-RFB-320.onnx"])
-def test_real_networks_build_for_86_and_89(name, tmp_path, request):
-    path = request.config.rootpath.parent / "shared" / "real" / name
-    if not path.exists():
-        pytest.skip(f"{path} is absent")
-    settings = PlanSettings(sm=(86, 89), flavour="tensorrt-rtx")
-    (result,) = build_plans(path, tmp_path / "model.plan", settings=settings)
-    assert result.manifest.compute_capabilities == (86, 89)
-    assert sys.getsizeof(read_verified_plan(result.path)) > 100_000
