@@ -14,8 +14,7 @@ from artifacts.onnx_file import INPUT_SPEC_KEY, load_onnx, parse_input_shapes, r
 if TYPE_CHECKING:
     import onnx
 
-CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
-SUFFIXES = (".onnx", *CHECKPOINT_SUFFIXES, ".pt2")
+SUFFIXES = (".onnx", ".pt", ".pth", ".safetensors", ".pt2")
 
 
 @dataclass(frozen=True)

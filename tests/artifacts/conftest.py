@@ -50,3 +50,17 @@ def model_file(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
     onnx.save(_make_model(), path)
     return path
+
+
+class Canary:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
+        return exec, (f"open({str(self.path)!r}, 'w').close()",)
+
+
+@pytest.fixture
+def make_canary(tmp_path: Path) -> Callable[[], Canary]:
+    """Makes an object that writes the file `canary` when it is unpickled."""
+    return lambda: Canary(tmp_path / "canary")

@@ -359,3 +359,12 @@ def test_deeply_nested_sub_graphs_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\x08\x08" + field(8, field(2, b"\x10\x11")) + field(7, graph))
     with pytest.raises(InputError):
         load_onnx(path)
+
+
+def test_file_larger_than_2_gib_is_refused_without_reading_it(
+    tmp_path: Path, model_file: Path
+) -> None:
+    with model_file.open("r+b") as stream:
+        stream.truncate(2**31)
+    with pytest.raises(InputError, match="larger than 2 GiB"):
+        load_onnx(model_file)

@@ -209,3 +209,21 @@ def test_interrupt_leaves_the_old_file_and_nothing_else(
         "net.onnx",
         "started",
     ]
+
+
+WITHOUT_TORCH = "import sys\nfor name in ('torch', 'timm'): sys.modules[name] = None"
+
+
+def test_onnx_needs_no_torch_and_a_checkpoint_says_that_it_does(
+    start, folder: Path, network: Path, pictures: Path
+) -> None:
+    process = start("compress", "quantize", network, "--data", pictures, code=WITHOUT_TORCH)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "net.int8.onnx" in out
+    (folder / "net.pt").write_bytes(b"PK\x03\x04")
+    process = start("compress", "quantize", "net.pt", "--data", pictures, code=WITHOUT_TORCH)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "pip install 'framefit[torch]'" in err
+    assert err.count("\n") == 1

@@ -1,0 +1,197 @@
+"""Checkpoints that would run code, or hide what they hold, are refused; a canary proves it."""
+
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from artifacts import checkpoint  # noqa: E402
+from artifacts.checkpoint import (  # noqa: E402
+    Checkpoint,
+    load_checkpoint,
+    load_checkpoint_or_weights,
+    load_state_dict,
+    save_checkpoint,
+)
+from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
+from artifacts.input_spec import InputSpec  # noqa: E402
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A checkpoint that is fine."""
+    weights = nn.Conv2d(3, 4, 3).state_dict()
+    stored = Checkpoint(
+        builder="perception.network:build",
+        config={"channels": 4},
+        input_spec=InputSpec(),
+        state_dict=weights,
+    )
+    return save_checkpoint(tmp_path / "good.pt", stored)
+
+
+class Nested:
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
+        return pickle.loads, (self.content,)
+
+
+def globals_pickle(module: str, name: str, argument: str) -> bytes:
+    """A hand-made pickle that calls `module.name(argument)`."""
+    return (
+        b"\x80\x02c"
+        + f"{module}\n{name}\n".encode()
+        + b"X"
+        + len(argument).to_bytes(4, "little")
+        + argument.encode()
+        + b"\x85R."
+    )
+
+
+GADGETS = {
+    "os.system": ("os", "system"),
+    "posix.system": ("posix", "system"),
+    "builtins.eval": ("builtins", "eval"),
+    "builtins.getattr": ("builtins", "getattr"),
+    "runpy": ("runpy", "run_path"),
+    "cProfile": ("cProfile", "run"),
+    "pty": ("pty", "spawn"),
+    "timeit": ("timeit", "timeit"),
+    "pip": ("pip", "main"),
+    "asyncio": ("asyncio.unix_events", "_UnixSubprocessTransport._start"),
+    "subprocess": ("_posixsubprocess", "fork_exec"),
+    "site": ("site", "execsitecustomize"),
+    "atexit": ("atexit", "_run_exitfuncs"),
+    "f2py": ("numpy.f2py.crackfortran", "myeval"),
+    "torch.load": ("torch", "load"),
+    "torch.hub": ("torch.hub", "load"),
+}
+
+
+def torch_zip(path: Path, pickled: bytes, *more: tuple[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (("data.pkl", pickled), ("version", b"3\n"), *more):
+            archive.writestr(f"archive/{name}", content)
+    return path
+
+
+@pytest.mark.parametrize("name", GADGETS)
+def test_gadget_is_refused_and_does_not_run(tmp_path: Path, name: str) -> None:
+    canary = tmp_path / "canary"
+    argument = f"touch {canary}" if "system" in name else f"open({str(canary)!r}, 'w')"
+    path = torch_zip(tmp_path / "m.pt", globals_pickle(*GADGETS[name], argument))
+    with pytest.raises(UnsafeFileError, match="could run code"):
+        load_checkpoint(path)
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin", ".safetensors"])
+@pytest.mark.parametrize("kind", ["zip", "legacy", "plain pickle", "nested"])
+def test_malicious_pickle_is_refused_whatever_its_name(
+    tmp_path: Path, make_canary, kind: str, suffix: str
+) -> None:
+    canary, path = tmp_path / "canary", tmp_path / f"m{suffix}"
+    if kind == "plain pickle":
+        path.write_bytes(pickle.dumps(make_canary()))
+    elif kind == "nested":
+        torch.save({"a": Nested(pickle.dumps(make_canary()))}, path)
+    else:
+        torch.save({"a": make_canary()}, path, _use_new_zipfile_serialization=kind == "zip")
+    for load in (load_checkpoint, load_state_dict, load_checkpoint_or_weights):
+        with pytest.raises(UnsafeFileError):
+            load(path)
+    assert not canary.exists()
+
+
+def test_the_canary_sings_when_it_is_unpickled(tmp_path: Path, make_canary) -> None:
+    torch.save({"a": make_canary()}, tmp_path / "m.pt")
+    torch.load(tmp_path / "m.pt", weights_only=False)
+    assert (tmp_path / "canary").exists()
+
+
+def test_torch_load_is_called_once_and_safely(
+    tmp_path: Path, make_canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({"a": make_canary()}, tmp_path / "m.pt")
+    calls = []
+    original = torch.load
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(checkpoint.torch, "load", spy)
+    with pytest.raises(UnsafeFileError):
+        load_checkpoint(tmp_path / "m.pt")
+    assert [call["weights_only"] for call in calls] == [True]
+
+
+def test_truncated_checkpoint_is_refused_at_every_length(tmp_path: Path, good: Path) -> None:
+    path, content = tmp_path / "cut.pt", good.read_bytes()
+    for length in range(0, len(content), len(content) // 64):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError):
+            load_checkpoint(path)
+
+
+def test_archive_tricks_are_refused(tmp_path: Path, good: Path) -> None:
+    content, path = good.read_bytes(), tmp_path / "bad.pt"
+    with zipfile.ZipFile(good) as archive:
+        members = {item.filename: archive.read(item) for item in archive.infolist()}
+        pickled = archive.getinfo("archive/data.pkl")
+
+    def rebuild(changes: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+        with zipfile.ZipFile(path, "w", compression) as archive:
+            for name, content in {**members, **changes}.items():
+                archive.writestr(name, content)
+
+    def refused(message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            load_checkpoint(path)
+
+    rebuild({})
+    assert load_checkpoint(path).config["channels"] == 4
+    for name in ("archive/../../x", "/x", "archive/..\\x"):
+        rebuild({name: b"x"})
+        refused("outside the archive|not one that PyTorch")
+    rebuild({"second/data.pkl": b"x"})
+    refused("not one that PyTorch wrote")
+    rebuild({"archive/data/0": b"\0" * 10_000_000}, zipfile.ZIP_DEFLATED)
+    refused("compressed member")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", members["archive/data.pkl"])
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("archive/data.pkl", b"other")
+    refused("twice")
+    path.write_bytes(b"prefix" + content)
+    refused("ambiguous|not a complete")
+    middle = pickled.header_offset + 40
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    refused("damaged|differ")
+    local, central = content.index(b"PK\x03\x04"), content.index(b"PK\x01\x02")
+    for position in (local + 6, central + 8):
+        flipped = bytearray(content)
+        flipped[position] |= 1
+        path.write_bytes(flipped)
+        refused("encrypted|differ")
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [("code/__torch__.py", "TorchScript"), ("models/model.json", r"suffix \.pt2")],
+)
+def test_archive_of_another_kind_is_refused_with_a_hint(
+    tmp_path: Path, member: str, message: str
+) -> None:
+    path = torch_zip(tmp_path / "m.pt", pickle.dumps({}, 2), (member, b"{}"))
+    with pytest.raises(InputError, match=message):
+        load_checkpoint(path)
