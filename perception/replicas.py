@@ -5,6 +5,9 @@ wait for each other once per step.
 """
 
 import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from multiprocessing.synchronize import Barrier
 import torch
 from torch import Tensor, nn
 
+PARENT_CHECK_S = 1.0
 WAIT_S = 300.0
 """Longest wait for another replica; one that died would never come."""
 
@@ -76,7 +80,13 @@ def open_replicas(count: int, weights: int, body: Callable[[Replica], None]) -> 
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(count) if count > 1 else None
     replicas = [Replica(rank, count, gradients, decision, barrier) for rank in range(count)]
-    others = [context.Process(target=body, args=(replica,)) for replica in replicas[1:]]
+    parent = os.getpid()
+
+    def follow(replica: Replica) -> None:
+        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+        body(replica)
+
+    others = [context.Process(target=follow, args=(replica,)) for replica in replicas[1:]]
     for process in others:
         process.start()
     try:
@@ -85,3 +95,10 @@ def open_replicas(count: int, weights: int, body: Callable[[Replica], None]) -> 
         for process in others:
             process.terminate()
             process.join()
+
+
+def _leave_with(parent: int) -> None:
+    """Ends this process when its parent was killed, which runs no clean-up there."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
+    os._exit(1)

@@ -50,7 +50,7 @@ class DepthHead(Head):
         weight: factor on the loss.
     """
 
-    def __init__(self, channels: int, strides: list[int], *, weight: float = 1.0) -> None:
+    def __init__(self, channels: int, strides: list[int], *, weight: float = 2.5) -> None:
         super().__init__()
         self.level = pick_level(strides, 4)
         self.weight = weight

@@ -1,5 +1,9 @@
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,3 +177,28 @@ def test_averaged_gradients_are_the_mean_over_the_replicas():
 
     with open_replicas(2, 6, lambda replica: hold(replica, 3.0)) as replica:
         assert torch.equal(hold(replica, 1.0), torch.full((2, 3), 2.0))
+
+
+def test_replicas_leave_when_the_first_is_killed(tmp_path):
+    script = (
+        "import os, sys, time\n"
+        "from perception.replicas import open_replicas\n"
+        "def body(replica):\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    time.sleep(60)\n"
+        "with open_replicas(2, 1, body):\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
+        other = int(run.stdout.readline())
+        run.kill()
+        for _ in range(100):
+            if not is_alive(other):
+                break
+            time.sleep(0.1)
+        assert not is_alive(other)
+
+
+def is_alive(process):
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
