@@ -10,6 +10,7 @@ activation across the edge between two int8 steps changes it by a whole step, wh
 about FP16.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ from export.fp16_plan import DEQUANTIZE, QUANTIZE
 
 _FP16 = TensorProto.FLOAT16
 _FP32 = TensorProto.FLOAT
+
+GROUP_BYTES = 1 << 29
+"""Inner tensors whose ranges are measured in one run of the network."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -124,30 +128,41 @@ def measure_ranges(
 ) -> dict[str, float]:
     """Returns the largest magnitude that each float tensor of a network reaches on samples.
 
+    The tensors are looked at in groups of at most `GROUP_BYTES`, one run of the network per group.
+
     Args:
         model: shape-inferred, in FP32.
         samples: input arrays by name.
     """
     ranges: dict[str, float] = {}
-    if not samples:
-        return ranges
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(model)
-    known = {value.name for value in exposed.graph.output}
-    quantized = {
-        name for node in model.graph.node if node.op_type == QUANTIZE for name in node.output
-    }
-    exposed.graph.output.extend(
-        value
-        for value in model.graph.value_info
-        if value.type.tensor_type.elem_type == _FP32 and value.name not in known | quantized
-    )
-    for outputs in run_model(exposed, samples):
-        for name, values in outputs.items():
-            if values.dtype == np.float32:
-                peak = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-                ranges[name] = max(ranges.get(name, 0.0), peak)
+    for group in _group_tensors(model):
+        exposed = onnx.ModelProto()
+        exposed.CopyFrom(model)
+        exposed.graph.output.extend(group)
+        for sample in samples:
+            for name, values in run_model(exposed, [sample])[0].items():
+                if values.dtype == np.float32:
+                    peak = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+                    ranges[name] = max(ranges.get(name, 0.0), peak)
     return ranges
+
+
+def _group_tensors(model: onnx.ModelProto) -> list[list[onnx.ValueInfoProto]]:
+    """Splits the network's inner float tensors into groups whose values fit into memory."""
+    known = {value.name for value in model.graph.output}
+    groups: list[list[onnx.ValueInfoProto]] = [[]]
+    size_bytes = 0
+    for value in model.graph.value_info:
+        kind = value.type.tensor_type
+        if kind.elem_type != _FP32 or value.name in known:
+            continue
+        value_bytes = 4 * math.prod(max(dim.dim_value, 1) for dim in kind.shape.dim)
+        if groups[-1] and size_bytes + value_bytes > GROUP_BYTES:
+            groups.append([])
+            size_bytes = 0
+        groups[-1].append(value)
+        size_bytes += value_bytes
+    return groups
 
 
 def count_precisions(model: onnx.ModelProto) -> dict[str, int]:

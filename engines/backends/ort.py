@@ -83,9 +83,13 @@ class OrtSession(ClosesOnExit):
             "version": self._version,
             "device": "CPU",
             "precision": "as in the graph",
-            "threads": {"asked": self._settings.threads, "got": self._settings.threads},
+            "threads": {"asked": self._settings.threads, "got": self._count_threads()},
             "providers": list(self._session.get_providers()),
         }
+
+    def _count_threads(self) -> int | None:
+        """Returns the threads set; None where onnxruntime takes its default."""
+        return int(self._session.get_session_options().intra_op_num_threads) or None
 
     def close(self) -> None:
         """Drops the model."""

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
-from export.fp16_check import remove_qdq, run_model, simulate_fp16
+from export.fp16_check import measure_ranges, remove_qdq, run_model, simulate_fp16
 from export.fp16_plan import FP16_MAX, MAX_SCALE_ERROR
 from export.fp16_scales import _requantize, raise_scales
 from export.parity import measure_sqnr_db
@@ -288,3 +288,13 @@ def test_a_typed_network_stays_as_it_is(int8_model, sample):
     assert twice.counts == once.counts
     operators = [[node.op_type for node in result.model.graph.node] for result in (once, twice)]
     assert operators[0] == operators[1]
+
+
+def test_ranges_do_not_depend_on_the_grouping(float_model, sample, monkeypatch):
+    loud = {"image": 3 * sample["image"]}
+    together = measure_ranges(float_model, [sample, loud])
+    assert together["r"] <= together["a"]
+    assert together["logits"] >= measure_ranges(float_model, [sample])["logits"]
+    monkeypatch.setattr("export.fp16_check.GROUP_BYTES", 1)
+    assert measure_ranges(float_model, [sample, loud]) == together
+    assert measure_ranges(float_model, []) == {}
