@@ -14,7 +14,8 @@ from artifacts.input_spec import InputSpec
 from perception.batches import SceneSource
 from perception.evaluate import evaluate_heads
 from perception.network import PerceptionNetwork
-from perception.train import TrainSettings, TrainState, TrainStep, train
+from perception.train import TrainState, TrainStep, train
+from perception.train_settings import TrainSettings
 from perception.training_data import TrainingData
 
 INPUT_SPEC = InputSpec(mean=(0.45, 0.45, 0.45), std=(0.225, 0.225, 0.225))

@@ -63,8 +63,8 @@ def train(
     tenth is held out.
     """
     from artifacts.atomic import require_writable
-    from perception.train import TrainSettings
     from perception.train_checkpoint import train_checkpoint
+    from perception.train_settings import TrainSettings
     from perception.training_data import picture_data, road_data
 
     if json_file is not None:

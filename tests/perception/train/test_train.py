@@ -14,7 +14,8 @@ from artifacts.input_spec import InputSpec
 from perception.batches import SceneStream, flip_scene
 from perception.replicas import open_replicas
 from perception.scene.dataset import SceneDataset
-from perception.train import TrainSettings, train
+from perception.train import train
+from perception.train_settings import TrainSettings
 
 TINY = {"backbone": "test_resnet", "height": 128, "width": 160, "neck_channels": 16}
 QUICK = TrainSettings(steps=4, batch_size=4, half_share=0.0, replicas=1, workers=0, seed=3)
@@ -202,3 +203,12 @@ def test_replicas_leave_when_the_first_is_killed(tmp_path):
 def is_alive(process):
     stat = Path(f"/proc/{process}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_the_learning_rate_rises_then_falls():
+    rates = [QUICK.learning_rate_at(share) for share in np.linspace(0, 1, 201)]
+    top = int(np.argmax(rates))
+    assert rates[top] == pytest.approx(QUICK.learning_rate)
+    assert (np.diff(rates[: top + 1]) >= 0).all()
+    assert (np.diff(rates[top:]) <= 0).all()
+    assert rates[-1] == pytest.approx(0.01 * QUICK.learning_rate)
