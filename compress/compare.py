@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from compress.sqnr import SignalToNoise
 
+BIAS_QUANTIZATION = "WeightBiasQuantization"
+"""An onnxruntime optimization that rounds float biases of Q/DQ networks; neither file says so."""
+
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
 
@@ -112,7 +115,10 @@ def _runner(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], dict[str,
     options.log_severity_level = 4
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=[BIAS_QUANTIZATION],
     )
     names = [item.name for item in session.get_outputs()]
     wanted = {item.name for item in session.get_inputs()}

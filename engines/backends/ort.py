@@ -20,6 +20,12 @@ from engines.session import (
 )
 
 _NAME = "onnxruntime"
+BIAS_QUANTIZATION = "WeightBiasQuantization"
+"""An optimization that rounds the float biases of Q/DQ networks to int32 on its own account.
+
+It changes the outputs (by as much as int8 itself on FastestDet) and destroys FP16 Q/DQ networks,
+whose tiny scale products underflow. A reference computes what the file says, so it is switched off.
+"""
 _ERRORS_ONLY = 3
 _DTYPES = {
     "float": "float32",
@@ -67,7 +73,12 @@ class OrtSession(ClosesOnExit):
         options.log_severity_level = _ERRORS_ONLY
         if self._settings.threads is not None:
             options.intra_op_num_threads = self._settings.threads
-        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(
+            str(path),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=[BIAS_QUANTIZATION],
+        )
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Runs the network once; see `Session.run`."""

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
 from engines.runtimes import BACKENDS, SessionSettings, list_runtimes, open_session
@@ -181,3 +183,39 @@ def test_importing_engines_imports_no_heavy_runtime():
         cwd=Path(__file__).parents[2],
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_onnxruntime_computes_a_quantized_network_as_written(tmp_path, image):
+    """Without care it rounds the float bias to a multiple of scale x weight scale = 0.25."""
+    constants = {
+        "scale": np.float32(0.5),
+        "zero": np.int8(0),
+        "weight": np.random.default_rng(2).integers(-3, 4, (4, 3, 1, 1), dtype=np.int8),
+        "weight_scale": np.float32(0.5),
+        "bias": np.array([0.1, -0.12, 0.36, -0.39], np.float32),
+        "out_scale": np.float32(0.1),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["x"]),
+        helper.make_node("DequantizeLinear", ["weight", "weight_scale", "zero"], ["w"]),
+        helper.make_node("Conv", ["x", "w", "bias"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "out_scale", "zero"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "out_scale", "zero"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "qdq",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, image.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 4, 8, 10))],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    path = tmp_path / "qdq.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, path)
+    rounded = np.clip(np.rint(image / 0.5), -128, 127) * 0.5
+    weights = constants["weight"][:, :, 0, 0] * 0.5
+    sums = np.einsum("oc,nchw->nohw", weights, rounded) + constants["bias"][:, None, None]
+    expected = np.clip(np.rint(sums / 0.1), -128, 127) * 0.1
+    with open_session(path, "onnxruntime") as session:
+        assert np.abs(session.run({"image": image})["y"] - expected).mean() < 0.005
