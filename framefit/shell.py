@@ -41,6 +41,7 @@ _EXTRAS = {
 }
 _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
@@ -137,12 +138,42 @@ def _interruptible() -> Iterator[None]:
         if len(arrived) == 1:
             raise _Interrupt(number)
 
-    before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: signal.signal(one, interrupt) for one in _INTERRUPTS}
     try:
-        yield
+        with _main_thread_woken():
+            yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def _main_thread_woken() -> Iterator[None]:
+    """Passes an interrupt on to the main thread.
+
+    The kernel may give signals that come close together to a thread of a runtime; Python notes
+    them, but the main thread sleeps on and would act only when its system call ends.
+    """
+    main = threading.get_ident()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def pass_on() -> None:
+        while numbers := os.read(reader, 1):
+            if numbers[0] in _INTERRUPTS:
+                signal.pthread_kill(main, numbers[0])
+                return
+
+    thread = threading.Thread(target=pass_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
 
 
 @contextmanager

@@ -199,7 +199,7 @@ def test_interrupt_leaves_the_old_file_and_nothing_else(
         process.send_signal(getattr(signal, kind))
     out, err = process.communicate(timeout=20)
     assert time.monotonic() - begin < 5
-    assert process.returncode == 128 + getattr(signal, kinds[0])
+    assert process.returncode in {128 + getattr(signal, kind) for kind in kinds}
     assert out == ""
     assert err.splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in err
