@@ -20,35 +20,49 @@ Progress = Callable[[str, int, int], None]
 class OutputComparison:
     """Compares one output over samples.
 
-    Agreement is the share of positions where both networks decide alike. A decision is the
-    channel (axis 1) with the largest value where there are several; a single channel, or a vector,
-    decides by its sign about the reference's mean.
+    Agreement is the share of positions where both networks decide alike. A decision is the class
+    with the largest value; classes are on axis 1, and on the shorter one of the axes 1 and 2 of a
+    tensor with three axes ([N, anchors, classes] or [N, classes, anchors]). Where there is a
+    single class, or a vector, it is the side of the reference's mean.
     """
 
     def __init__(self) -> None:
         self._noise = SignalToNoise()
+        self._per_sample_db: list[float] = []
         self._agreeing = 0
         self._decisions = 0
 
     def update(self, reference: Array, candidate: Array) -> None:
         """Adds one sample."""
+        alone = SignalToNoise()
+        alone.update(reference, candidate)
+        self._per_sample_db.append(alone.sqnr_db)
         self._noise.update(reference, candidate)
         alike = _decide(reference, reference) == _decide(candidate, reference)
         self._agreeing += int(np.count_nonzero(alike))
         self._decisions += alike.size
 
     def result(self) -> dict[str, float]:
-        """Returns sqnr_db, max_abs and agreement (0 to 1)."""
+        """Returns the figures.
+
+        sqnr_db pools all samples; sqnr_mean_db is the mean over samples, sqnr_worst_db the lowest
+        and worst_sample its index; max_abs is the largest difference; agreement is 0 to 1.
+        """
+        worst = int(np.argmin(self._per_sample_db))
         return {
             "sqnr_db": self._noise.sqnr_db,
+            "sqnr_mean_db": float(np.mean(self._per_sample_db)),
+            "sqnr_worst_db": self._per_sample_db[worst],
+            "worst_sample": worst,
             "max_abs": self._noise.max_abs,
             "agreement": self._agreeing / max(self._decisions, 1),
         }
 
 
 def _decide(values: Array, reference: Array) -> Array:
-    if values.ndim >= 2 and values.shape[1] > 1:
-        return np.asarray(values.argmax(axis=1))
+    axis = 2 if values.ndim == 3 and values.shape[2] < values.shape[1] else 1
+    if values.ndim >= 2 and values.shape[axis] > 1:
+        return np.asarray(values.argmax(axis=axis))
     return np.asarray(values > reference.mean())
 
 
@@ -67,7 +81,7 @@ def compare_outputs(
         progress: is told ("compare", samples done, samples in all).
 
     Returns:
-        {"outputs": {name: {"sqnr_db", "max_abs", "agreement"}}}
+        {"outputs": {name: figures}}, the figures of `OutputComparison.result`.
 
     Raises:
         InputError: there are no samples, or an output is missing or of another shape.

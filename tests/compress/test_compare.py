@@ -1,0 +1,70 @@
+"""Comparing outputs: figures against hand-computed ones, and what is refused."""
+
+import numpy as np
+import pytest
+
+from artifacts.errors import InputError
+from compress.compare import OutputComparison, compare_outputs
+from compress.sqnr import EXACT_DB, SignalToNoise
+
+
+def outputs_of(*arrays):
+    """Returns a network that gives the arrays one after the other."""
+    rest = iter(arrays)
+    return lambda feeds: {"y": next(rest)}
+
+
+def compare(reference, candidate):
+    samples = [{}] * len(reference)
+    return compare_outputs(outputs_of(*reference), outputs_of(*candidate), samples)["outputs"]["y"]
+
+
+def test_the_figures_are_those_computed_by_hand():
+    reference = [np.asarray([[3.0, 4.0]]), np.asarray([[1.0, 0.0]])]
+    candidate = [np.asarray([[3.0, 4.5]]), np.asarray([[0.0, 1.0]])]
+    result = compare(reference, candidate)
+    assert result["sqnr_db"] == pytest.approx(10 * np.log10(26 / 2.25))
+    each = [10 * np.log10(25 / 0.25), 10 * np.log10(1 / 2)]
+    assert result["sqnr_mean_db"] == pytest.approx(np.mean(each))
+    assert (result["worst_sample"], result["sqnr_worst_db"]) == (1, pytest.approx(each[1]))
+    assert result["max_abs"] == 1.0
+    assert result["agreement"] == 0.5
+
+
+def test_equal_outputs_are_exact_and_infinities_count_as_equal():
+    values = [np.asarray([[1.0, -np.inf]])]
+    assert compare(values, values)["sqnr_db"] == EXACT_DB
+    assert compare(values, values)["agreement"] == 1.0
+
+
+def test_a_nan_is_the_worst_there_is():
+    meter = SignalToNoise()
+    meter.update(np.ones(3), np.asarray([1.0, np.nan, 1.0]))
+    assert meter.sqnr_db == -EXACT_DB
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_classes_are_on_the_shorter_axis_of_three(is_swapped):
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((1, 100, 3))
+    changed = scores.copy()
+    changed[0, :25] = -changed[0, :25]
+    if is_swapped:
+        scores, changed = scores.transpose(0, 2, 1), changed.transpose(0, 2, 1)
+    comparison = OutputComparison()
+    comparison.update(scores, changed)
+    assert comparison.result()["agreement"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [({}, "no output 'y'"), ({"y": np.ones((1, 3))}, r"shape \(1, 3\)")],
+)
+def test_outputs_that_do_not_fit_are_refused(candidate, message):
+    with pytest.raises(InputError, match=message):
+        compare_outputs(lambda _: {"y": np.ones((1, 2))}, lambda _: candidate, [{}])
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(InputError, match="at least 1"):
+        compare_outputs(lambda _: {}, lambda _: {}, [])
