@@ -25,16 +25,15 @@ class OutputDifference:
     Attributes:
         name: of the output.
         head: that it belongs to; "" where the model does not say.
-        sqnr_db: signal to quantization noise.
-        max_abs: largest absolute difference.
-        agreement: share of equal decisions, 0 to 1.
+        figures: sqnr_db (all samples pooled), sqnr_mean_db, sqnr_worst_db, max_abs, agreement
+            (share of equal decisions, 0 to 1); see `compress.compare.OutputComparison`.
+        worst_sample: name of the sample with the lowest SQNR.
     """
 
     name: str
     head: str
-    sqnr_db: float
-    max_abs: float
-    agreement: float
+    figures: dict[str, float]
+    worst_sample: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +49,15 @@ class ComparisonOutcome:
     samples: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement"}}, "samples": …}`."""
+        """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement", …}}, "samples": …}`."""
         return {
             "outputs": {
                 item.name: {
-                    "sqnr_db": item.sqnr_db,
-                    "max_abs": item.max_abs if math.isfinite(item.max_abs) else None,
-                    "agreement": item.agreement,
+                    **{
+                        name: value if math.isfinite(value) else None
+                        for name, value in item.figures.items()
+                    },
+                    "worst_sample": item.worst_sample,
                 }
                 for item in self.outputs
             },
@@ -97,7 +98,13 @@ def compare_files(
     found = compare_models(right.model, left.model, data_samples, progress)["outputs"]
     heads = _heads_by_output(right.model)
     outputs = tuple(
-        OutputDifference(name, heads.get(name, ""), **figures) for name, figures in found.items()
+        OutputDifference(
+            name=name,
+            head=heads.get(name, ""),
+            figures={key: value for key, value in figures.items() if key != "worst_sample"},
+            worst_sample=data_samples.names[int(figures["worst_sample"])],
+        )
+        for name, figures in found.items()
     )
     return ComparisonOutcome(outputs=outputs, samples=len(data_samples))
 

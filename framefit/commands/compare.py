@@ -61,14 +61,17 @@ def compare(
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
     print_table(
-        ("output", "head", "SQNR dB", "largest error", "agreement"),
+        ("output", "head", "SQNR dB", "mean", "worst", "of sample", "largest error", "agreement"),
         (
             (
                 item.name,
                 item.head or "-",
-                f"{item.sqnr_db:.1f}",
-                f"{item.max_abs:.4g}",
-                f"{item.agreement:.2%}",
+                f"{item.figures['sqnr_db']:.1f}",
+                f"{item.figures['sqnr_mean_db']:.1f}",
+                f"{item.figures['sqnr_worst_db']:.1f}",
+                item.worst_sample,
+                f"{item.figures['max_abs']:.4g}",
+                f"{item.figures['agreement']:.2%}",
             )
             for item in outcome.outputs
         ),
