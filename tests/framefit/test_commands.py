@@ -188,7 +188,7 @@ def test_our_checkpoint_brings_its_shape_spec_and_heads(run, folder: Path, pictu
             "ultraface/version-RFB-320.onnx",
             "ultraface/images",
             ("--pixel-scale", "0.0078125", "--mean", "0.9921875,0.9921875,0.9921875"),
-            {"scores": 30.0, "boxes": 40.0},
+            {"scores": 40.0, "boxes": 40.0},
         ),
         ("fastestdet/FastestDet.onnx", "fastestdet/images", ("--color", "bgr"), {"758": 9.0}),
     ],
