@@ -82,12 +82,17 @@ def compare_files(
     """
     from compress.compare import compare_models
 
-    right, spec, data_samples = open_model_with_data(
-        reference, data, limit=samples, model_options=model_options, spec_options=spec_options
-    )
     options = model_options or ModelOptions()
     is_onnx = candidate.suffix.lower() == ".onnx"
     left = open_model(candidate, ModelOptions(options.input_shapes) if is_onnx else options)
+    right, spec, data_samples = open_model_with_data(
+        reference,
+        data,
+        limit=samples,
+        model_options=model_options,
+        spec_options=spec_options,
+        related_spec=left.spec,
+    )
     _refuse_other_inputs(right, left)
     if left.spec is not None and spec is not None and left.spec != spec:
         raise InputError(

@@ -22,6 +22,7 @@ def open_model_with_data(
     limit: int | None,
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
+    related_spec: InputSpec | None = None,
 ) -> tuple[OpenedModel, InputSpec | None, Samples]:
     """Opens a model and samples for it; logs a warning where the input spec is assumed.
 
@@ -31,6 +32,7 @@ def open_model_with_data(
         limit: use at most this many samples.
         model_options: how to open the model.
         spec_options: input spec values given by the user; None or missing where not given.
+        related_spec: what a file made from the model says, for a model that does not say itself.
 
     Returns:
         the model; the input spec to store with what is made of it (None where nothing is known);
@@ -44,7 +46,7 @@ def open_model_with_data(
     opened = open_model(path, model_options)
     inputs = input_tensors(opened.model)
     spec, warning = choose_spec(
-        opened.spec,
+        opened.spec or related_spec,
         workspace.read_settings().input,
         spec_options or {},
         channels=_count_channels(inputs),

@@ -107,6 +107,16 @@ def test_compare_tells_a_damaged_model_from_a_good_one(run, network: Path, pictu
     assert figures[0]["agreement"] > figures[1]["agreement"] + 0.2
 
 
+def test_compare_takes_the_spec_of_the_candidate_where_the_reference_has_none(
+    run, network: Path, pictures: Path
+) -> None:
+    result = run("compress", "quantize", network, "--data", pictures, "--color", "bgr")
+    assert result.code == 0, result.err
+    result = run("compress", "compare", network, "net.int8.onnx", "--data", pictures)
+    assert result.code == 0, result.err
+    assert "warning" not in result.err
+
+
 def test_compare_names_the_head_of_each_output(run, network: Path, pictures: Path) -> None:
     model = onnx.load(network)
     heads = {"segmentation": {"outputs": ["logits"]}}
