@@ -124,7 +124,7 @@ def _loop(
     began = clock() - state.elapsed_s
     batches: Iterator[Batch] = iter(())
     scale = 0.0
-    while (share := replica.agree(_share(state, settings))) < 1:
+    while (share := replica.agree(settings.share_at(state.step, state.elapsed_s))) < 1:
         wanted = 0.5 if share < settings.half_share else 1.0
         if wanted != scale:
             scale = wanted
@@ -136,7 +136,7 @@ def _loop(
             step = TrainStep(
                 step=state.step,
                 elapsed_s=state.elapsed_s,
-                share=_share(state, settings),
+                share=settings.share_at(state.step, state.elapsed_s),
                 scale=scale,
                 losses=losses,
                 gradient_norm=norm,
@@ -158,12 +158,6 @@ def _new_state(config: dict[str, Any], settings: TrainSettings) -> TrainState:
     )
     average = deepcopy(network).eval().requires_grad_(False)
     return TrainState(network=network.train(), average=average, optimizer=optimizer)
-
-
-def _share(state: TrainState, settings: TrainSettings) -> float:
-    if settings.steps is not None:
-        return state.step / settings.steps
-    return state.elapsed_s / (settings.minutes * 60)
 
 
 def _open(

@@ -67,3 +67,7 @@ class TrainSettings:
         passed = (share - self.warmup_share) / max(1 - self.warmup_share, 1e-9)
         cosine = (1 + math.cos(math.pi * min(passed, 1.0))) / 2
         return self.learning_rate * (SMALLEST_RATE + (1 - SMALLEST_RATE) * cosine)
+
+    def share_at(self, step: int, elapsed_s: float) -> float:
+        """Returns the share of the training that has passed after these steps and seconds."""
+        return elapsed_s / (self.minutes * 60) if self.steps is None else step / self.steps
