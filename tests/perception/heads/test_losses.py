@@ -123,7 +123,7 @@ def test_depth_at_half_the_resolution_is_canonical():
 
 
 def test_depth_loss_counts_known_pixels_only():
-    head = DepthHead(8, [4])
+    head = DepthHead(8, [4], weight=1.0)
     target = torch.full((1, 4, 4), torch.nan)
     target[0, 0, 0] = 1.0
     loss = head.loss({"depth": torch.zeros(1, 1, 4, 4)}, {"log_inverse_depth": target})["depth"]
