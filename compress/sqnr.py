@@ -26,8 +26,9 @@ class SignalToNoise:
     def update(self, reference: NDArray, candidate: NDArray) -> None:
         """Adds one sample; values that are equal infinities on both sides count as equal."""
         wanted = reference.astype(np.float64, copy=False)
-        error = np.where(wanted == candidate, 0.0, candidate - wanted)
-        self.signal += float(np.sum(np.square(wanted, where=np.isfinite(wanted), out=wanted * 0)))
+        error = np.subtract(candidate, wanted, out=np.zeros_like(wanted), where=wanted != candidate)
+        finite = wanted[np.isfinite(wanted)]
+        self.signal += float(np.sum(np.square(finite)))
         self.noise += float(np.sum(np.square(error)))
         self.max_abs = max(self.max_abs, float(np.max(np.abs(error), initial=0.0)))
 

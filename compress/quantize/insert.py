@@ -8,6 +8,7 @@ from onnx import helper
 
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
+from compress.quantize.qparams import QParams
 from compress.quantize.streaming import Decisions, QuantizedWeight, qdq_nodes
 
 
@@ -15,6 +16,8 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     """Inserts one Q/DQ pair per activation, stores weights as int8, and corrected biases.
 
     All quantized readers of a tensor share its pair; readers that stay in float read the tensor.
+    A MaxPool whose output is quantized gets the same pair on its input: rounding keeps the order of
+    values, so the result stays as it is, and the layer before and the pool both work on integers.
     """
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
@@ -22,6 +25,11 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     paired: set[str] = set()
     for node in graph.nodes:
         choice = choices.get(node.name)
+        if node.op_type == "MaxPool" and _is_integer_pool(graph, node, decisions, set(choices)):
+            pair, constants = _pool_nodes(node, decisions.activations[node.output[0]])
+            nodes += pair
+            graph.weights |= constants
+            node.input[0] = pair[1].output[0]
         if choice is not None:
             for position in choice.activations:
                 tensor = node.input[position]
@@ -46,6 +54,28 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     graph.nodes = nodes
     graph.index()
     graph.drop_unused_weights()
+
+
+def _is_integer_pool(
+    graph: Graph, pool: onnx.NodeProto, decisions: Decisions, integer: set[str]
+) -> bool:
+    result, source = pool.output[0], pool.input[0]
+    return (
+        result in decisions.activations
+        and source not in decisions.activations
+        and source not in graph.inputs
+        and graph.sole_consumer(source) is not None
+        and result not in graph.outputs
+        and all(reader.name in integer for reader in graph.consumers(result))
+        and len(pool.output) == 1
+    )
+
+
+def _pool_nodes(
+    pool: onnx.NodeProto, qparams: QParams
+) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    tensor, result = pool.input[0], pool.output[0]
+    return qdq_nodes(tensor, f"{result}_scale", f"{result}_zero_point", qparams)
 
 
 def _weight_nodes(

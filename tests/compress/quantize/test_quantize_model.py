@@ -240,3 +240,28 @@ def test_the_chosen_observer_is_used(residual_model, samples):
 
     largest = max(np.abs(sample["x"]).max() for sample in samples)
     assert scales(MinMax())["x_scale"] == pytest.approx(largest / 127, rel=1e-5)
+
+
+@pytest.mark.parametrize("is_read_in_float", [False, True])
+def test_a_max_pool_works_on_integers_where_nobody_sees_the_difference(
+    is_read_in_float, make_model, run_model
+):
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p", "w"], ["y"], "second", pads=[1] * 4),
+    ]
+    if is_read_in_float:
+        nodes.append(helper.make_node("Sigmoid", ["p"], ["z"], "reader"))
+    outputs = ["y", "z"] if is_read_in_float else ["y"]
+    model = make_model(nodes, {"w": conv_weights()}, {"x": (1, 4, 8, 8)}, outputs)
+    result = check_quality(model)
+    pool = next(node for node in result.model.graph.node if node.op_type == "MaxPool")
+    maker = next(node for node in result.model.graph.node if pool.input[0] in node.output)
+    assert maker.op_type == ("Relu" if is_read_in_float else "DequantizeLinear")
+    feeds = {"x": np.random.default_rng(9).standard_normal((1, 4, 8, 8)).astype(np.float32)}
+    plain = onnx.ModelProto()
+    plain.CopyFrom(result.model)
+    next(node for node in plain.graph.node if node.op_type == "MaxPool").input[0] = "r"
+    np.testing.assert_array_equal(run_model(plain, feeds)["y"], run_model(result.model, feeds)["y"])
