@@ -34,11 +34,11 @@ BUDGET: dict[str, Any] = {
     },
     "stages": {
         "preprocess": 3.0,
-        "network": 21.0,
-        "postprocess": 3.0,
-        "tracking": 2.0,
-        "prediction": 2.0,
-        "planning": 2.0,
+        "network": 20.0,
+        "postprocess": 2.5,
+        "tracking": 2.5,
+        "prediction": 1.0,
+        "planning": 4.0,
     },
     "heads": {
         "detection": {"metric": "mAP50", "max_drop": 0.01},

@@ -3,7 +3,7 @@
 import math
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import nn
 from artifacts.atomic import atomic_path
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from artifacts.state_dict import fit_weights
 from perception.batches import Batch, SceneSource, SceneStream, open_batches
 from perception.heads.head import Head
 from perception.network import PerceptionNetwork, build
@@ -70,6 +71,7 @@ def train(
     spec: InputSpec,
     settings: TrainSettings,
     *,
+    start: Mapping[str, torch.Tensor] | None = None,
     state_path: Path | None = None,
     report: Callable[[TrainStep], None] | None = None,
     on_save: Callable[[TrainState], None] | None = None,
@@ -82,6 +84,7 @@ def train(
         scenes: makes the labelled scenes at a given size.
         spec: how pixels become inputs.
         settings: how to train.
+        start: weights to start from, of the same network at any input size; None for random ones.
         state_path: where the state is kept to resume from; None keeps none.
         report: called after each step.
         on_save: called each time the state is saved, and at the end.
@@ -97,6 +100,10 @@ def train(
     torch.set_num_threads(settings.threads)
     torch.manual_seed(settings.seed)
     state = _new_state(config, settings)
+    if start is not None:
+        for network in (state.network, state.average):
+            fit_weights(network, start)
+        state.network.train()
     if state_path is not None and state_path.exists():
         _restore(state, state_path, settings)
     saver = _Saver(state_path, settings, on_save, report)

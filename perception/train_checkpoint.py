@@ -28,6 +28,7 @@ def train_checkpoint(
     settings: TrainSettings,
     data: TrainingData,
     *,
+    start: Path | None = None,
     report: Callable[[TrainStep], None] | None = None,
 ) -> TrainState:
     """Trains a network and keeps its checkpoint at `out`.
@@ -39,6 +40,7 @@ def train_checkpoint(
             the data have labels for.
         settings: how to train.
         data: what to train with.
+        start: a checkpoint of the same network, at any input size, whose weights to start from.
         report: called after each step.
 
     Raises:
@@ -57,6 +59,7 @@ def train_checkpoint(
         data.training,
         INPUT_SPEC,
         settings,
+        start=load_checkpoint(start).state_dict if start is not None else None,
         state_path=out.with_suffix(".state"),
         report=report,
         on_save=lambda state: save_network(out, state.average, INPUT_SPEC),

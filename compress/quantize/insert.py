@@ -6,10 +6,13 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from artifacts.openvino_guard import make_guard
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.qparams import QParams
 from compress.quantize.streaming import Decisions, QuantizedWeight, qdq_nodes
+
+FUSED_AFTER_CONCAT = frozenset({"Relu", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
 def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
@@ -34,11 +37,8 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
             for position in choice.activations:
                 tensor = node.input[position]
                 if tensor not in paired:
-                    pair, constants = qdq_nodes(
-                        tensor,
-                        f"{tensor}_scale",
-                        f"{tensor}_zero_point",
-                        decisions.activations[tensor],
+                    pair, constants = _activation_nodes(
+                        graph, tensor, decisions.activations[tensor]
                     )
                     nodes += pair
                     graph.weights |= constants
@@ -54,6 +54,26 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     graph.nodes = nodes
     graph.index()
     graph.drop_unused_weights()
+
+
+def _activation_nodes(
+    graph: Graph, tensor: str, qparams: QParams
+) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO would misread it."""
+    pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
+    if not (qparams.grid.is_signed and _is_concatenated(graph, tensor)):
+        return pair, constants
+    guard = make_guard(tensor)
+    pair[0].input[0] = guard.output[0]
+    return [guard, *pair], constants
+
+
+def _is_concatenated(graph: Graph, tensor: str) -> bool:
+    """Returns whether a tensor is the result of a Concat, through nodes that OpenVINO fuses."""
+    maker = graph.producer(tensor)
+    while maker is not None and maker.op_type in FUSED_AFTER_CONCAT:
+        maker = graph.producer(maker.input[0])
+    return maker is not None and maker.op_type == "Concat"
 
 
 def _is_integer_pool(

@@ -29,6 +29,10 @@ def train(
         list[str] | None,
         typer.Option(help="A head to train: detection, segmentation or depth (default: all)."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="A checkpoint of the same network to start from, at any input size."),
+    ] = None,
     height: Annotated[int, typer.Option(help="Height of the input, pixels.")] = 352,
     width: Annotated[int, typer.Option(help="Width of the input, pixels.")] = 640,
     batch_size: Annotated[int, typer.Option(help="Scenes per step at half resolution.")] = 8,
@@ -87,7 +91,7 @@ def train(
         config: dict[str, object] = {"backbone": backbone, "height": height, "width": width}
         if head:
             config["heads"] = {name: {} for name in head}
-        train_checkpoint(out, config, settings, data, report=_print_step)
+        train_checkpoint(out, config, settings, data, start=start, report=_print_step)
     if evaluate:
         _evaluate(out, data, json_file)
 

@@ -47,7 +47,7 @@ class PlannerSettings:
     max_lateral_acceleration: float = 3.0
     safe_clearance_m: float = 0.4
     doubt_factor: float = 0.5
-    max_obstacles: int = 16
+    max_obstacles: int = 10
     collision_weight: float = 6.0
     departure_weight: float = 30.0
     line_weight: float = 1.5

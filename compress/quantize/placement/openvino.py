@@ -1,7 +1,8 @@
-"""OpenVINO's placement: TensorRT's edges, with unsigned integers where nothing is negative.
+"""OpenVINO's placement: TensorRT's edges, with unsigned integers.
 
-A ReLU's output in uint8 has twice the resolution that int8 gives it, and VNNI multiplies unsigned
-activations by signed weights natively.
+A ReLU's output in uint8 has twice the resolution that int8 gives it, and other activations use the
+whole grid with a zero_point of their own. VNNI multiplies unsigned activations by signed weights
+natively: OpenVINO turns int8 activations into uint8 ones anyway.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,11 @@ from compress.quantize.qparams import IntegerGrid
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVINO(TensorRT):
-    """Unsigned where no value is negative, else signed symmetric."""
+    """Asymmetric uint8 everywhere."""
+
+    symmetric: bool = False
 
     def activation_grid(self, low: float) -> IntegerGrid:
-        """Returns uint8 for tensors without negative values, else int8."""
-        return IntegerGrid(bits=8, is_signed=low < 0)
+        """Returns uint8, whatever the values."""
+        del low
+        return IntegerGrid(bits=8, is_signed=False)

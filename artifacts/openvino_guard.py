@@ -1,0 +1,36 @@
+"""The guard that keeps OpenVINO from misreading int8 tensors that come out of a Concat.
+
+OpenVINO (seen with 2026.4) moves a quantizer from behind a Concat to the Concat's inputs, and then
+reads the int8 values as uint8: the results are noise. With a LeakyRelu of slope 1 in between, which
+changes no value, it leaves the quantizer where it is. Other runtimes do not need the guard, and
+`export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
+"""
+
+import onnx
+from onnx import helper
+
+GUARD_SUFFIX = "_openvino_guard"
+
+
+def make_guard(tensor: str) -> onnx.NodeProto:
+    """Returns the node that guards a tensor; its output takes the tensor's place."""
+    name = f"{tensor}{GUARD_SUFFIX}"
+    return helper.make_node("LeakyRelu", [tensor], [name], name, alpha=1.0)
+
+
+def remove_guards(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the model without its guards; it is not changed itself."""
+    sources = {
+        node.output[0]: node.input[0]
+        for node in model.graph.node
+        if node.op_type == "LeakyRelu" and node.name.endswith(GUARD_SUFFIX)
+    }
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.node[:]
+    for node in model.graph.node:
+        if node.output[0] not in sources:
+            kept = bare.graph.node.add()
+            kept.CopyFrom(node)
+            kept.input[:] = [sources.get(name, name) for name in node.input]
+    return bare
