@@ -6,6 +6,7 @@ wait for each other once per step.
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,13 @@ from multiprocessing.synchronize import Barrier
 import torch
 from torch import Tensor, nn
 
+from artifacts.errors import FramefitError
+
 PARENT_CHECK_S = 1.0
 WAIT_S = 300.0
 """Longest wait for another replica; one that died would never come."""
+END_S = 10.0
+"""Longest wait for another replica's own end after the last step."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,10 @@ def open_replicas(count: int, weights: int, body: Callable[[Replica], None]) -> 
 
     Yields:
         this process's replica.
+
+    Raises:
+        FramefitError: another replica died. PyTorch cannot fork a process that has computed
+            gradients before.
     """
     gradients = torch.zeros(count, weights if count > 1 else 0).share_memory_()
     decision = torch.zeros(1, dtype=torch.float64).share_memory_()
@@ -83,14 +92,28 @@ def open_replicas(count: int, weights: int, body: Callable[[Replica], None]) -> 
     parent = os.getpid()
 
     def follow(replica: Replica) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-        body(replica)
+        try:
+            body(replica)
+        except BaseException:
+            if barrier is not None:
+                barrier.abort()
+            raise
 
     others = [context.Process(target=follow, args=(replica,)) for replica in replicas[1:]]
     for process in others:
         process.start()
     try:
         yield replicas[0]
+        for process in others:
+            process.join(END_S)
+    except threading.BrokenBarrierError as error:
+        raise FramefitError(
+            "a replica of the training died; what it said is above",
+            fix="train with one replica, or in a process that has not trained before",
+        ) from error
     finally:
         for process in others:
             process.terminate()

@@ -33,8 +33,8 @@ def train(
         Path | None,
         typer.Option(help="A checkpoint of the same network to start from, at any input size."),
     ] = None,
-    height: Annotated[int, typer.Option(help="Height of the input, pixels.")] = 352,
-    width: Annotated[int, typer.Option(help="Width of the input, pixels.")] = 640,
+    height: Annotated[int, typer.Option(help="Height of the input, pixels.")] = 320,
+    width: Annotated[int, typer.Option(help="Width of the input, pixels.")] = 608,
     batch_size: Annotated[int, typer.Option(help="Scenes per step at half resolution.")] = 8,
     half_share: Annotated[
         float, typer.Option(help="Share of the training at half resolution, 0 to 1.")

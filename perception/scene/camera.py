@@ -58,13 +58,14 @@ class Camera:
             farthest_m: rows whose depth is beyond are left to the sky.
 
         Returns:
-            The first row that sees the ground, and for it and all rows below [R] the depth along
-            the optical axis and the distance forward, both in metres.
+            The first row that sees the ground (`height` if none does), and for it and all rows
+            below [R] the depth along the optical axis and the distance forward, both in metres.
         """
         slope = (np.arange(self.height) - (self.height - 1) / 2) / self.focal_px
         c, s = cos(self.pitch_rad), sin(self.pitch_rad)
         down = s + c * slope
-        first = int(np.argmax(down > self.mount_height_m / farthest_m))
+        sees_ground = down > self.mount_height_m / farthest_m
+        first = int(np.argmax(sees_ground)) if sees_ground.any() else self.height
         depth = self.mount_height_m / down[first:]
         return first, depth, depth * (c - s * slope[first:])
 

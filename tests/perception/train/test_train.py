@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from artifacts.errors import InputError
+from artifacts.errors import FramefitError, InputError
 from artifacts.input_spec import InputSpec
 from perception.batches import SceneStream, flip_scene
 from perception.replicas import open_replicas
@@ -159,14 +159,32 @@ def test_a_scene_flipped_twice_is_the_scene():
     assert np.array_equal(once.depth[:, 0], scene.depth[:, -1])
 
 
-def test_two_replicas_learn_together_and_leave_nothing_running():
-    import multiprocessing
+def test_two_replicas_learn_together_and_leave_nothing_running(tmp_path):
+    """In a process of its own: PyTorch cannot fork one that has computed gradients."""
+    out = tmp_path / "net.pt"
+    command = [sys.executable, "-c", "import sys; from framefit.cli import main; sys.exit(main())"]
+    options = ["--steps", "3", "--replicas", "2", "--evaluate", "0", "--scenes", "50"]
+    options += ["--height", "128", "--width", "160"]
+    ended = subprocess.run(
+        [*command, "train", "--out", str(out), *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert out.is_file()
 
-    steps = []
-    state = run(replace(QUICK, steps=3, replicas=2), report=lambda step: steps.append(step.step))
-    assert steps == [1, 2, 3]
-    assert state.scenes_seen == 3 * QUICK.batch_size // 2
-    assert not multiprocessing.active_children()
+
+def test_a_replica_that_dies_ends_the_training_with_one_error():
+    def die(replica):
+        raise RuntimeError("out of luck")
+
+    with (
+        pytest.raises(FramefitError, match="replica of the training died"),
+        open_replicas(2, 1, die) as replica,
+    ):
+        replica.agree(0.5)
 
 
 def test_averaged_gradients_are_the_mean_over_the_replicas():
