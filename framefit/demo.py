@@ -40,6 +40,7 @@ BUDGET: dict[str, Any] = {
         "prediction": 1.0,
         "planning": 4.0,
     },
+    "environment": {"mode": "report"},
     "heads": {
         "detection": {"metric": "mAP50", "max_drop": 0.01},
         "segmentation": {"metric": "mIoU", "max_drop": 0.01},
