@@ -39,6 +39,9 @@ class IntegerGrid:
         return np.dtype(f"{'int' if self.is_signed else 'uint'}{stored}")
 
 
+WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class QParams:
     """A per-tensor scale and zero_point: real = (integer - zero_point) * scale.

@@ -20,14 +20,13 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import choose_row_scales, from_rows, to_rows
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import Placement, QuantizedNode
-from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
+from compress.quantize.qparams import WEIGHT_GRID, QParams, qparams_for_range
 from compress.quantize.rounding import RoundingProblem
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import Step, plan_steps
 from compress.sqnr import SignalToNoise
 
 Progress = Callable[[str, int, int], None]
-WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
 
 
 @dataclass(frozen=True, kw_only=True)

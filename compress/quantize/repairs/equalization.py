@@ -22,7 +22,7 @@ from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales, to_rows
 from compress.quantize.observers import MeanSquaredError, ObservedTensor
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.qparams import WEIGHT_GRID, fake_quantize, qparams_for_range
 from compress.quantize.repairs.scale_group import (
     find_scale_groups,
     rescale,
@@ -33,7 +33,6 @@ EXPONENTS = (0.0, 0.25, 0.5)
 SMALLEST_FACTOR = 1 / 4
 POSITIONS = 4096
 LEAST_GAIN = 0.97
-WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,9 @@ def _round_weight(layer: onnx.NodeProto, weight: Array) -> Array:
     shape = [1] * weight.ndim
     shape[axis] = -1
     column = scales.reshape(shape)
-    return np.asarray(np.clip(np.rint(weight / column), -127, 127) * column)
+    return np.asarray(
+        np.clip(np.rint(weight / column), WEIGHT_GRID.lowest, WEIGHT_GRID.highest) * column
+    )
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:
