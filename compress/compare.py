@@ -8,10 +8,8 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from compress.model_runner import open_runner
 from compress.sqnr import SignalToNoise
-
-BIAS_QUANTIZATION = "WeightBiasQuantization"
-"""An onnxruntime optimization that rounds float biases of Q/DQ networks; neither file says so."""
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -119,29 +117,4 @@ def compare_models(
 
     See `compare_outputs` for arguments, result and errors.
     """
-    return compare_outputs(_runner(reference), _runner(candidate), samples, progress)
-
-
-def _runner(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    session = ort.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=[BIAS_QUANTIZATION],
-    )
-    names = [item.name for item in session.get_outputs()]
-    wanted = {item.name for item in session.get_inputs()}
-
-    def run(feeds: Mapping[str, Array]) -> dict[str, Array]:
-        missing = wanted - set(feeds)
-        if missing:
-            raise InputError(f"the samples have no input '{min(missing)}'")
-        values = session.run(names, {name: feeds[name] for name in wanted})
-        return dict(zip(names, values, strict=True))
-
-    return run
+    return compare_outputs(open_runner(reference), open_runner(candidate), samples, progress)

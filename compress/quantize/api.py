@@ -5,19 +5,11 @@ from dataclasses import dataclass
 
 import onnx
 
-from artifacts.errors import InputError
-from compress.errors import AlreadyQuantizedError, CalibrationError
-from compress.quantize.graph import Array, Graph
-from compress.quantize.insert import insert_qdq
-from compress.quantize.placement import PLACEMENTS, Declined
-from compress.quantize.repairs.equalization import equalize
+from compress.quantize.graph import Array
+from compress.quantize.placement import Declined
+from compress.quantize.prepared import prepare_network
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.simplify import simplify
 from compress.quantize.streaming import LayerResult, Progress, StreamingPass
-
-INTEGER_OPERATORS = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,35 +55,14 @@ def quantize_model(
         InputError: nothing in it can be quantized, or an operator cannot be run.
     """
     settings = settings or QuantizeSettings()
-    if len(samples) == 0:
-        raise CalibrationError("there are no calibration samples", "at least 1")
-    for node in model.graph.node:
-        if node.op_type in INTEGER_OPERATORS:
-            raise AlreadyQuantizedError(
-                f"the network is quantized already: node '{node.name}' is {node.op_type}",
-                "a float network",
-            )
-    graph = Graph(model)
-    simplified = simplify(graph)
-    unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
-    if unknown:
-        raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
-    placement = PLACEMENTS[settings.target]()
-    quantized, declined = placement.place(graph, frozenset(settings.keep_float))
-    if not any(item.weight is not None for item in quantized):
-        raise InputError(
-            "the network has nothing to quantize",
-            "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
-        )
-    if settings.equalization:
-        names = [item.node for item in quantized]
-        simplified += equalize(graph, samples, placement, names)
-    decisions = StreamingPass(graph, placement, quantized, settings).run(samples, progress)
-    insert_qdq(graph, quantized, decisions)
+    prepared = prepare_network(model, samples, settings)
+    decisions = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings).run(
+        samples, progress
+    )
     return QuantizeResult(
-        model=graph.to_model(),
+        model=prepared.write_model(decisions),
         layers=tuple(decisions.layers),
-        declined=tuple(declined),
-        simplified=tuple(simplified),
+        declined=prepared.declined,
+        simplified=prepared.simplified,
         outputs_db=decisions.outputs_db,
     )

@@ -1,6 +1,7 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,14 @@ class Graph:
                 position += len(self.nodes)
             node.name = name
             taken.add(name)
+
+    def copy(self) -> "Graph":
+        """Returns a graph that can be edited on its own; weights are shared, never changed."""
+        twin = copy(self)
+        twin.nodes = [_copy_node(node) for node in self.nodes]
+        twin.weights = dict(self.weights)
+        twin.index()
+        return twin
 
     def index(self) -> None:
         """Rebuilds the edges after a change of `nodes`."""
@@ -176,9 +185,9 @@ def _without_tensors(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _copy_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    return copy
+    twin = onnx.NodeProto()
+    twin.CopyFrom(node)
+    return twin
 
 
 def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,109 @@
+"""A float network made ready for quantization: simplified, placed, equalized."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from artifacts.errors import InputError
+from compress.errors import AlreadyQuantizedError, CalibrationError
+from compress.quantize.graph import Array, Graph
+from compress.quantize.insert import insert_qdq
+from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
+from compress.quantize.repairs.equalization import equalize
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.simplify import simplify
+from compress.quantize.streaming import Decisions
+
+INTEGER_OPERATORS = frozenset(
+    {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedNetwork:
+    """What every quantization of one network starts from.
+
+    Attributes:
+        graph: simplified and equalized, still in float; its results are those of the network.
+        placement: chooses edges and integers.
+        quantized: the nodes to quantize, in topological order.
+        declined: nodes that were looked at and stay in float, with the reason.
+        simplified: what was folded or rescaled, a line each.
+    """
+
+    graph: Graph
+    placement: Placement
+    quantized: tuple[QuantizedNode, ...]
+    declined: tuple[Declined, ...]
+    simplified: tuple[str, ...]
+
+    def with_float_nodes(self, names: frozenset[str]) -> "PreparedNetwork":
+        """Returns the same network with the nodes called `names` kept in float."""
+        quantized, declined = self.placement.place(self.graph, names)
+        return replace(self, quantized=tuple(quantized), declined=tuple(declined))
+
+    def write_model(
+        self, decisions: Decisions, only: frozenset[str] | None = None
+    ) -> onnx.ModelProto:
+        """Returns the network with Q/DQ pairs.
+
+        Args:
+            decisions: qparams and integers for all `quantized` nodes.
+            only: names of the nodes to quantize; None for all. Biases are corrected for a prefix
+                that is quantized, so with `only` they stay as they are.
+        """
+        graph = self.graph.copy()
+        if only is None:
+            insert_qdq(graph, self.quantized, decisions)
+        else:
+            chosen = [item for item in self.quantized if item.node in only]
+            insert_qdq(graph, chosen, replace(decisions, overrides={}, biases={}))
+        return graph.to_model()
+
+
+def prepare_network(
+    model: onnx.ModelProto, samples: Sequence[dict[str, Array]], settings: QuantizeSettings
+) -> PreparedNetwork:
+    """Simplifies a float model, places Q/DQ pairs and rescales channels where that helps.
+
+    Args:
+        model: checked, of static shapes and opset 13 or newer; it is not changed.
+        samples: calibration samples, for measuring what a repair brings.
+        settings: how to quantize.
+
+    Raises:
+        AlreadyQuantizedError: the model holds integer operators.
+        CalibrationError: there are no samples.
+        InputError: `keep_float` names no node, or nothing can be quantized.
+    """
+    if len(samples) == 0:
+        raise CalibrationError("there are no calibration samples", "at least 1")
+    for node in model.graph.node:
+        if node.op_type in INTEGER_OPERATORS:
+            raise AlreadyQuantizedError(
+                f"the network is quantized already: node '{node.name}' is {node.op_type}",
+                "a float network",
+            )
+    graph = Graph(model)
+    simplified = simplify(graph)
+    unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
+    if unknown:
+        raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
+    placement = PLACEMENTS[settings.target]()
+    quantized, declined = placement.place(graph, frozenset(settings.keep_float))
+    if not any(item.weight is not None for item in quantized):
+        raise InputError(
+            "the network has nothing to quantize",
+            "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
+        )
+    if settings.equalization:
+        names = [item.node for item in quantized]
+        simplified += equalize(graph, samples, placement, names)
+    return PreparedNetwork(
+        graph=graph,
+        placement=placement,
+        quantized=tuple(quantized),
+        declined=tuple(declined),
+        simplified=tuple(simplified),
+    )
