@@ -4,7 +4,8 @@ The verdict on the machine is apart from the verdict on the latency: a disturbed
 neither pass nor fail. What cannot be read is `unknown` and shown as such.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,18 @@ from latency_budget.statistics import percentile_ns
 
 WAKEUP_INVALID_NS, WAKEUP_WARN_NS = 660_000, 200_000
 SWITCHES_INVALID, SWITCHES_WARN = 0.2, 0.02
+WAIT_INVALID, WAIT_WARN = 2.0, 0.6
+FOREIGN_INVALID, FOREIGN_WARN = 25.0, 5.0
 STEAL_INVALID, STEAL_WARN = 0.01, 0.001
 PRESSURE_INVALID, PRESSURE_WARN = 20.0, 5.0
 STEADY_CLOCKS = ("tsc", "arch_sys_counter", "kvm-clock")
 _WAKEUP_QUANTILE = 0.999
+STEAL_LIMITS = (100 * STEAL_WARN, 100 * STEAL_INVALID)
+_NONE_ALLOWED = (
+    ("major_faults", (0, 0), ("major page faults", "{:.0f} in the timed part")),
+    ("swapped_pages", (0, 0), ("swapping", "{:.0f} pages in the timed part")),
+    ("throttle_count", (0, 0), ("thermal throttling", "{:.0f} events")),
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ def judge_environment(
     run: Run,
     controls: list[Nanoseconds] | None = None,
     *,
+    extra: Sequence[Check] = (),
     root: Path = Path("/"),
 ) -> Environment:
     """Judges the machine during a run.
@@ -68,6 +78,7 @@ def judge_environment(
     Args:
         run: the paced run, with its snapshots.
         controls: wake-up errors in ns of a no-op at the same rate, one array per control.
+        extra: checks of further sensors (`latency_budget.gpu`, `latency_budget.jetson`).
         root: where `proc` and `sys` are.
     """
     checks = [_check_wakeups("no-op control, wake-up error", controls or [])]
@@ -77,7 +88,10 @@ def judge_environment(
             _check_wakeups("idle frames, wake-up error", [run.wakeup_errors_ns()], period_ns)
         )
     if run.snapshots is not None:
-        checks += _check_counters(*run.snapshots, frames=run.count)
+        checks += _check_counters(*run.snapshots, run)
+    checks += list(extra)
+    stopped = "invalid" if run.stops else "ok"
+    checks.append(Check("stopped by a signal", stopped, f"{run.stops} times, limit 0"))
     collected = run.gc_collections
     checks.append(
         Check(
@@ -114,36 +128,24 @@ def _check_wakeups(name: str, parts: list[Nanoseconds], stop_ns: int | None = No
     return Check(name, "warn" if shown > WAKEUP_WARN_NS else "ok", detail)
 
 
-def _check_counters(before: Snapshot, after: Snapshot, *, frames: int) -> list[Check]:
-    switches = _difference(before.involuntary_switches, after.involuntary_switches)
+def _check_counters(before: Snapshot, after: Snapshot, run: Run) -> list[Check]:
     steal = _difference(before.steal_ticks, after.steal_ticks)
     total = _difference(before.total_ticks, after.total_ticks)
     checks = [
+        *_check_waits(before, after, run),
         _check_limit(
-            "involuntary switches",
-            None if switches is None else switches / max(1, frames),
-            (SWITCHES_WARN, SWITCHES_INVALID),
-            "{:.3f} per frame",
+            "steal", _share(steal, total), STEAL_LIMITS, "{:.2f} % of the processors' time"
         ),
         _check_limit(
-            "steal",
-            None if steal is None or total is None else 100 * steal / max(1, total),
-            (100 * STEAL_WARN, 100 * STEAL_INVALID),
-            "{:.2f} % of the processors' time",
-        ),
-        _check_limit(
-            "major page faults",
-            _difference(before.major_faults, after.major_faults),
-            (0, 0),
-            "{:.0f} in the timed part",
-        ),
-        _check_limit(
-            "thermal throttling",
-            _difference(before.throttle_count, after.throttle_count),
-            (0, 0),
-            "{:.0f} events",
+            "other processes",
+            _share(_foreign_ticks(before, after), total),
+            (FOREIGN_WARN, FOREIGN_INVALID),
+            "{:.1f} % of the processors' time",
         ),
     ]
+    for name, limits, form in _NONE_ALLOWED:
+        grown = _difference(getattr(before, name), getattr(after, name))
+        checks.append(_check_limit(form[0], grown, limits, form[1]))
     for name, value in after.pressure.items():
         checks.append(
             _check_limit(
@@ -154,6 +156,43 @@ def _check_counters(before: Snapshot, after: Snapshot, *, frames: int) -> list[C
             )
         )
     return checks
+
+
+def _check_waits(before: Snapshot, after: Snapshot, run: Run) -> list[Check]:
+    """How long the timed thread stood in line for a processor, and how often it was put there.
+
+    The wait decides where it can be read. The count alone misleads: a runtime's thread that spins
+    calls `sched_yield`, which counts as an involuntary switch though nobody else wanted to run.
+    """
+    waited = _difference(before.wait_ns, after.wait_ns)
+    lasted = int(run.done_ns.max() - run.start_ns.min()) if run.count else 0
+    wait = _check_limit(
+        "waiting for a processor",
+        _share(waited, max(1, lasted)),
+        (WAIT_WARN, WAIT_INVALID),
+        "{:.2f} % of the time",
+    )
+    switches = _difference(before.involuntary_switches, after.involuntary_switches)
+    counted = _check_limit(
+        "involuntary switches",
+        None if switches is None else switches / max(1, run.count),
+        (SWITCHES_WARN, SWITCHES_INVALID),
+        "{:.3f} per frame",
+    )
+    if wait.verdict != "unknown" and counted.verdict == "invalid":
+        detail = f"{counted.detail}; judged by the wait for a processor"
+        counted = Check(counted.name, "warn" if wait.verdict != "ok" else "ok", detail)
+    return [wait, counted]
+
+
+def _foreign_ticks(before: Snapshot, after: Snapshot) -> int | None:
+    busy = _difference(before.busy_ticks, after.busy_ticks)
+    own = _difference(before.own_ticks, after.own_ticks)
+    return None if busy is None or own is None else max(0, busy - own)
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or whole is None else 100 * part / max(1, whole)
 
 
 def _check_limit(name: str, value: float | None, limits: tuple[float, float], form: str) -> Check:
@@ -190,3 +229,22 @@ def _check_clock(root: Path) -> Check:
 
 def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
+
+
+def join_environments(parts: Sequence[Environment]) -> Environment:
+    """Returns one state of the machine for several processes: of each check the worst answer."""
+    order = ("ok", "unknown", "warn", "invalid")
+    worst: dict[str, tuple[int, Check]] = {}
+    for number, part in enumerate(parts, 1):
+        for check in part.checks:
+            held = worst.get(check.name)
+            if held is None or order.index(check.verdict) > order.index(held[1].verdict):
+                worst[check.name] = (number, check)
+    several = len(parts) > 1
+    checks = [
+        replace(check, detail=f"{check.detail} (process {number})")
+        if several and check.verdict in ("warn", "invalid")
+        else check
+        for number, check in worst.values()
+    ]
+    return Environment(tuple(checks), parts[0].machine if parts else {})

@@ -6,9 +6,11 @@ stall is charged to every frame that had to wait behind it. The reasons are in
 """
 
 import gc
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -17,10 +19,12 @@ import numpy as np
 
 from artifacts.errors import FramefitError, InputError
 from latency_budget.clock import Clock, MonotonicClock
-from latency_budget.run import Nanoseconds, Run
+from latency_budget.run import DROPPED_NS, Nanoseconds, Run
 from latency_budget.stage import Stage, check_stages
+from latency_budget.timed_loop import LOOPS, Recording, TimedLoop, arrival_offset_ns
 
 POLICIES = ("fifo", "latest")
+LOOK_EVERY_FRAMES = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +39,8 @@ class MeasureSettings:
         phase_ns: shifts the arrivals, to find beats with the machine's timer ticks.
         held_frames: payloads read from an iterable before timing; they are used in a circle.
         clock: where the time comes from.
+        stop: asked every 30 frames with the latencies so far; True ends the run (a sequential
+            test has decided).
         probe: reads the machine's counters before and after the timed part.
     """
 
@@ -45,6 +51,7 @@ class MeasureSettings:
     phase_ns: int = 0
     held_frames: int = 90
     clock: Clock = field(default_factory=MonotonicClock)
+    stop: Callable[[Nanoseconds], bool] | None = None
     probe: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +82,7 @@ def measure_closed(
     Raises:
         InputError: no payload, or a stage raised an error.
     """
-    return _measure(stages, frames, settings or MeasureSettings(), _time_closed, "closed")
+    return _measure(stages, frames, settings or MeasureSettings(), "closed")
 
 
 def measure_paced(
@@ -83,53 +90,27 @@ def measure_paced(
 ) -> Run:
     """Times frames that arrive at the camera's rate; see `measure_closed` for the arguments."""
     settings = settings or MeasureSettings()
-    loop = _time_fifo if settings.policy == "fifo" else _time_latest
-    return _measure(stages, frames, settings, loop, settings.policy)
-
-
-def arrival_offset_ns(index: int, rate: Fraction) -> int:
-    """Returns when frame `index` arrives after frame 0, without accumulated rounding."""
-    return index * 1_000_000_000 * rate.denominator // rate.numerator
-
-
-@dataclass(frozen=True)
-class _Recording:
-    """The preallocated arrays of one loop."""
-
-    arrival_ns: Nanoseconds
-    marks_ns: Nanoseconds
-    dropped: np.ndarray[Any, np.dtype[np.bool_]]
-
-    @classmethod
-    def allocate(cls, frames: int, stages: int) -> "_Recording":
-        """Makes the arrays and touches every page of them."""
-        return cls(
-            np.full(frames, -1, np.int64),
-            np.full((frames, stages + 1), -1, np.int64),
-            np.zeros(frames, bool),
-        )
-
-
-_Loop = Callable[[list[Stage], Sequence[Any], MeasureSettings, _Recording], None]
+    return _measure(stages, frames, settings, settings.policy)
 
 
 def _measure(
-    stages: list[Stage],
-    frames: Iterable[Any],
-    settings: MeasureSettings,
-    loop: _Loop,
-    mode: str,
+    stages: list[Stage], frames: Iterable[Any], settings: MeasureSettings, mode: str
 ) -> Run:
     names = check_stages(stages)
     payloads = _hold(frames, settings)
-    warmup = _Recording.allocate(settings.warmup_frames, len(names))
-    recording = _Recording.allocate(settings.frames, len(names))
+    warmup = Recording.allocate(settings.warmup_frames, len(names))
+    recording = Recording.allocate(settings.frames, len(names))
     with _named_errors(names, warmup):
-        loop(stages, payloads, settings, warmup)
-    with _named_errors(names, recording), _quiet_garbage_collector() as collections:
+        _run_loop(stages, payloads, replace(settings, stop=None), mode, warmup)
+    with (
+        _named_errors(names, recording),
+        _count_stops() as stops,
+        _quiet_garbage_collector(settings.clock) as collections,
+    ):
         before = settings.probe() if settings.probe else None
-        loop(stages, payloads, settings, recording)
+        done = _run_loop(stages, payloads, settings, mode, recording)
         after = settings.probe() if settings.probe else None
+    recording = recording.first(done)
     warmup_ns = warmup.marks_ns[:, -1] - warmup.arrival_ns
     return Run(
         mode=mode,
@@ -139,9 +120,42 @@ def _measure(
         marks_ns=recording.marks_ns,
         dropped=recording.dropped,
         warmup_ns=warmup_ns[~warmup.dropped],
-        gc_collections=len(collections),
+        counters=recording.counters,
+        collections_ns=tuple(collections),
+        stops=len(stops),
         snapshots=(before, after) if settings.probe else None,
     )
+
+
+def _run_loop(
+    stages: list[Stage],
+    payloads: Sequence[Any],
+    settings: MeasureSettings,
+    mode: str,
+    out: Recording,
+) -> int:
+    """Runs one loop, in parts where the settings may stop it early; returns the frames done."""
+    loop = TimedLoop(stages, payloads, settings.clock, out)
+    count, run = len(out.dropped), LOOPS[mode]
+    if mode != "closed":
+        loop.schedule(_first_arrival_ns(settings), _exact_rate(settings))
+    step = LOOK_EVERY_FRAMES if settings.stop else max(1, count)
+    done = 0
+    try:
+        while done < count:
+            done = min(count, run(loop, done, min(count, done + step)))
+            if settings.stop and settings.stop(_latencies(out, done)):
+                break
+    finally:
+        loop.close()
+    return done
+
+
+def _latencies(out: Recording, done: int) -> Nanoseconds:
+    latency: Nanoseconds = np.where(
+        out.dropped[:done], DROPPED_NS, out.marks_ns[:done, -1] - out.arrival_ns[:done]
+    )
+    return latency
 
 
 def _hold(frames: Iterable[Any], settings: MeasureSettings) -> Sequence[Any]:
@@ -152,51 +166,6 @@ def _hold(frames: Iterable[Any], settings: MeasureSettings) -> Sequence[Any]:
     if not len(payloads):
         raise InputError("there is no frame to process", "at least one payload")
     return payloads
-
-
-def _time_frame(stages: list[Stage], payload: Any, marks: Nanoseconds, clock: Clock) -> None:
-    now_ns = clock.now_ns
-    marks[0] = now_ns()
-    for position, stage in enumerate(stages, 1):
-        payload = stage.run(payload)
-        marks[position] = now_ns()
-
-
-def _time_closed(
-    stages: list[Stage], payloads: Sequence[Any], settings: MeasureSettings, out: _Recording
-) -> None:
-    count = len(payloads)
-    for index in range(len(out.dropped)):
-        _time_frame(stages, payloads[index % count], out.marks_ns[index], settings.clock)
-        out.arrival_ns[index] = out.marks_ns[index, 0]
-
-
-def _time_fifo(
-    stages: list[Stage], payloads: Sequence[Any], settings: MeasureSettings, out: _Recording
-) -> None:
-    count, rate, clock = len(payloads), _exact_rate(settings), settings.clock
-    origin_ns = _first_arrival_ns(settings)
-    for index in range(len(out.dropped)):
-        arrival_ns = origin_ns + arrival_offset_ns(index, rate)
-        out.arrival_ns[index] = arrival_ns
-        clock.wait_until_ns(arrival_ns)
-        _time_frame(stages, payloads[index % count], out.marks_ns[index], clock)
-
-
-def _time_latest(
-    stages: list[Stage], payloads: Sequence[Any], settings: MeasureSettings, out: _Recording
-) -> None:
-    count, rate, clock = len(payloads), _exact_rate(settings), settings.clock
-    origin_ns, last = _first_arrival_ns(settings), len(out.dropped) - 1
-    for index in range(last + 1):
-        out.arrival_ns[index] = origin_ns + arrival_offset_ns(index, rate)
-    index = 0
-    while index <= last:
-        clock.wait_until_ns(int(out.arrival_ns[index]))
-        newest = int(np.searchsorted(out.arrival_ns, clock.now_ns(), side="right")) - 1
-        out.dropped[index:newest] = True
-        _time_frame(stages, payloads[newest % count], out.marks_ns[newest], clock)
-        index = newest + 1
 
 
 def _exact_rate(settings: MeasureSettings) -> Fraction:
@@ -210,7 +179,7 @@ def _first_arrival_ns(settings: MeasureSettings) -> int:
 
 
 @contextmanager
-def _named_errors(names: tuple[str, ...], recording: _Recording) -> Iterator[None]:
+def _named_errors(names: tuple[str, ...], recording: Recording) -> Iterator[None]:
     """Says which stage raised on which frame; the marks already written tell."""
     try:
         yield
@@ -228,13 +197,30 @@ def _named_errors(names: tuple[str, ...], recording: _Recording) -> Iterator[Non
 
 
 @contextmanager
-def _quiet_garbage_collector() -> Iterator[list[int]]:
-    """Collects once, then switches collection off; yields the generations collected anyway."""
-    collections: list[int] = []
+def _count_stops() -> Iterator[list[int]]:
+    """Notes each time the process was stopped and continued (SIGSTOP, a debugger, a suspend)."""
+    stops: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield stops
+        return
+    before = signal.signal(signal.SIGCONT, lambda number, frame: stops.append(number))
+    try:
+        yield stops
+    finally:
+        signal.signal(signal.SIGCONT, before)
+
+
+@contextmanager
+def _quiet_garbage_collector(clock: Clock) -> Iterator[list[tuple[int, int]]]:
+    """Collects once, then switches collection off; yields when it ran anyway, start and end."""
+    collections: list[tuple[int, int]] = []
+    begun = [0]
 
     def note(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            collections.append(info["generation"])
+            begun[0] = clock.now_ns()
+        else:
+            collections.append((begun[0], clock.now_ns()))
 
     was_enabled = gc.isenabled()
     gc.collect()

@@ -1,10 +1,13 @@
 """A run: the raw times of every frame, as measured or as recorded elsewhere."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from latency_budget.timed_loop import COUNTERS
 
 DROPPED_NS = int(np.iinfo(np.int64).max)
 
@@ -24,7 +27,11 @@ class Run:
         marks_ns: [n, m] start of the first stage, end of each stage; m = k + 1, at least 2.
         dropped: [n] True where the frame was never processed; its marks are meaningless.
         warmup_ns: [w] latencies of the warm-up frames, cold ones first; kept, never judged.
-        gc_collections: Python garbage collections that happened in the timed part.
+        counters: [n + 1, 5] the timed thread's `timed_loop.COUNTERS` before the first frame and
+            after each, -1 where unknown; None where they were not recorded.
+        collections_ns: start and end of each Python garbage collection in the timed part.
+        stops: how often the process was stopped and continued in the timed part.
+        origins: number of the first frame of each process, where several were joined.
         is_whole_frame: False where only a part of the frame was measured (a network alone).
         snapshots: the machine's counters before and after the timed part, where they were read.
         defects: what is wrong with the samples themselves, found while reading them.
@@ -37,7 +44,10 @@ class Run:
     marks_ns: Nanoseconds
     dropped: NDArray[np.bool_]
     warmup_ns: Nanoseconds
-    gc_collections: int = 0
+    counters: NDArray[np.int64] | None = None
+    collections_ns: tuple[tuple[int, int], ...] = ()
+    stops: int = 0
+    origins: tuple[int, ...] = (0,)
     is_whole_frame: bool = True
     snapshots: tuple[Any, Any] | None = None
     defects: tuple[str, ...] = ()
@@ -82,6 +92,67 @@ class Run:
             warmup_ns=np.empty(0, np.int64),
             defects=defects,
         )
+
+    @classmethod
+    def join(cls, runs: Sequence["Run"]) -> "Run":
+        """Returns the frames of several processes as one run, in the order of time.
+
+        Snapshots are dropped: each process was judged by its own.
+        """
+        if len(runs) == 1:
+            return runs[0]
+        first = runs[0]
+        counts = [run.count for run in runs]
+        return cls(
+            mode=first.mode,
+            rate_hz=first.rate_hz,
+            stage_names=first.stage_names,
+            arrival_ns=np.concatenate([run.arrival_ns for run in runs]),
+            marks_ns=np.concatenate([run.marks_ns for run in runs]),
+            dropped=np.concatenate([run.dropped for run in runs]),
+            warmup_ns=first.warmup_ns,
+            counters=None,
+            collections_ns=tuple(event for run in runs for event in run.collections_ns),
+            stops=sum(run.stops for run in runs),
+            origins=tuple(int(sum(counts[:index])) for index in range(len(runs))),
+            is_whole_frame=first.is_whole_frame,
+            defects=tuple(dict.fromkeys(defect for run in runs for defect in run.defects)),
+        )
+
+    @property
+    def gc_collections(self) -> int:
+        """Python garbage collections that happened in the timed part."""
+        return len(self.collections_ns)
+
+    def split(self) -> list["Run"]:
+        """Returns the frames of each process, as far as a verdict needs them."""
+        ends = (*self.origins[1:], self.count)
+        return [self._part(first, last) for first, last in zip(self.origins, ends, strict=True)]
+
+    def _part(self, first: int, last: int) -> "Run":
+        return replace(
+            self,
+            arrival_ns=self.arrival_ns[first:last],
+            marks_ns=self.marks_ns[first:last],
+            dropped=self.dropped[first:last],
+            counters=None if self.counters is None else self.counters[first : last + 1],
+            origins=(0,),
+        )
+
+    def from_frame(self, first: int) -> "Run":
+        """Returns the run without its first frames (a leading part that was not yet steady)."""
+        return self._part(first, self.count) if first else self
+
+    def counts_of(self, name: str) -> NDArray[np.int64] | None:
+        """Returns [n] how much a counter of `timed_loop.COUNTERS` grew in each frame.
+
+        A frame's share reaches from the end of the frame before it to its own end, so it holds its
+        wait too. None where the counter was not recorded.
+        """
+        if self.counters is None:
+            return None
+        column = self.counters[:, COUNTERS.index(name)]
+        return None if (column < 0).any() else np.diff(column)
 
     @property
     def count(self) -> int:

@@ -19,6 +19,10 @@ class Snapshot:
         steal_ticks: time that the hypervisor gave to others, and `total_ticks` of all processors.
         throttle_count: thermal throttling events of all processors.
         pressure: share of the last 10 s in percent that some task waited, per resource.
+        wait_ns: how long the calling thread was ready to run while its processor ran another.
+        busy_ticks: time that all processors worked, for whomever.
+        own_ticks: time that the processors worked for this process, all its threads together.
+        swapped_pages: pages that the machine swapped in or out.
     """
 
     involuntary_switches: int | None
@@ -27,6 +31,10 @@ class Snapshot:
     total_ticks: int | None
     throttle_count: int | None
     pressure: dict[str, float | None]
+    wait_ns: int | None = None
+    busy_ticks: int | None = None
+    own_ticks: int | None = None
+    swapped_pages: int | None = None
 
 
 def read_snapshot(root: Path = Path("/")) -> Snapshot:
@@ -39,6 +47,10 @@ def read_snapshot(root: Path = Path("/")) -> Snapshot:
         total_ticks=sum(ticks[:8]) if ticks else None,
         throttle_count=_read_throttles(root),
         pressure={name: _read_pressure(root, name) for name in ("cpu", "io", "memory")},
+        wait_ns=_read_wait(root),
+        busy_ticks=sum(ticks[:8]) - ticks[3] - ticks[4] - ticks[7] if len(ticks) > 7 else None,
+        own_ticks=_read_own_ticks(root),
+        swapped_pages=_read_swapped(root),
     )
 
 
@@ -86,6 +98,26 @@ def _read_switches(root: Path) -> int | None:
 def _read_ticks(root: Path) -> list[int]:
     first = read_text_or_empty(root / "proc/stat").split("\n", 1)[0].split()
     return [int(part) for part in first[1:] if part.isdigit()] if first[:1] == ["cpu"] else []
+
+
+def _read_wait(root: Path) -> int | None:
+    parts = read_text_or_empty(root / "proc/thread-self/schedstat").split()
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
+
+
+def _read_own_ticks(root: Path) -> int | None:
+    """User and system time of the process: fields 14 and 15, counted from behind its name."""
+    parts = read_text_or_empty(root / "proc/self/stat").rpartition(")")[2].split()
+    return int(parts[11]) + int(parts[12]) if len(parts) > 12 else None
+
+
+def _read_swapped(root: Path) -> int | None:
+    pages = [
+        int(line.split()[1])
+        for line in read_text_or_empty(root / "proc/vmstat").splitlines()
+        if line.startswith(("pswpin ", "pswpout "))
+    ]
+    return sum(pages) if pages else None
 
 
 def _read_throttles(root: Path) -> int | None:

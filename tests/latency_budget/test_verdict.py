@@ -195,7 +195,7 @@ def test_a_baseline_catches_a_slower_build():
     assert same.verdict is Verdict.PASS
 
 
-SNAPSHOT = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 1.0, "io": 0.0, "memory": 0.0})
+SNAPSHOT = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 1.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0)
 
 
 def paced_run(n=400, late_ns=10_000, **values):
@@ -218,9 +218,17 @@ def paced_run(n=400, late_ns=10_000, **values):
     ("change", "name", "verdict"),
     [
         ({}, "steal", "ok"),
-        ({"involuntary_switches": 100}, "involuntary switches", "invalid"),
+        ({"involuntary_switches": 100, "wait_ns": None}, "involuntary switches", "invalid"),
         ({"involuntary_switches": 20}, "involuntary switches", "warn"),
         ({"steal_ticks": 500, "total_ticks": 20_000}, "steal", "invalid"),
+        ({"involuntary_switches": 100, "wait_ns": 1000}, "involuntary switches", "ok"),
+        ({"wait_ns": 10**9}, "waiting for a processor", "invalid"),
+        ({"wait_ns": 10**8}, "waiting for a processor", "warn"),
+        ({"wait_ns": 10**6}, "waiting for a processor", "ok"),
+        ({"wait_ns": None}, "waiting for a processor", "unknown"),
+        ({"busy_ticks": 6000, "own_ticks": 1000}, "other processes", "invalid"),
+        ({"busy_ticks": 6000, "own_ticks": 5900}, "other processes", "ok"),
+        ({"swapped_pages": 5}, "swapping", "invalid"),
         ({"major_faults": 1}, "major page faults", "invalid"),
         ({"throttle_count": 1}, "thermal throttling", "invalid"),
         ({"throttle_count": None}, "thermal throttling", "unknown"),
@@ -281,7 +289,7 @@ def test_governor_and_clock_source_are_reported(tmp_path):
     clock = tmp_path / "sys/devices/system/clocksource/clocksource0"
     clock.mkdir(parents=True)
     (clock / "current_clocksource").write_text("hpet\n")
-    environment = judge_environment(paced_run(gc_collections=2), root=tmp_path)
+    environment = judge_environment(paced_run(collections_ns=((1, 2), (3, 4))), root=tmp_path)
     verdicts = {check.name: check.verdict for check in environment.checks}
     assert verdicts["frequency governor"] == "warn"
     assert verdicts["clock source"] == "warn"
