@@ -33,4 +33,7 @@ def remove_guards(model: onnx.ModelProto) -> onnx.ModelProto:
             kept = bare.graph.node.add()
             kept.CopyFrom(node)
             kept.input[:] = [sources.get(name, name) for name in node.input]
+    known = [value for value in bare.graph.value_info if value.name not in sources]
+    del bare.graph.value_info[:]
+    bare.graph.value_info.extend(known)
     return bare
