@@ -14,7 +14,7 @@ from export.network_file import export_network_file
 from export.to_trt import PlanSettings, build_plans
 from framefit.quantize_job import quantize_file
 from framefit.road_check import CheckedVariant, RoadNetwork, check_variant, judge_variant
-from latency_budget import Budget, MeasureSettings
+from latency_budget import Budget, MeasureSettings, Parts, ProcessSettings, Scheduling
 from latency_budget.report import Report, build_report
 from latency_budget.reports import write_report
 from perception.frame.draw import compose_side_by_side
@@ -25,6 +25,7 @@ Progress = Callable[[str, int, int], None]
 
 CHECKPOINT = Path(__file__).parents[1] / "perception" / "checkpoints" / "road.pt"
 CALIBRATION_SEED, HELD_OUT_SEED, DRIVE_SEED = 1001, 2002, 3003
+PARTS = Parts(control=60, closed=150, other=60)
 BUDGET: dict[str, Any] = {
     "frame": {
         "rate_hz": 30,
@@ -58,6 +59,7 @@ class DemoSettings:
         calibration_pictures: rendered for the quantizer.
         held_out_scenes: labelled scenes for the quality of both variants.
         frames: measured at 30 Hz, of each variant.
+        restarts: processes that share the frames of a variant that keeps the camera's rate.
         drive_frames: camera pictures, played in a circle.
         capabilities: NVIDIA compute capabilities of the plan.
     """
@@ -66,6 +68,7 @@ class DemoSettings:
     calibration_pictures: int = 32
     held_out_scenes: int = 200
     frames: int = 1000
+    restarts: int = 3
     drive_frames: int = 90
     capabilities: tuple[int, ...] = (86, 89)
 
@@ -118,7 +121,12 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
             drive,
             sequence.camera,
             SceneDataset(settings.held_out_scenes, HELD_OUT_SEED, *network.input_hw),
-            MeasureSettings(frames=settings.frames, rate_hz=BUDGET["frame"]["rate_hz"]),
+            ProcessSettings(
+                measure=MeasureSettings(frames=settings.frames, rate_hz=BUDGET["frame"]["rate_hz"]),
+                restarts=settings.restarts,
+                parts=PARTS,
+                scheduling=Scheduling(priority="high"),
+            ),
             _picture_indices(settings.drive_frames),
             progress,
         )

@@ -1,8 +1,9 @@
 """One variant of the road network: its quality on held-out scenes and its frame at 30 Hz."""
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,13 @@ from latency_budget import (
     HeadQuality,
     Judgement,
     MeasureSettings,
+    ProcessSettings,
+    Recipe,
     Stage,
+    Workload,
     judge,
     measure_closed,
-    run_experiment,
+    measure_in_processes,
 )
 from latency_budget.report import Variant, build_variant
 from perception.evaluate import evaluate_outputs
@@ -96,11 +100,11 @@ def check_variant(
     drive: Sequence[NDArray[np.uint8]],
     camera: Camera,
     scenes: SceneDataset,
-    settings: MeasureSettings,
+    settings: ProcessSettings,
     picture_indices: Sequence[int],
     progress: Progress,
 ) -> CheckedVariant:
-    """Evaluates, measures and draws one variant, each with the same session.
+    """Evaluates and draws one variant, then measures it in processes of its own.
 
     Args:
         network: what to check.
@@ -111,12 +115,12 @@ def check_variant(
         picture_indices: frames of the drive to draw.
         progress: is told (what, done, total).
     """
+
+    def note(what: str, done: int, total: int) -> None:
+        progress(f"{network.name}: {what}", done, total)
+
     with open_session(network.path) as session:
         run = _runner(session)
-
-        def note(what: str, done: int, total: int) -> None:
-            progress(f"{network.name}: {what}", done, total)
-
         heads = evaluate_outputs(
             run, scenes, network.spec, network.heads, size=network.input_hw, progress=note
         )
@@ -125,17 +129,75 @@ def check_variant(
         )
         stages = [Stage(name, function) for name, function in steps]
         states = [FrameState(picture) for picture in drive]
-        if _is_too_slow(stages, states, settings.rate_hz):
-            settings = replace(settings, frames=min(settings.frames, 300), policy="latest")
-        experiment = run_experiment(stages, states, settings, progress=note)
-        return CheckedVariant(
-            network=network,
-            runtime=session.runtime,
-            session=session.describe(),
-            heads=heads,
-            experiment=experiment,
-            pictures=_draw(stages, drive, network, camera, picture_indices),
+        if _is_too_slow(stages, states, settings.measure.rate_hz):
+            settings = _brief(settings)
+        pictures = _draw(stages, drive, network, camera, picture_indices)
+    experiment = _measure_apart(network, drive, camera, settings, note)
+    return CheckedVariant(
+        network=network,
+        runtime=experiment.runtime,
+        session=experiment.session or {},
+        heads=heads,
+        experiment=experiment,
+        pictures=pictures,
+    )
+
+
+def open_road_workload(model: str, drive: str, camera: dict[str, Any]) -> Workload:
+    """Makes the road frame in the process that measures it; the function of a `Recipe`.
+
+    Args:
+        model: the exported road network.
+        drive: an `.npy` of camera pictures, [N, H, W, 3] uint8 BGR.
+        camera: the values of `Camera`.
+    """
+    network = RoadNetwork.open("", Path(model))
+    pictures = np.load(drive, allow_pickle=False)
+    session = open_session(network.path)
+    steps = road_stages(
+        _runner(session),
+        network.spec,
+        network.heads,
+        network.input_hw,
+        pictures.shape[1:3],
+        Camera(**camera),
+    )
+    return Workload(
+        stages=[Stage(name, function) for name, function in steps],
+        frames=[FrameState(picture) for picture in pictures],
+        runtime=session.runtime,
+        session=session.describe(),
+        close=session.close,
+    )
+
+
+def _measure_apart(
+    network: RoadNetwork,
+    drive: Sequence[NDArray[np.uint8]],
+    camera: Camera,
+    settings: ProcessSettings,
+    progress: Progress,
+) -> Experiment:
+    """Measures in processes that never saw the quantizer, the trainer or their threads."""
+    with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
+        pictures = Path(folder) / "drive.npy"
+        np.save(pictures, np.stack(drive))
+        recipe = Recipe(
+            function="framefit.road_check:open_road_workload",
+            arguments={
+                "model": str(network.path),
+                "drive": str(pictures),
+                "camera": asdict(camera),
+            },
+            artifact=str(network.path),
         )
+        return measure_in_processes(recipe, settings, progress)
+
+
+def _brief(settings: ProcessSettings) -> ProcessSettings:
+    """A network that cannot keep the camera's rate needs no more than to show it."""
+    measure = replace(settings.measure, frames=min(settings.measure.frames, 300), policy="latest")
+    return replace(settings, measure=measure, restarts=1, parts=replace(settings.parts, other=0))
 
 
 def _is_too_slow(stages: list[Stage], states: list[FrameState], rate_hz: float) -> bool:

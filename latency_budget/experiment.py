@@ -1,26 +1,70 @@
-"""One whole measurement: control, closed loop, paced loop, control again, the machine's state.
+"""One whole measurement in one process: cold start, controls, closed loop, both paced policies.
 
 Nothing is printed while frames are timed: a progress bar's thread would be measured too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from latency_budget.environment import Environment, judge_environment
-from latency_budget.measure import MeasureSettings, measure_closed, measure_paced
+from latency_budget.measure import POLICIES, MeasureSettings, measure_closed, measure_paced
 from latency_budget.run import Nanoseconds, Run
+from latency_budget.samplers import Samplers
 from latency_budget.sensors import read_snapshot
 from latency_budget.stage import Stage
 from latency_budget.statistics import percentile_ns
 
-CONTROL_FRAMES = 90
-CLOSED_FRAMES = 300
+COLD_FRAMES = 10
+HARNESS_FRAMES = 1000
 
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """How many frames the parts beside the judged one have; 0 leaves a part out.
+
+    Attributes:
+        control: of the no-op at the camera's rate, before and after.
+        closed: back to back.
+        other: at the camera's rate under the other policy.
+    """
+
+    control: int = 90
+    closed: int = 300
+    other: int = 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdStart:
+    """What the first frames of a process cost; kept as figures of their own, never judged as warm.
+
+    Attributes:
+        start_ns: from the call of the process until it could begin to load, None in this process.
+        load_ns: to make the workload ready, None where it was ready before.
+        first_ns: [<= 10] durations of the very first frames.
+    """
+
+    start_ns: int | None = None
+    load_ns: int | None = None
+    first_ns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harness:
+    """What the measuring itself costs and how exact it is.
+
+    Attributes:
+        wakeup_errors_ns: [control] how late each frame of the no-op control started.
+        frame_cost_ns: median time from one no-op frame to the next, back to back.
+    """
+
+    wakeup_errors_ns: Nanoseconds = field(default_factory=lambda: np.empty(0, np.int64))
+    frame_cost_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,17 +75,29 @@ class Experiment:
         closed: frames back to back.
         paced: frames at the camera's rate; the verdict is about these.
         environment: the machine's state during the paced run.
+        other: frames at the camera's rate under the other policy; None where it was left out.
+        cold: the cold start of each process.
+        harness: the measuring's own cost.
+        scheduling: what `Scheduling.apply` got; empty where nothing was asked for.
+        session: what `Session.describe()` said in the measuring process.
+        runtime: what ran the network there.
     """
 
     closed: Run
     paced: Run
     environment: Environment
+    other: Run | None = None
+    cold: tuple[ColdStart, ...] = ()
+    harness: Harness = field(default_factory=Harness)
+    scheduling: dict[str, Any] = field(default_factory=dict)
+    session: dict[str, Any] | None = None
+    runtime: str = ""
 
     @property
     def pacing_penalty(self) -> float | None:
         """Median service time at the camera's rate over the one back to back, None if too few."""
-        paced = percentile_ns(_sorted_service(self.paced), 0.5)
-        closed = percentile_ns(_sorted_service(self.closed), 0.5)
+        paced = percentile_ns(np.sort(self.paced.service_ns), 0.5)
+        closed = percentile_ns(np.sort(self.closed.service_ns), 0.5)
         return paced / closed if paced and closed else None
 
     @property
@@ -51,6 +107,12 @@ class Experiment:
         closed = percentile_ns(np.sort(self.closed.latency_ns), 0.99)
         return (paced - closed) / 1e6 if paced and closed else None
 
+    @property
+    def process_spread(self) -> float | None:
+        """(largest - smallest) / middle of the processes' median service times, None for one."""
+        medians = sorted(float(np.median(part.service_ns)) for part in self.paced.split())
+        return (medians[-1] - medians[0]) / medians[len(medians) // 2] if medians[1:] else None
+
 
 def run_experiment(
     stages: list[Stage],
@@ -58,7 +120,7 @@ def run_experiment(
     settings: MeasureSettings,
     *,
     is_whole_frame: bool = True,
-    control_frames: int = CONTROL_FRAMES,
+    parts: Parts | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Measures a frame in closed loop and at the camera's rate, between two no-op controls.
@@ -68,35 +130,74 @@ def run_experiment(
         frames: payloads for the first stage, used in a circle.
         settings: how to measure; `frames` counts the paced ones.
         is_whole_frame: False where the stages are a part of the frame.
-        control_frames: of each control; 0 leaves them out.
+        parts: frames of the other parts.
         progress: called with (what, done, total) between the parts.
     """
     note = progress or (lambda what, done, total: None)
+    parts = parts or Parts()
     held: Sequence[Any] = (
         frames if isinstance(frames, Sequence) else list(islice(frames, settings.held_frames))
     )
-    note("no-op control", 0, 4)
-    controls = [_measure_control(settings, control_frames)]
-    note("closed loop", 1, 4)
-    brief = replace(settings, frames=min(settings.frames, CLOSED_FRAMES))
-    closed = measure_closed(stages, held, brief)
-    note(f"{settings.frames} frames at {settings.rate_hz:g} Hz", 2, 4)
-    paced = measure_paced(stages, held, replace(settings, probe=settings.probe or read_snapshot))
-    note("no-op control", 3, 4)
-    controls.append(_measure_control(settings, control_frames))
-    note("measured", 4, 4)
-    closed = replace(closed, is_whole_frame=is_whole_frame)
-    paced = replace(paced, is_whole_frame=is_whole_frame)
-    return Experiment(closed, paced, judge_environment(paced, controls))
+    plain = replace(settings, stop=None, probe=None)
+    note("first frames and no-op control", 0, 5)
+    first = measure_closed(stages, held, replace(plain, frames=COLD_FRAMES, warmup_frames=0))
+    controls = [_measure_control(plain, parts.control)]
+    note("closed loop", 1, 5)
+    warmup = min(settings.warmup_frames, parts.closed)
+    closed = measure_closed(
+        stages,
+        held,
+        replace(plain, warmup_frames=warmup, frames=max(1, min(settings.frames, parts.closed))),
+    )
+    note(f"{settings.frames} frames at {settings.rate_hz:g} Hz", 2, 5)
+    with Samplers(skip_s=settings.warmup_frames / settings.rate_hz) as samplers:
+        paced = measure_paced(
+            stages, held, replace(settings, probe=settings.probe or read_snapshot)
+        )
+    note("the other policy", 3, 5)
+    other = _measure_other(stages, held, plain, parts.other)
+    note("no-op control", 4, 5)
+    controls.append(_measure_control(plain, parts.control))
+    note("measured", 5, 5)
+    wakeups = [control.start_ns - control.arrival_ns for control in controls if control.count]
+    return Experiment(
+        replace(closed, is_whole_frame=is_whole_frame),
+        replace(paced, is_whole_frame=is_whole_frame),
+        judge_environment(paced, wakeups, extra=samplers.checks),
+        other=other,
+        cold=(ColdStart(first_ns=tuple(first.service_ns.tolist())),),
+        harness=Harness(
+            wakeup_errors_ns=np.concatenate(wakeups) if wakeups else np.empty(0, np.int64),
+            frame_cost_ns=measure_frame_cost(plain),
+        ),
+    )
 
 
-def _measure_control(settings: MeasureSettings, frames: int) -> Nanoseconds:
+def measure_frame_cost(settings: MeasureSettings) -> int:
+    """Returns the median time in ns from one no-op frame to the next: the harness's own cost."""
+    brief = replace(settings, frames=HARNESS_FRAMES, warmup_frames=HARNESS_FRAMES)
+    run = measure_closed([_NO_OP], [None], brief)
+    return int(np.median(np.diff(run.start_ns)))
+
+
+_NO_OP = Stage("no-op", lambda payload: payload)
+
+
+def _measure_control(settings: MeasureSettings, frames: int) -> Run:
     if not frames:
-        return np.empty(0, np.int64)
-    control = replace(settings, frames=frames, warmup_frames=3, policy="fifo", probe=None)
-    run = measure_paced([Stage("no-op", lambda payload: payload)], [None], control)
-    return run.start_ns - run.arrival_ns
+        return Run.from_latencies(np.empty(0, np.int64))
+    return measure_paced(
+        [_NO_OP], [None], replace(settings, frames=frames, warmup_frames=3, policy="fifo")
+    )
 
 
-def _sorted_service(run: Run) -> Nanoseconds:
-    return np.sort((run.done_ns - run.start_ns)[~run.dropped])
+def _measure_other(
+    stages: list[Stage], held: Sequence[Any], settings: MeasureSettings, frames: int
+) -> Run | None:
+    if not frames:
+        return None
+    policy = POLICIES[1 - POLICIES.index(settings.policy)]
+    warmup = min(settings.warmup_frames, frames)
+    return measure_paced(
+        stages, held, replace(settings, frames=frames, warmup_frames=warmup, policy=policy)
+    )

@@ -120,7 +120,7 @@ def _measure(
         marks_ns=recording.marks_ns,
         dropped=recording.dropped,
         warmup_ns=warmup_ns[~warmup.dropped],
-        counters=recording.counters,
+        counters=recording.grown_counters(),
         collections_ns=tuple(collections),
         stops=len(stops),
         snapshots=(before, after) if settings.probe else None,

@@ -1,6 +1,6 @@
 """The stage `network`: a session of `engines`, timed with the host's copies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,49 @@ from numpy.typing import NDArray
 
 from artifacts.input_spec import InputSpec
 from artifacts.samples import TensorShape, open_samples
-from engines.session import Session, TensorInfo
+from engines.runtimes import open_session
+from engines.session import Session, SessionSettings, TensorInfo
 from latency_budget.report import NETWORK_STAGE
 from latency_budget.stage import Stage
+from latency_budget.workload import Workload
 
 RANDOM_FEEDS = 8
 DATA_FEEDS = 32
 
 Feeds = Mapping[str, NDArray[Any]]
+
+
+def open_network_workload(
+    model: str,
+    runtime: str | None = None,
+    threads: int | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    data: str | None = None,
+) -> Workload:
+    """Opens a model or plan as the only stage of a frame; the function of a `Recipe`.
+
+    Args:
+        model: the file.
+        runtime: a name of `BACKENDS`; the file's default if not given.
+        threads: CPU threads of one inference.
+        input_shapes: fixes dynamic inputs, by name.
+        data: pictures or an `.npz` as its input; random if not given.
+
+    Raises:
+        InputError: the file, the runtime or the data is wrong.
+    """
+    shapes = {name: tuple(dims) for name, dims in (input_shapes or {}).items()}
+    session = open_session(
+        Path(model), runtime, SessionSettings(threads=threads, input_shapes=shapes)
+    )
+    return Workload(
+        stages=[network_stage(session)],
+        frames=read_feeds(session, Path(data)) if data else random_feeds(session),
+        runtime=session.runtime,
+        session=session.describe(),
+        is_whole_frame=False,
+        close=session.close,
+    )
 
 
 def network_stage(session: Session) -> Stage:

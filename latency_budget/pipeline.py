@@ -1,6 +1,7 @@
 """The user's own frame: `package.module:function`, which returns its stages and its frames."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,16 +9,30 @@ from typing import Any
 
 from artifacts.errors import InputError
 from latency_budget.stage import Stage, check_stages
+from latency_budget.workload import Workload
 
 _EXPECTED = "package.module:function, a function that returns (stages, frames)"
 
 
-def load_pipeline(name: str, model: Path | None = None) -> tuple[list[Stage], Iterable[Any]]:
+def open_pipeline_workload(
+    name: str, model: str | None = None, heads: list[str] | None = None
+) -> Workload:
+    """Loads the user's frame; the function of a `Recipe`. See `load_pipeline`."""
+    stages, frames = load_pipeline(
+        name, Path(model) if model else None, None if heads is None else tuple(heads)
+    )
+    return Workload(stages=stages, frames=frames)
+
+
+def load_pipeline(
+    name: str, model: Path | None = None, heads: tuple[str, ...] | None = None
+) -> tuple[list[Stage], Iterable[Any]]:
     """Imports and calls the function that `name` names; the current folder is searched too.
 
     Args:
         name: `package.module:function`.
-        model: passed to the function as its only argument where it is given.
+        model: passed to the function as its first argument where it is given.
+        heads: of a driving mode, passed as the argument `heads` where they are given.
 
     Returns:
         the stages in order, and the payloads of their first one.
@@ -41,9 +56,21 @@ def load_pipeline(name: str, model: Path | None = None) -> tuple[list[Stage], It
         ) from error
     except AttributeError as error:
         raise InputError(f"'{module_name}' has no '{function_name}'", _EXPECTED) from error
-    result = function(model) if model is not None else function()
+    keywords = {} if heads is None else {"heads": _require_heads(name, function, heads)}
+    result = function(model, **keywords) if model is not None else function(**keywords)
     if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(f"the pipeline '{name}' returned a {type(result).__name__}", _EXPECTED)
     stages = list(result[0])
     check_stages(stages)
     return stages, result[1]
+
+
+def _require_heads(name: str, function: Any, heads: tuple[str, ...]) -> tuple[str, ...]:
+    """A driving mode that the frame cannot take would be measured with every head on."""
+    if "heads" not in inspect.signature(function).parameters:
+        raise InputError(
+            f"the pipeline '{name}' takes no 'heads'",
+            "a function with the argument heads, the names of those that are on",
+            "or measure without --mode",
+        )
+    return heads

@@ -27,8 +27,9 @@ class Run:
         marks_ns: [n, m] start of the first stage, end of each stage; m = k + 1, at least 2.
         dropped: [n] True where the frame was never processed; its marks are meaningless.
         warmup_ns: [w] latencies of the warm-up frames, cold ones first; kept, never judged.
-        counters: [n + 1, 5] the timed thread's `timed_loop.COUNTERS` before the first frame and
-            after each, -1 where unknown; None where they were not recorded.
+        counters: [n, 5] how much the timed thread's `timed_loop.COUNTERS` grew from the end of the
+            frame before to the end of each, its wait included; -1 where unknown, None where they
+            were not recorded.
         collections_ns: start and end of each Python garbage collection in the timed part.
         stops: how often the process was stopped and continued in the timed part.
         origins: number of the first frame of each process, where several were joined.
@@ -111,7 +112,7 @@ class Run:
             marks_ns=np.concatenate([run.marks_ns for run in runs]),
             dropped=np.concatenate([run.dropped for run in runs]),
             warmup_ns=first.warmup_ns,
-            counters=None,
+            counters=_join_or_none([run.counters for run in runs]),
             collections_ns=tuple(event for run in runs for event in run.collections_ns),
             stops=sum(run.stops for run in runs),
             origins=tuple(int(sum(counts[:index])) for index in range(len(runs))),
@@ -135,7 +136,7 @@ class Run:
             arrival_ns=self.arrival_ns[first:last],
             marks_ns=self.marks_ns[first:last],
             dropped=self.dropped[first:last],
-            counters=None if self.counters is None else self.counters[first : last + 1],
+            counters=None if self.counters is None else self.counters[first:last],
             origins=(0,),
         )
 
@@ -144,15 +145,11 @@ class Run:
         return self._part(first, self.count) if first else self
 
     def counts_of(self, name: str) -> NDArray[np.int64] | None:
-        """Returns [n] how much a counter of `timed_loop.COUNTERS` grew in each frame.
-
-        A frame's share reaches from the end of the frame before it to its own end, so it holds its
-        wait too. None where the counter was not recorded.
-        """
+        """Returns [n] one column of `counters` by its name, None where it is unknown."""
         if self.counters is None:
             return None
-        column = self.counters[:, COUNTERS.index(name)]
-        return None if (column < 0).any() else np.diff(column)
+        column: NDArray[np.int64] = self.counters[:, COUNTERS.index(name)]
+        return None if (column < 0).any() else column
 
     @property
     def count(self) -> int:
@@ -173,6 +170,11 @@ class Run:
     def latency_ns(self) -> Nanoseconds:
         """[n] from arrival to result; `DROPPED_NS` for a dropped frame, so it sorts last."""
         return np.where(self.dropped, DROPPED_NS, self.done_ns - self.arrival_ns)
+
+    @property
+    def service_ns(self) -> Nanoseconds:
+        """[processed] from the start of the first stage to the result."""
+        return (self.done_ns - self.start_ns)[~self.dropped]
 
     @property
     def queue_ns(self) -> Nanoseconds:
@@ -216,3 +218,8 @@ class Run:
         if (np.diff(self.arrival_ns) <= 0).any():
             found.append("the frames' arrivals do not increase")
         return tuple(dict.fromkeys(found))
+
+
+def _join_or_none(parts: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None

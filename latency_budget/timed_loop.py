@@ -61,6 +61,11 @@ class Recording:
             self.counters[: frames + 1],
         )
 
+    def grown_counters(self) -> NDArray[np.int64]:
+        """Returns [n, 5] what each frame added to the counters, -1 where they are unknown."""
+        grown: NDArray[np.int64] = np.diff(self.counters, axis=0)
+        return np.where((self.counters < 0).any(axis=0), -1, grown)
+
 
 class CounterReader:
     """Reads the calling thread's counters into a row, a few microseconds each time."""

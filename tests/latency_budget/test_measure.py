@@ -6,7 +6,7 @@ import pytest
 
 from artifacts.errors import InputError
 from latency_budget.clock import ManualClock, MonotonicClock
-from latency_budget.experiment import run_experiment
+from latency_budget.experiment import Parts, run_experiment
 from latency_budget.measure import (
     MeasureSettings,
     arrival_offset_ns,
@@ -198,12 +198,15 @@ def test_an_experiment_on_the_real_clock_holds_together():
         [Stage("network", lambda x: time.sleep(0.001))],
         [None],
         settings,
-        control_frames=10,
+        parts=Parts(control=10, closed=20, other=5),
         progress=lambda what, done, total: calls.append((done, total)),
     )
-    assert calls == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert calls == [(done, 5) for done in range(6)]
     assert experiment.paced.count == 20
     assert experiment.pacing_penalty is not None
+    assert experiment.other.mode == "latest"
+    assert len(experiment.cold[0].first_ns) == 10
+    assert 0 < experiment.harness.frame_cost_ns < MS
     assert isinstance(experiment.paced.snapshots[0], Snapshot)
     assert (experiment.paced.latency_ns >= MS).all()
     names = {check.name for check in experiment.environment.checks}
