@@ -66,6 +66,24 @@ def upgrade_opset(
     )
 
 
+def require_opset(model: onnx.ModelProto, opset: int, purpose: str) -> onnx.ModelProto:
+    """Returns the model in `opset` or newer, with inferred shapes; it is not changed itself.
+
+    Raises:
+        InputError: it cannot be converted faithfully; the message says what for.
+    """
+    if model_opset(model) >= opset:
+        return model
+    converted = upgrade_opset(model, Path("the network"), target_opset=opset)
+    if model_opset(converted) < opset:
+        raise InputError(
+            f"the network has opset {model_opset(model)} and cannot be converted",
+            f"opset {opset} for {purpose}",
+            f"export it again with opset {opset}",
+        )
+    return onnx.shape_inference.infer_shapes(converted, data_prop=True)
+
+
 def _run_child(source: Path, target: Path, opset: int) -> dict[str, Any]:
     script = Path(__file__).with_name("opset_child.py")
     command = [sys.executable, "-P", str(script), str(source), str(target), str(opset)]

@@ -4,23 +4,22 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from artifacts.openvino_guard import make_guard
 from compress.quantize.graph import Array, Graph
+from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.qparams import QParams
-from compress.quantize.streaming import Decisions, QuantizedWeight, qdq_nodes
+from compress.quantize.streaming import Decisions, qdq_nodes
 
 FUSED_AFTER_CONCAT = frozenset({"Relu", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
 def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
-    """Inserts one Q/DQ pair per activation, stores weights as int8, and corrected biases.
+    """Inserts one Q/DQ pair per activation, stores weights as integers, and corrected biases.
 
     All quantized readers of a tensor share its pair; readers that stay in float read the tensor.
-    A MaxPool whose output is quantized gets the same pair on its input: rounding keeps the order of
-    values, so the result stays as it is, and the layer before and the pool both work on integers.
     """
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
@@ -28,11 +27,6 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     paired: set[str] = set()
     for node in graph.nodes:
         choice = choices.get(node.name)
-        if node.op_type == "MaxPool" and _is_integer_pool(graph, node, decisions, set(choices)):
-            pair, constants = _pool_nodes(node, decisions.activations[node.output[0]])
-            nodes += pair
-            graph.weights |= constants
-            node.input[0] = pair[1].output[0]
         if choice is not None:
             for position in choice.activations:
                 tensor = node.input[position]
@@ -76,28 +70,6 @@ def _is_concatenated(graph: Graph, tensor: str) -> bool:
     return maker is not None and maker.op_type == "Concat"
 
 
-def _is_integer_pool(
-    graph: Graph, pool: onnx.NodeProto, decisions: Decisions, integer: set[str]
-) -> bool:
-    result, source = pool.output[0], pool.input[0]
-    return (
-        result in decisions.activations
-        and source not in decisions.activations
-        and source not in graph.inputs
-        and graph.sole_consumer(source) is not None
-        and result not in graph.outputs
-        and all(reader.name in integer for reader in graph.consumers(result))
-        and len(pool.output) == 1
-    )
-
-
-def _pool_nodes(
-    pool: onnx.NodeProto, qparams: QParams
-) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
-    tensor, result = pool.input[0], pool.output[0]
-    return qdq_nodes(tensor, f"{result}_scale", f"{result}_zero_point", qparams)
-
-
 def _weight_nodes(
     node: onnx.NodeProto, weight: QuantizedWeight
 ) -> tuple[onnx.NodeProto, dict[str, Array]]:
@@ -110,8 +82,11 @@ def _weight_nodes(
         f"{stem}_DequantizeLinear",
         axis=weight.axis,
     )
-    zero_points = np.zeros(weight.scales.shape, weight.integers.dtype)
-    constants = (weight.integers, weight.scales, zero_points)
+    if weight.block is not None:
+        dequantize.attribute.append(helper.make_attribute("block_size", weight.block))
+    dtype = np.int8 if weight.bits == 8 else helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
+    zero_points = np.zeros(weight.scales.shape, dtype)
+    constants = (weight.integers.astype(dtype), weight.scales, zero_points)
     return dequantize, dict(zip(names, constants, strict=True))
 
 

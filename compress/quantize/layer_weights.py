@@ -1,4 +1,6 @@
-"""A layer's weights as a matrix with one row per output channel, and their scales."""
+"""A layer's weights as a matrix with one row per output channel, their scales, and as integers."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,6 +8,94 @@ from numpy.typing import NDArray
 from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
 
 CLIP_FACTORS = np.linspace(0.5, 1.0, 26)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedWeight:
+    """A layer's weight as integers.
+
+    Attributes:
+        integers: in the weight's own shape.
+        scales: float32; [channels], one per output channel, or with `block` the weight's shape
+            with its input axis divided by `block`.
+        axis: the axis that scales belong to: the output channels', or with `block` the input's.
+        block: weights along `axis` that share a scale; None for one scale per output channel.
+        bits: 8, or 4 (stored as ONNX INT4).
+    """
+
+    integers: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    axis: int
+    block: int | None = None
+    bits: int = 8
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """Returns what the integers stand for."""
+        if self.block is not None:
+            steps = np.repeat(self.scales, self.block, self.axis)
+            return np.asarray(self.integers * steps, np.float32)
+        shape = [1] * self.integers.ndim
+        shape[self.axis] = -1
+        return np.asarray(self.integers * self.scales.reshape(shape), np.float32)
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """How a weight of some shape becomes rows and back, and which scales its rows have.
+
+    A row holds all weights of one output channel, [input channels, *kernel] flattened. Without
+    `block` a row has one scale; with it, one for every `block` input channels at each position of
+    the kernel, as ONNX's blocked DequantizeLinear has it.
+
+    Attributes:
+        shape: the weight's.
+        axis: its output channel axis, 0 or 1; the input axis is the other of the two.
+        block: input channels that share a scale; None for one scale per row.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+    block: int | None = None
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], axis: int, group: int | None) -> "WeightLayout":
+        """Returns the layout with blocks of `group` where they divide the input axis evenly.
+
+        A weight that they do not divide keeps one scale per channel, and so does one that would
+        get a single scale per row anyway.
+        """
+        inputs = shape[1 - axis]
+        is_blocked = group is not None and inputs % group == 0
+        has_one_scale = inputs == group and int(np.prod(shape[2:])) == 1
+        return cls(shape, axis, group if is_blocked and not has_one_scale else None)
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """Which scale of its row each weight has, [in]."""
+        inputs, kernel = self.shape[1 - self.axis], int(np.prod(self.shape[2:]))
+        if self.block is None:
+            return np.zeros(inputs * kernel, np.int64)
+        channel = np.arange(inputs) // self.block
+        return np.asarray(channel[:, None] * kernel + np.arange(kernel)).reshape(-1)
+
+    def to_weight(
+        self, integers: NDArray[np.int32], scales: NDArray[np.float64], bits: int
+    ) -> QuantizedWeight:
+        """Returns rows of integers [out, in] and their scales [out, blocks] as a weight."""
+        placed = from_rows(integers, self.shape, self.axis).astype(np.int8)
+        if self.block is None:
+            flat = scales[:, 0].astype(np.float32)
+            return QuantizedWeight(integers=placed, scales=flat, axis=self.axis, bits=bits)
+        inputs = 1 - self.axis
+        shape = list(self.shape)
+        shape[inputs] //= self.block
+        return QuantizedWeight(
+            integers=placed,
+            scales=from_rows(scales, tuple(shape), self.axis).astype(np.float32),
+            axis=inputs,
+            block=self.block,
+            bits=bits,
+        )
 
 
 def to_rows(weight: NDArray, axis: int) -> NDArray[np.float64]:
@@ -25,8 +115,7 @@ def choose_row_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[n
     A row of zeros gets the scale 1. Searched over 26 factors on the row's largest value; scales
     are rounded to float32, as they are stored.
     """
-    peaks = np.abs(rows).max(axis=1)
-    widest = np.where(peaks / grid.highest > SMALLEST_SCALE, peaks / grid.highest, 1.0)
+    widest = widest_scales(rows, grid)
     best = widest.astype(np.float32).astype(np.float64)
     best_error = np.full(len(rows), np.inf)
     for factor in CLIP_FACTORS[::-1]:
@@ -36,4 +125,20 @@ def choose_row_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[n
         is_better = error < best_error
         best = np.where(is_better, scales, best)
         best_error = np.where(is_better, error, best_error)
-    return np.where(peaks / grid.highest > SMALLEST_SCALE, best, 1.0)
+    return best
+
+
+def widest_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
+    """Returns the scale of each row that reaches its largest value; 1 for rows of zeros."""
+    peaks = np.abs(rows).max(axis=1) / grid.highest
+    return np.where(peaks > SMALLEST_SCALE, peaks, 1.0)
+
+
+def choose_block_scales(
+    rows: NDArray[np.float64], blocks: NDArray[np.int64], grid: IntegerGrid
+) -> NDArray[np.float64]:
+    """Returns `choose_row_scales` of each block of each row, [channels, blocks]."""
+    count = int(blocks.max()) + 1
+    return np.stack(
+        [choose_row_scales(rows[:, blocks == index], grid) for index in range(count)], axis=1
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from artifacts.errors import InputError
+from artifacts.opset import require_opset
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
@@ -18,6 +19,8 @@ from compress.quantize.streaming import Decisions
 INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
+INT4_OPSET = 21
+"""The first whose DequantizeLinear takes INT4 and blocks of weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,8 @@ def prepare_network(
                 f"the network is quantized already: node '{node.name}' is {node.op_type}",
                 "a float network",
             )
+    if settings.weights == "int4":
+        model = require_opset(model, INT4_OPSET, "INT4 weights")
     graph = Graph(model)
     simplified = simplify(graph)
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}

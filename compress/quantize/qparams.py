@@ -40,6 +40,7 @@ class IntegerGrid:
 
 
 WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
+WEIGHT_GRIDS = {"int8": WEIGHT_GRID, "int4": IntegerGrid(bits=4, is_signed=True)}
 
 
 @dataclass(frozen=True, kw_only=True)

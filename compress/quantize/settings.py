@@ -1,12 +1,16 @@
 """The settings of a quantization."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from artifacts.errors import InputError
 from compress.quantize.observers import MeanSquaredError, Observer
 from compress.quantize.placement import PLACEMENTS
-from compress.quantize.rounding import Nearest, Rounding
+from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid
+from compress.quantize.rounding import Auto, Nearest, Rounding
+
+PREFERENCES = {"speed": 0.0, "balanced": 0.1, "quality": 0.35}
+"""The share of the time saved by INT8 that may be spent on layers in float."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,30 +20,61 @@ class QuantizeSettings:
     Attributes:
         target: the runtime whose placement is used, a key of `PLACEMENTS`.
         observer: chooses the range of each activation.
-        rounding: rounds the weights.
+        weights: "int8", or "int4" (stored as ONNX INT4, which takes opset 21).
+        weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
+            one scale per output channel.
+        rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
         bias_correction: gives back, per output channel, what quantization takes from the mean.
         equalization: rescales channels between layers where that lowers the error.
         keep_float: names of nodes that stay in float.
+        prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
+            error; None quantizes all that can be, without measuring.
+        contracts: (head, lowest SQNR in dB) pairs that the search has to keep.
         memory_cap_bytes: activations beyond this sum are kept on disk.
     """
 
     target: str = "tensorrt"
     observer: Observer = field(default_factory=MeanSquaredError)
-    rounding: Rounding = field(default_factory=Nearest)
+    weights: str = "int8"
+    weight_group: int | None = None
+    rounding: Rounding | None = None
     bias_correction: bool = True
     equalization: bool = True
     keep_float: tuple[str, ...] = ()
+    prefer: str | None = None
+    contracts: tuple[tuple[str, float], ...] = ()
     memory_cap_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
         if self.target not in PLACEMENTS:
             raise InputError(f"target is '{self.target}'", f"one of {', '.join(PLACEMENTS)}")
+        if self.weights not in WEIGHT_GRIDS:
+            raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
+        if self.weight_group is not None and self.weights != "int4":
+            raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
+        if self.weight_group is not None and self.weight_group < 2:
+            raise InputError(f"weight_group is {self.weight_group}", "2 or more, 64 or 128 say")
+        if self.prefer not in (None, *PREFERENCES):
+            raise InputError(f"prefer is '{self.prefer}'", f"one of {', '.join(PREFERENCES)}")
+        if self.contracts and self.prefer is None:
+            raise InputError("contracts were given without prefer", "speed, balanced or quality")
         if self.memory_cap_bytes < 0:
             raise InputError(f"memory_cap_bytes is {self.memory_cap_bytes}", "0 or more")
 
+    @property
+    def weight_grid(self) -> IntegerGrid:
+        """The integers that weights may take."""
+        return WEIGHT_GRIDS[self.weights]
+
+    @property
+    def weight_rounding(self) -> Rounding:
+        """The rounding method, the default for the weights' type where none was given."""
+        return self.rounding or (Nearest() if self.weights == "int8" else Auto())
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings as plain values, for the artifact's metadata."""
-        values = asdict(self)
+        rounding = self.weight_rounding
+        values = asdict(replace(self, rounding=rounding))
         values["observer"] = {"name": type(self.observer).__name__, **values["observer"]}
-        values["rounding"] = {"name": type(self.rounding).__name__, **values["rounding"]}
+        values["rounding"] = {"name": type(rounding).__name__, **values["rounding"]}
         return values

@@ -17,37 +17,17 @@ from compress.errors import CalibrationError
 from compress.quantize.activation_store import ActivationStore
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
-from compress.quantize.layer_weights import choose_row_scales, from_rows, to_rows
+from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import Placement, QuantizedNode
-from compress.quantize.qparams import WEIGHT_GRID, QParams, qparams_for_range
-from compress.quantize.rounding import RoundingProblem
+from compress.quantize.qparams import QParams, qparams_for_range
+from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import Step, plan_steps
+from compress.quantize.tied_scales import TiedScales
 from compress.sqnr import SignalToNoise
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuantizedWeight:
-    """A layer's weight as integers.
-
-    Attributes:
-        integers: in the weight's own shape.
-        scales: [channels] float32, one per output channel.
-        axis: the output channel axis.
-    """
-
-    integers: NDArray[np.int8]
-    scales: NDArray[np.float32]
-    axis: int
-
-    def dequantize(self) -> NDArray[np.float32]:
-        """Returns what the integers stand for."""
-        shape = [1] * self.integers.ndim
-        shape[self.axis] = -1
-        return np.asarray(self.integers * self.scales.reshape(shape), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +38,13 @@ class LayerResult:
         node: its name.
         op_type: its operator.
         sqnr_db: signal to quantization noise of its output, all errors before it included.
+        rounding: how its weight was rounded; empty where it has none.
     """
 
     node: str
     op_type: str
     sqnr_db: float
+    rounding: str = ""
 
 
 @dataclass
@@ -107,6 +89,7 @@ class StreamingPass:
         self._placement = placement
         self._settings = settings
         self._steps = plan_steps(graph, {item.node: item for item in quantized})
+        self._tied = TiedScales(graph, quantized)
         self._decisions = Decisions()
 
     def run(
@@ -118,6 +101,7 @@ class StreamingPass:
             samples: one dictionary of input arrays per sample.
             progress: is told ("calibrate", steps done, steps in all).
         """
+        self._tied.observe(samples)
         cap = self._settings.memory_cap_bytes // 2
         with (
             ActivationStore(len(samples), cap) as self._float,
@@ -129,7 +113,9 @@ class StreamingPass:
             for done, step in enumerate(self._steps):
                 if progress is not None:
                     progress("calibrate", done, len(self._steps))
-                if step.quantized is None:
+                if step.moved:
+                    self._run_movement(step)
+                elif step.quantized is None:
                     self._run_float(step)
                 elif step.quantized.weight is None:
                     self._run_add(step, step.quantized)
@@ -174,6 +160,16 @@ class StreamingPass:
             for name, value in noisy.run(feeds).items():
                 self._noisy.put(name, sample, value)
 
+    def _run_movement(self, step: Step) -> None:
+        """Quantizes what comes in; the rest of the way its values only change places."""
+        quantizers = {tensor: self._quantizer(step.nodes[0], tensor) for tensor in step.moved}
+        movement = self._open(step, self._graph.weights)
+        for sample in range(self._float.samples):
+            for name, value in movement.run(self._float_feeds(step, sample)).items():
+                self._float.put(name, sample, value)
+            for name, value in movement.run(self._quantized_feeds(step, quantizers, sample)).items():
+                self._noisy.put(name, sample, value)
+
     def _run_add(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
         quantizers = self._quantizers(node, choice)
@@ -190,9 +186,9 @@ class StreamingPass:
     def _run_layer(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
         quantizers = self._quantizers(node, choice)
-        weight = self._round(node, choice)
-        self._decisions.weights[node.name] = weight
         plain = self._open(step, self._graph.weights)
+        weight, how = self._round(step, choice, quantizers, plain)
+        self._decisions.weights[node.name] = weight
         noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
         result = node.output[0]
         error_sums: list[Array] = []
@@ -216,11 +212,13 @@ class StreamingPass:
             got = self._noisy.get(result, sample) + offset
             meter.update(self._float.get(result, sample), got)
             self._noisy.put(result, sample, got)
-        self._note(node, meter)
+        self._note(node, meter, how)
 
-    def _note(self, node: onnx.NodeProto, meter: SignalToNoise) -> None:
+    def _note(self, node: onnx.NodeProto, meter: SignalToNoise, rounding: str = "") -> None:
         self._decisions.layers.append(
-            LayerResult(node=node.name, op_type=node.op_type, sqnr_db=meter.sqnr_db)
+            LayerResult(
+                node=node.name, op_type=node.op_type, sqnr_db=meter.sqnr_db, rounding=rounding
+            )
         )
 
     def _shift_bias(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
@@ -235,28 +233,51 @@ class StreamingPass:
         return True
 
     def _shift_next_add(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
-        add = self._graph.sole_consumer(node.output[0])
-        if add is None or add.op_type != "Add":
-            return False
-        constant = add.input[1] if add.input[0] == node.output[0] else add.input[0]
-        value = self._graph.weights.get(constant)
-        if value is None or value.shape != shift.shape or len(self._graph.consumers(constant)) > 1:
-            return False
-        self._decisions.overrides[constant] = (value + shift).astype(np.float32)
+        constant = self._next_offset(node, len(shift))
+        if constant is not None:
+            value = self._graph.weights[constant]
+            self._decisions.overrides[constant] = (value + shift).astype(np.float32)
         return False
 
-    def _round(self, node: onnx.NodeProto, choice: QuantizedNode) -> QuantizedWeight:
+    def _next_offset(self, node: onnx.NodeProto, channels: int) -> str | None:
+        """Returns the constant of the Add after a MatMul that may change, one per channel."""
+        add = self._graph.sole_consumer(node.output[0])
+        if add is None or add.op_type != "Add":
+            return None
+        constant = add.input[1] if add.input[0] == node.output[0] else add.input[0]
+        value = self._graph.weights.get(constant)
+        is_fitting = value is not None and value.shape == (channels,)
+        return constant if is_fitting and len(self._graph.consumers(constant)) == 1 else None
+
+    def _round(
+        self,
+        step: Step,
+        choice: QuantizedNode,
+        quantizers: dict[str, Subgraph],
+        plain: Subgraph,
+    ) -> tuple[QuantizedWeight, str]:
+        """Returns the layer's integers, and how they were found."""
+        node = step.nodes[0]
         weight = self._graph.weights[node.input[1]]
-        rows = to_rows(weight, choice.weight_axis)
-        scales = choose_row_scales(rows, WEIGHT_GRID)
-        integers = self._settings.rounding.round_weights(
-            RoundingProblem(weights=rows, scales=scales, grid=WEIGHT_GRID)
+        shape = plain.run(self._float_feeds(step, 0))[node.output[0]].shape
+        has_offset = node.op_type != "MatMul" or self._next_offset(node, weight.shape[1])
+
+        def read(sample: int) -> tuple[Array, Array]:
+            tensor = node.input[0]
+            return (
+                np.asarray(self._float.get(tensor, sample)),
+                self._quantized_feeds(step, quantizers, sample)[tensor],
+            )
+
+        inputs = LayerInputs(
+            samples=self._float.samples,
+            read=read,
+            output_shape=shape,
+            is_centered=self._settings.bias_correction and bool(has_offset),
         )
-        return QuantizedWeight(
-            integers=from_rows(integers, weight.shape, choice.weight_axis).astype(np.int8),
-            scales=scales.astype(np.float32),
-            axis=choice.weight_axis,
-        )
+        layout = WeightLayout.of(weight.shape, choice.weight_axis, self._settings.weight_group)
+        grid, rounding = self._settings.weight_grid, self._settings.weight_rounding
+        return round_layer(node, weight, layout, grid, rounding, inputs)
 
     def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
         return {
@@ -267,14 +288,17 @@ class StreamingPass:
     def _quantizer(self, node: onnx.NodeProto, tensor: str) -> Subgraph:
         """Chooses a tensor's qparams, once, and returns its Q/DQ pair ready to run."""
         if tensor not in self._decisions.activations:
-            self._decisions.activations[tensor] = self._choose_qparams(node, tensor)
+            decided = self._tied.find_decided(tensor, self._decisions.activations)
+            self._decisions.activations[tensor] = decided or self._choose_qparams(node, tensor)
         qparams = self._decisions.activations[tensor]
         nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
         example = {tensor: self._noisy_value(tensor, 0)}
         return Subgraph(self._graph, nodes, constants, example, [nodes[1].output[0]], is_exact=True)
 
     def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
-        arrays = [self._noisy_value(tensor, sample) for sample in range(self._float.samples)]
+        arrays = self._tied.values(tensor) or [
+            self._noisy_value(tensor, sample) for sample in range(self._float.samples)
+        ]
         for sample, array in enumerate(arrays):
             _require_finite(array, f"'{tensor}', the input of node '{node.name}',", sample)
         seen = ObservedTensor.of(arrays)

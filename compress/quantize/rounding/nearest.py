@@ -1,18 +1,29 @@
 """Rounding to the nearest integer."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.rounding.contract import RoundingProblem
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest:
     """Rounds each weight on its own, halves to even."""
 
-    def round_weights(self, problem: RoundingProblem) -> NDArray[np.int32]:
-        """Returns [out, in] integers of the grid."""
-        integers = np.rint(problem.weights / problem.scales[:, None])
-        return np.clip(integers, problem.grid.lowest, problem.grid.highest).astype(np.int32)
+    needs_inputs: ClassVar[bool] = False
+
+    def round_weights(self, problem: RoundingProblem) -> RoundedWeights:
+        """Returns the nearest integers of the grid; the scales stay as they are."""
+        integers = round_to_grid(problem.weights / problem.steps, problem.grid)
+        return RoundedWeights(
+            integers=integers.astype(np.int32), scales=problem.scales, how="nearest"
+        )
+
+
+def round_to_grid(values: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
+    """Returns the nearest value of the grid, halves to even."""
+    return np.clip(np.rint(values), grid.lowest, grid.highest)

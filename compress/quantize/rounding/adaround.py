@@ -1,0 +1,123 @@
+"""AdaRound: learns for each weight whether it is rounded up or down.
+
+Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization" (ICML 2020): V = s
+(floor(W / s) + h(v)) with the rectified sigmoid h (equation 23), and the loss
+|W x - V q|^2 + lambda * sum(1 - |2 h - 1|^beta) (equations 21 and 24), beta falling from 20 to 2.
+The squared error is written with the inputs' second moments, so a step costs rows * in^2 whatever
+the number of columns, and its gradient is 2 (V - W) H. Sweeps of coordinate descent on all
+integers, and refitted scales, follow.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
+from compress.quantize.rounding.descend import descend
+from compress.quantize.rounding.moments import Moments
+from compress.quantize.rounding.nearest import Nearest
+from compress.quantize.rounding.target import Objective, choose_ridge
+
+Real = NDArray[np.float64]
+
+STRETCH_LOW, STRETCH_HIGH = -0.1, 1.1
+FIRST_BETA, LAST_BETA = 20.0, 2.0
+WARM_UP = 0.2
+_DECAYS = (0.9, 0.999)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaRound:
+    """Rounds weights up or down, as suits the output best.
+
+    Attributes:
+        iterations: steps of Adam.
+        learning_rate: its step size.
+        regularization: lambda, relative to the mean squared input.
+        damping: share of the Hessian's mean diagonal that is added to it.
+        sweeps: passes of coordinate descent afterwards.
+        corrects_inputs: as for `GPTQ`.
+    """
+
+    iterations: int = 400
+    learning_rate: float = 0.05
+    regularization: float = 0.05
+    damping: float = 0.01
+    sweeps: int = 3
+    corrects_inputs: bool = True
+    needs_inputs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1 or self.sweeps < 0:
+            raise InputError(
+                f"iterations are {self.iterations}, sweeps {self.sweeps}", "1 and 0 at least"
+            )
+        for name in ("learning_rate", "regularization", "damping"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}", "above 0")
+
+    def round_weights(self, problem: RoundingProblem) -> RoundedWeights:
+        """Returns integers and scales with a small output error; nearest where nothing was seen."""
+        if problem.fit is None:
+            return Nearest().round_weights(problem)
+        ridge = choose_ridge(problem) if self.corrects_inputs else None
+        return self.round_to_fit(problem, problem.fit.joined(problem.held_out), ridge)
+
+    def round_to_fit(
+        self, problem: RoundingProblem, moments: Moments, ridge: float | None
+    ) -> RoundedWeights:
+        """Rounds towards given moments, see `GPTQ.round_to_fit`."""
+        task = Objective.of(problem, moments, ridge, self.damping)
+        integers = self.learn(task.target, task.steps, task.hessian, problem.grid)
+        integers, scales = descend(task, integers, problem.grid, self.sweeps)
+        return task.rounded(integers, scales, "adaround", ridge)
+
+    def learn(self, target: Real, steps: Real, hessian: Real, grid: IntegerGrid) -> Real:
+        """Returns integers next to target / steps, before any descent, [groups, out, in].
+
+        Args:
+            target: [groups, out, in] real weights.
+            steps: [groups, out, in] the step of each.
+            hessian: [groups, in, in], positive definite.
+            grid: the integers that are allowed.
+        """
+        exact = np.clip(target / steps, grid.lowest, grid.highest)
+        floor = np.minimum(np.floor(exact), grid.highest - 1)
+        size = np.einsum("gii->g", hessian)[:, None, None] / hessian.shape[1]
+        unit = steps / np.sqrt(np.square(steps).mean(axis=2, keepdims=True))
+        wanted = target / steps - floor
+        hidden = _unstretch(np.clip(exact - floor, 0.01, 0.99))
+        moving, spread = np.zeros_like(hidden), np.zeros_like(hidden)
+        for turn in range(1, self.iterations + 1):
+            sigmoid = 1 / (1 + np.exp(-hidden))
+            stretched = sigmoid * (STRETCH_HIGH - STRETCH_LOW) + STRETCH_LOW
+            share = np.clip(stretched, 0.0, 1.0)
+            gradient = 2 * (((share - wanted) * unit) @ hessian) * unit / size
+            gradient += self._push(share, turn / self.iterations)
+            is_free = (stretched > 0) & (stretched < 1)
+            gradient *= is_free * sigmoid * (1 - sigmoid) * (STRETCH_HIGH - STRETCH_LOW)
+            moving += (1 - _DECAYS[0]) * (gradient - moving)
+            spread += (1 - _DECAYS[1]) * (np.square(gradient) - spread)
+            mean, square = moving / (1 - _DECAYS[0] ** turn), spread / (1 - _DECAYS[1] ** turn)
+            hidden -= self.learning_rate * mean / (np.sqrt(square) + 1e-12)
+        return floor + (hidden >= 0)
+
+    def _push(self, share: Real, progress: float) -> Real:
+        """Returns the gradient of the regularization, which drives shares to 0 and 1."""
+        if progress < WARM_UP:
+            return np.zeros_like(share)
+        past = (progress - WARM_UP) / (1 - WARM_UP)
+        beta = LAST_BETA + (FIRST_BETA - LAST_BETA) * 0.5 * (1 + np.cos(past * np.pi))
+        offset = 2 * share - 1
+        slope = -2 * beta * np.sign(offset) * np.abs(offset) ** (beta - 1)
+        return np.asarray(self.regularization * slope)
+
+
+def _unstretch(share: Real) -> Real:
+    """Returns v with h(v) = share."""
+    sigmoid = (share - STRETCH_LOW) / (STRETCH_HIGH - STRETCH_LOW)
+    return np.asarray(np.log(sigmoid / (1 - sigmoid)))

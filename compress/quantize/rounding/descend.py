@@ -1,0 +1,82 @@
+"""Coordinate descent on integers: each weight in turn takes the value that is best given the rest.
+
+Behdin et al., "QuantEase" (2023), start it from any rounding; every move lowers the error
+tr((W - V) H (W - V)') or leaves it, so the result is never worse than the start.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
+from compress.quantize.rounding.nearest import round_to_grid
+from compress.quantize.rounding.target import Objective
+
+Real = NDArray[np.float64]
+_BLOCK = 128
+
+
+def descend(task: Objective, integers: Real, grid: IntegerGrid, sweeps: int) -> tuple[Real, Real]:
+    """Alternates sweeps over all columns and, where a row has one scale, refitting it.
+
+    Args:
+        task: what to minimise, with the scales to start from.
+        integers: [groups, out, in] where to start.
+        grid: the integers that are allowed.
+        sweeps: how often.
+
+    Returns:
+        integers [groups, out, in] and scales [groups, out, blocks].
+    """
+    scales = task.scales
+    for _ in range(sweeps):
+        steps = scales[:, :, task.blocks]
+        integers = sweep_columns(task.target, integers, steps, task.hessian, grid)
+        if scales.shape[2] == 1:
+            fitted = refit_scales(task.target, integers, scales[:, :, 0], task.hessian)
+            scales = fitted[:, :, None]
+    return integers, scales
+
+
+def sweep_columns(
+    target: Real, integers: Real, steps: Real, hessian: Real, grid: IntegerGrid
+) -> Real:
+    """Returns integers after one pass over all columns; the error does not grow.
+
+    Args:
+        target: [groups, out, in] the real weights W.
+        integers: [groups, out, in] where to start.
+        steps: [groups, out, in] the step of each weight.
+        hessian: [groups, in, in] H, with a positive diagonal.
+        grid: the integers that are allowed.
+    """
+    integers = integers.copy()
+    error = target - integers * steps
+    gradient = error @ hessian
+    inputs = target.shape[2]
+    for start in range(0, inputs, _BLOCK):
+        end = min(start + _BLOCK, inputs)
+        moved = np.zeros((*target.shape[:2], end - start))
+        local = gradient[:, :, start:end].copy()
+        for column in range(start, end):
+            step = steps[:, :, column]
+            own = hessian[:, None, column, column]
+            wanted = integers[:, :, column] + local[:, :, column - start] / (own * step)
+            best = round_to_grid(wanted, grid)
+            move = (best - integers[:, :, column]) * step
+            integers[:, :, column] = best
+            moved[:, :, column - start] = move
+            local -= move[:, :, None] * hessian[:, None, column, start:end]
+        gradient -= moved @ hessian[:, start:end]
+    return integers
+
+
+def refit_scales(target: Real, integers: Real, scales: Real, hessian: Real) -> Real:
+    """Returns the scale of each row, [groups, out], with the least error for its integers.
+
+    s = (q H w') / (q H q'), where that is a usable scale; else the old one stays.
+    """
+    bent = integers @ hessian
+    upper, lower = (bent * target).sum(axis=2), (bent * integers).sum(axis=2)
+    fitted = upper / np.where(lower > 0, lower, 1.0)
+    is_usable = (lower > 0) & (fitted > SMALLEST_SCALE)
+    return np.where(is_usable, fitted, scales).astype(np.float32).astype(np.float64)

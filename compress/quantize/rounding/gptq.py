@@ -1,0 +1,166 @@
+"""GPTQ: rounds column by column and lets the columns left make up for each error.
+
+Frantar et al., "GPTQ" (ICLR 2023), algorithm 1: with U the upper Cholesky factor of H^-1, column i
+is rounded, and its error divided by U_ii, times row i of U, is taken from the columns to its right.
+Columns with large H_ii come first (activation ordering), and a block of columns is finished before
+the ones behind it are updated. Three things are added. The scale of each row is the one of a few
+factors whose rounding ends with the least error. Sweeps of coordinate descent and refitted scales
+follow, which never raise that error. And the target may be the weights that fit the float output
+best (`target.py`).
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from compress.quantize.layer_weights import widest_scales
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
+from compress.quantize.rounding.descend import descend
+from compress.quantize.rounding.moments import Moments
+from compress.quantize.rounding.nearest import Nearest, round_to_grid
+from compress.quantize.rounding.target import Objective, choose_ridge, damp
+
+Real = NDArray[np.float64]
+_FIRST_DAMPING, _MORE_DAMPING = 1e-6, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTQ:
+    """Rounds weights so that the errors of a row's weights cancel in its output.
+
+    Attributes:
+        damping: share of the Hessian's mean diagonal that is added to it.
+        ordered: rounds the columns with the largest inputs first.
+        block: columns that are finished before the ones behind them are updated.
+        clip_factors: tried on the scale that reaches a row's (or block's) largest weight.
+        sweeps: passes of coordinate descent afterwards.
+        corrects_inputs: aims at the real weights that make up for the errors of the quantized
+            prefix, where held-out pictures confirm it.
+    """
+
+    damping: float = 0.01
+    ordered: bool = True
+    block: int = 128
+    clip_factors: tuple[float, ...] = (1.0, 0.92, 0.84, 0.76, 0.68, 0.6)
+    sweeps: int = 3
+    corrects_inputs: bool = True
+    needs_inputs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.damping > 0:
+            raise InputError(f"damping is {self.damping}", "above 0")
+        if self.block < 1 or self.sweeps < 0:
+            raise InputError(f"block is {self.block}, sweeps {self.sweeps}", "1 and 0 at least")
+        if not all(0 < factor <= 1 for factor in self.clip_factors):
+            raise InputError(f"clip_factors are {self.clip_factors}", "above 0, up to 1")
+
+    def round_weights(self, problem: RoundingProblem) -> RoundedWeights:
+        """Returns integers and scales with a small output error; nearest where nothing was seen."""
+        if problem.fit is None:
+            return Nearest().round_weights(problem)
+        ridge = choose_ridge(problem) if self.corrects_inputs else None
+        return self.round_to_fit(problem, problem.fit.joined(problem.held_out), ridge)
+
+    def round_to_fit(
+        self, problem: RoundingProblem, moments: Moments, ridge: float | None
+    ) -> RoundedWeights:
+        """Rounds towards given moments.
+
+        Args:
+            problem: weights, scales and grid.
+            moments: what to fit to.
+            ridge: of the corrected weights (`target.correct_weights`); None aims at the weights.
+        """
+        task = Objective.of(problem, moments, ridge, self.damping)
+        integers, scales = self._search(task, problem.grid)
+        found = replace(task, scales=scales)
+        integers, scales = descend(found, integers, problem.grid, self.sweeps)
+        return task.rounded(integers, scales, "gptq", ridge)
+
+    def _search(self, task: Objective, grid: IntegerGrid) -> tuple[Real, Real]:
+        """Rounds with the given scales and with each clip factor; keeps the best for each row."""
+        widest = _widest_scales(task, grid)
+        tried = [task.scales] + [
+            (widest * clip).astype(np.float32).astype(np.float64) for clip in self.clip_factors
+        ]
+        groups, outputs, _ = task.target.shape
+        rows = np.tile(task.target, (1, len(tried), 1))
+        scales = np.concatenate(tried, axis=1)
+        steps = scales[:, :, task.blocks]
+        integers = round_columns(
+            rows, steps, task.hessian, grid, ordered=self.ordered, block=self.block
+        )
+        error = rows - integers * steps
+        losses = (error @ task.hessian * error).sum(axis=2)
+        best = losses.reshape(groups, len(tried), outputs).argmin(axis=1)
+        pick = (best * outputs + np.arange(outputs))[:, :, None]
+        return np.take_along_axis(integers, pick, axis=1), np.take_along_axis(scales, pick, axis=1)
+
+
+def round_columns(
+    rows: Real, steps: Real, hessian: Real, grid: IntegerGrid, *, ordered: bool, block: int
+) -> Real:
+    """Returns the integers of the paper's algorithm 1, [groups, rows, in].
+
+    Args:
+        rows: [groups, rows, in] real weights.
+        steps: [groups, rows, in] the step of each.
+        hessian: [groups, in, in], positive definite.
+        grid: the integers that are allowed.
+        ordered: by falling diagonal of the Hessian.
+        block: columns that are finished before the ones behind them are updated.
+    """
+    order = np.tile(np.arange(rows.shape[2]), (len(rows), 1))
+    if ordered:
+        order = np.argsort(-np.einsum("gii->gi", hessian), axis=1, kind="stable")
+    upper = factor_inverse(hessian, order)
+    left = np.take_along_axis(rows, order[:, None, :], axis=2)
+    steps = np.take_along_axis(steps, order[:, None, :], axis=2)
+    integers = np.zeros_like(left)
+    inputs = left.shape[2]
+    for start in range(0, inputs, block):
+        end = min(start + block, inputs)
+        errors = np.zeros((*left.shape[:2], end - start))
+        for column in range(start, end):
+            step = steps[:, :, column]
+            value = round_to_grid(left[:, :, column] / step, grid)
+            integers[:, :, column] = value
+            error = (left[:, :, column] - value * step) / upper[:, None, column, column]
+            errors[:, :, column - start] = error
+            left[:, :, column:end] -= error[:, :, None] * upper[:, None, column, column:end]
+        left[:, :, end:] -= errors @ upper[:, start:end, end:]
+    placed = np.empty_like(integers)
+    np.put_along_axis(placed, np.broadcast_to(order[:, None, :], placed.shape), integers, 2)
+    return placed
+
+
+def factor_inverse(hessian: Real, order: NDArray[np.int64]) -> Real:
+    """Returns upper triangular U with U' U = H^-1, columns in the given order, [groups, in, in].
+
+    With R upper triangular and H = R R' (the Cholesky factor of H read backwards), U = R^-1.
+    A Hessian that rounding errors made indefinite gets a larger diagonal until it is not.
+    """
+    ordered = np.take_along_axis(hessian, order[:, :, None], axis=1)
+    ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
+    added = 0.0
+    while True:
+        try:
+            lower = np.linalg.cholesky(damp(ordered, added)[:, ::-1, ::-1])
+        except np.linalg.LinAlgError:
+            added = max(added * _MORE_DAMPING, _FIRST_DAMPING)
+        else:
+            return np.asarray(np.triu(np.linalg.inv(lower[:, ::-1, ::-1])))
+
+
+def _widest_scales(task: Objective, grid: IntegerGrid) -> Real:
+    """Returns the scales that reach the largest weight of each block, [groups, out, blocks]."""
+    groups, outputs, inputs = task.target.shape
+    rows = task.target.reshape(-1, inputs)
+    per_block = [
+        widest_scales(rows[:, task.blocks == index], grid) for index in range(task.scales.shape[2])
+    ]
+    return np.stack(per_block, axis=1).reshape(groups, outputs, -1)
