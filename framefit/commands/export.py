@@ -1,10 +1,11 @@
-"""`framefit export`: from a network's file to ONNX, and from ONNX to a TensorRT plan."""
+"""`framefit export`: from a network's file to ONNX, from there to a TensorRT plan, and lint."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from framefit.commands.lint import lint
 from framefit.commands.options import (
     ColorOption,
     FactoryOption,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from export.to_trt import PlanResult
 
 app = typer.Typer(no_args_is_help=True, help="Export to ONNX and TensorRT.")
+app.command("lint")(lint)
 
 TRT_HELP = """Build a TensorRT plan, with its manifest beside it.
 

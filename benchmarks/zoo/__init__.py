@@ -1,0 +1,1 @@
+"""The zoo: networks of every family through export, quantization, lint, TensorRT and OpenVINO."""

@@ -1,0 +1,65 @@
+"""Builds a network of the zoo with random weights that behave like trained ones."""
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.zoo.networks import ZooNetwork
+
+CLASSES = 16
+SETTLING_BATCHES = 3
+BATCH = 4
+DEAD = 1e-3
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def build_network(network: ZooNetwork, seed: int = 0) -> nn.Module:
+    """Returns the network in evaluation mode.
+
+    Fresh weights differ from trained ones in two ways that matter here: some scales start at
+    (almost) zero, which switches whole branches off, and the statistics of batch normalization are
+    those of nothing. So such scales are drawn anew, and pictures run through in training mode.
+    """
+    import timm
+
+    torch.manual_seed(seed)
+    module = timm.create_model(
+        network.name, pretrained=False, num_classes=CLASSES, **network.options
+    )
+    generator = torch.Generator().manual_seed(seed)
+    wake_scales(module, generator)
+    settle_statistics(module, network.size, generator)
+    return module
+
+
+def wake_scales(module: nn.Module, generator: torch.Generator) -> None:
+    """Draws scales that start at about zero (layer scale, last norms) from 0.2 to 0.6."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            is_scale = name.rpartition(".")[2] in ("weight", "gamma", "gamma_1", "gamma_2", "gain")
+            if is_scale and parameter.squeeze().ndim <= 1 and parameter.abs().max() < DEAD:
+                drawn = 0.2 + 0.4 * torch.rand(parameter.shape, generator=generator)
+                parameter.copy_(drawn)
+
+
+def settle_statistics(module: nn.Module, size: int, generator: torch.Generator) -> None:
+    """Runs pictures through in training mode, so that batch normalization fits its input."""
+    for part in module.modules():
+        if isinstance(part, _BATCH_NORMS):
+            part.reset_running_stats()
+            part.momentum = None
+    module.train()
+    with torch.no_grad():
+        for _ in range(SETTLING_BATCHES):
+            module(draw_pictures(BATCH, size, generator))
+    module.eval()
+
+
+def draw_pictures(count: int, size: int, generator: torch.Generator) -> Tensor:
+    """Returns [count, 3, size, size] of zero mean: blobs of several sizes, as in photographs."""
+    pictures = torch.zeros(count, 3, size, size)
+    for cells in (2, 5, 13, 41):
+        noise = torch.randn(count, 3, cells, cells, generator=generator)
+        pictures += nn.functional.interpolate(
+            noise, (size, size), mode="bilinear", align_corners=False
+        )
+    return pictures / 2

@@ -1,0 +1,137 @@
+"""One network of the zoo through every stage, in a process of its own."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from artifacts.errors import FramefitError
+from artifacts.onnx_file import load_onnx, save_onnx
+from benchmarks.zoo.build import build_network, draw_pictures
+from benchmarks.zoo.networks import ZooNetwork
+from compress.compare import OutputComparison
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+from engines.runtimes import open_session
+from engines.session import SessionSettings
+
+SAMPLES = 4
+CAPABILITY = 89
+LEAST_PARITY_DB = 15.0
+ROUNDS = 40
+THREADS = 1
+
+
+def measure_network(network: ZooNetwork) -> dict[str, Any]:
+    """Returns the row of one network; `problem` names what stopped it, and where."""
+    row: dict[str, Any] = {"name": network.name, "size": network.size, "seconds": {}}
+    torch.set_num_threads(THREADS)
+    with TemporaryDirectory() as folder:
+        try:
+            _run_stages(network, Path(folder), row)
+        except FramefitError as error:
+            row["problem"] = f"{row['stage']}: {error}"
+        except Exception as error:
+            line = " ".join(str(error).split())[:300]
+            row["problem"] = f"{row['stage']}: {type(error).__name__}: {line}"
+    return row
+
+
+@contextmanager
+def _stage(row: dict[str, Any], name: str) -> Iterator[None]:
+    row["stage"] = name
+    start = time.perf_counter()
+    yield
+    row["seconds"][name] = round(time.perf_counter() - start, 2)
+
+
+def _run_stages(network: ZooNetwork, folder: Path, row: dict[str, Any]) -> None:
+    paths = {name: folder / f"{name}.onnx" for name in ("float", "tensorrt", "openvino")}
+    with _stage(row, "network"):
+        module = build_network(network)
+        row["parameters_m"] = sum(item.numel() for item in module.parameters()) / 1e6
+    with _stage(row, "export"):
+        row["exporter_refusals"] = []
+        _export(module, network, paths["float"], row)
+    samples = _samples(network)
+    model = load_onnx(paths["float"])
+    row["operators"] = sorted({node.op_type for node in model.graph.node})
+    del module
+    for target in ("tensorrt", "openvino"):
+        with _stage(row, f"quantize for {target}"):
+            result = quantize_model(model, samples, QuantizeSettings(target=target))
+            save_onnx(result.model, paths[target], metadata={})
+            row[f"{target}_db"] = min(result.outputs_db.values())
+            row[f"{target}_layers"] = len(result.layers)
+    with _stage(row, "lint"):
+        row["lint"] = _lint(paths["tensorrt"])
+    with _stage(row, "parity"):
+        row["parity_db"] = {
+            target: _parity_db(paths[target], samples) for target in ("tensorrt", "openvino")
+        }
+    with _stage(row, "time"):
+        row["least_ms"] = _time(paths, samples[0])
+    with _stage(row, "build"):
+        row["plan_bytes"] = _build(paths["tensorrt"], samples)
+    row["stage"] = "done"
+
+
+def _export(module: torch.nn.Module, network: ZooNetwork, path: Path, row: dict[str, Any]) -> None:
+    from export.to_onnx import export_onnx
+
+    shape = (1, 3, network.size, network.size)
+    export_onnx(module, path, input_shape=shape, notify=row["exporter_refusals"].append)
+
+
+def _samples(network: ZooNetwork) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(1)
+    return [{"input": draw_pictures(1, network.size, generator).numpy()} for _ in range(SAMPLES)]
+
+
+def _lint(path: Path) -> dict[str, Any]:
+    from export.lint import lint_file
+
+    report = lint_file(path, target="tensorrt-rtx")
+    return report.to_dict()
+
+
+def _parity_db(path: Path, samples: list[dict[str, Any]]) -> float:
+    """Returns the SQNR of OpenVINO's outputs against onnxruntime's, of the worst output."""
+    comparisons: dict[str, OutputComparison] = {}
+    settings = SessionSettings(threads=THREADS)
+    with (
+        open_session(path, "openvino", settings) as fast,
+        open_session(path, "onnxruntime", settings) as exact,
+    ):
+        for sample in samples:
+            got = fast.run(sample)
+            for name, value in exact.run(sample).items():
+                comparisons.setdefault(name, OutputComparison()).update(value, got[name])
+    return min(item.result()["sqnr_db"] for item in comparisons.values())
+
+
+def _time(paths: dict[str, Path], sample: dict[str, Any]) -> dict[str, float]:
+    """Returns the least milliseconds of one inference on OpenVINO, the networks in turn."""
+    settings = SessionSettings(threads=THREADS)
+    sessions = {name: open_session(path, "openvino", settings) for name, path in paths.items()}
+    least = dict.fromkeys(sessions, float("inf"))
+    for _ in range(ROUNDS):
+        for name, session in sessions.items():
+            start = time.perf_counter_ns()
+            session.run(sample)
+            least[name] = min(least[name], (time.perf_counter_ns() - start) / 1e6)
+    for session in sessions.values():
+        session.close()
+    return least
+
+
+def _build(path: Path, samples: list[dict[str, Any]]) -> int:
+    from export.to_trt import PlanSettings, build_plans
+
+    settings = PlanSettings(int8=True, sm=(CAPABILITY,), flavour="tensorrt-rtx", timeout_s=60.0)
+    (plan,) = build_plans(path, settings=settings, samples=samples)
+    return plan.manifest.plan_bytes

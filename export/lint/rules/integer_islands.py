@@ -1,0 +1,46 @@
+"""onnxruntime computes in INT8 only between Q/DQ on both sides."""
+
+from collections.abc import Iterator
+
+from export.lint.finding import WARNING, Finding
+from export.lint.graph import QUANTIZE, LintGraph
+from export.lint.rule import Rule
+from export.lint.rules.precision_flow import ACTIVATIONS
+from export.lint.target import Target
+
+_JOINED = ACTIVATIONS & {"Relu", "Clip"}
+
+
+def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    """Yields one finding for all layers with dequantized operands and a float result."""
+    names = [
+        node.name or node.output[0]
+        for node in graph.of("Conv", "ConvTranspose", "Gemm", "MatMul")
+        if graph.is_integer_layer(node) and not _is_quantized_behind(graph, node.output[0])
+    ]
+    if names:
+        yield Finding(
+            rule=RULE.name,
+            severity=WARNING,
+            place=f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0],
+            what=f"{len(names)} layers with Q/DQ on their operands and a float result",
+            why=f"{target.title} computes a layer in INT8 only with a Q behind it; these run in "
+            "float, with the Q/DQ on top",
+            fix="run the file on OpenVINO, or take the Q/DQ away",
+        )
+
+
+def _is_quantized_behind(graph: LintGraph, tensor: str) -> bool:
+    readers = graph.consumers(tensor)
+    if len(readers) == 1 and readers[0].op_type in _JOINED:
+        readers = graph.consumers(readers[0].output[0])
+    return bool(readers) and all(reader.op_type == QUANTIZE for reader in readers)
+
+
+RULE = Rule(
+    name="integer-island",
+    severities=(WARNING,),
+    targets=("onnxruntime",),
+    summary="layers without a Q behind them, which onnxruntime computes in float",
+    check=check,
+)

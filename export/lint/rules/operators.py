@@ -1,0 +1,71 @@
+"""Operators that the target's reader does not have."""
+
+from collections.abc import Iterator
+
+import onnx
+
+from export.lint.finding import ERROR, Finding
+from export.lint.graph import LintGraph, subgraphs
+from export.lint.rule import TENSORRT, Rule
+from export.lint.target import Target
+
+_PLUGINS = frozenset(
+    {"EfficientNMS_TRT", "BatchedNMSDynamic_TRT", "ROIAlign_TRT", "PyramidROIAlign_TRT"}
+)
+"""Plugins that classic TensorRT ships."""
+
+_INSTEAD = {
+    "NonMaxSuppression": "end the network at the raw boxes and scores, and suppress outside",
+    "NonZero": "keep a mask of fixed size instead of a list of positions",
+    "RoiAlign": "end the network before the regions, or build with classic TensorRT",
+    "DeformConv": "build with classic TensorRT, or compose it of GridSample and Conv",
+    "DynamicQuantizeLinear": "quantize with calibration data: compress quantize",
+    "QLinearConv": "write Q/DQ pairs around Conv: compress quantize on the float network",
+    "QLinearMatMul": "write Q/DQ pairs around MatMul: compress quantize on the float network",
+    "ConvInteger": "write Q/DQ pairs around Conv: compress quantize on the float network",
+    "MatMulInteger": "write Q/DQ pairs around MatMul: compress quantize on the float network",
+    "Unique": "move it behind the network",
+    "Swish": "export with opset 23 or older, where it is Sigmoid and Mul",
+}
+
+
+def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    """Yields one finding per node that the target does not have, in subgraphs too."""
+    for node in _walk(graph.nodes):
+        reason = _find_reason(node, target)
+        if reason:
+            yield Finding(
+                rule=RULE.name,
+                severity=ERROR,
+                place=node.name or node.output[0],
+                what=f"operator {node.op_type}",
+                why=reason,
+                fix=_INSTEAD.get(node.op_type, "replace it by operators that the target has"),
+            )
+
+
+def _find_reason(node: onnx.NodeProto, target: Target) -> str:
+    is_standard = onnx.defs.has(node.op_type, "")
+    if node.op_type in target.refused_operators:
+        return f"{target.title} does not have it"
+    if node.domain in ("", "ai.onnx") or is_standard:
+        return ""
+    if node.op_type in _PLUGINS and not target.is_rtx:
+        return ""
+    return f"it is no standard operator, so {target.title} looks for a plugin of that name"
+
+
+def _walk(nodes: "Iterator[onnx.NodeProto] | list[onnx.NodeProto]") -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _walk(list(graph.node))
+
+
+RULE = Rule(
+    name="unsupported-operator",
+    severities=(ERROR,),
+    targets=TENSORRT,
+    summary="operators and custom domains that the parser does not have",
+    check=check,
+)

@@ -1,0 +1,292 @@
+"""Each rule finds its example and not its counter-example, and TensorRT-RTX agrees."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from export.lint import RULES, TARGETS, lint_model
+
+IMAGE = {"x": (1, 8, 16, 16)}
+
+
+def draw_one(draw, kind, *operands, inputs=None, opset=19, outputs=None, domain="", **attributes):
+    d = draw(**(inputs or IMAGE))
+    names = [operand if isinstance(operand, str) else d.constant(operand) for operand in operands]
+    result = d.op(kind, "x", *names, name="node", outputs=outputs, **attributes)
+    if domain:
+        d.nodes[-1].domain = domain
+    return d.model(result, opset=opset, domains=[domain] if domain else ())
+
+
+def unsupported(draw):
+    return draw_one(draw, "Det", inputs={"x": (1, 4, 4)})
+
+
+def supported(draw):
+    return draw_one(draw, "HardSwish")
+
+
+def antialiased(draw):
+    sizes = np.asarray([1, 8, 8, 8])
+    return draw_one(draw, "Resize", "", "", sizes, mode="linear", antialias=1)
+
+
+def interpolated(draw):
+    return draw_one(draw, "Resize", "", "", np.asarray([1, 8, 8, 8]), mode="linear")
+
+
+def sixteen_bits(draw):
+    d = draw(**IMAGE)
+    cast = d.op("Cast", "x", to=TensorProto.INT16)
+    return d.model(d.op("Cast", cast, to=TensorProto.FLOAT))
+
+
+def thirty_two_bits(draw):
+    d = draw(**IMAGE)
+    cast = d.op("Cast", "x", to=TensorProto.INT32)
+    return d.model(d.op("Cast", cast, to=TensorProto.FLOAT))
+
+
+def reshaped(draw, shape):
+    d = draw(**IMAGE)
+    wide = d.op("Reshape", "x", d.constant(np.asarray(shape)))
+    return d.model(d.op("Transpose", wide, perm=list(range(len(shape)))[::-1]))
+
+
+def dynamic(draw):
+    return draw_one(draw, "Relu", inputs={"x": ("N", 8, 16, 16)})
+
+
+def computed_axes(draw):
+    d = draw(x=(1, 8), axes=(1,))
+    d.types["axes"] = TensorProto.INT64
+    return d.model(d.op("Unsqueeze", "x", "axes"))
+
+
+def constant_axes(draw):
+    return draw_one(draw, "Unsqueeze", np.asarray([0]), inputs={"x": (1, 8)})
+
+
+def branched(draw, other):
+    d = draw(**IMAGE)
+    branches = []
+    for kind, name in (("Relu", "yes"), (other, "no")):
+        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        node = helper.make_node(kind, ["x"], [name], f"in_{name}")
+        branches.append(helper.make_graph([node], name, [], [value]))
+    total = d.op("ReduceSum", "x", keepdims=0)
+    condition = d.op("Greater", total, d.constant(np.float32(0)))
+    d.op("If", condition, name="if", then_branch=branches[0], else_branch=branches[1])
+    return d.model("if")
+
+
+def of_opset(draw, opset):
+    return draw_one(draw, "Relu", opset=opset)
+
+
+def chain(draw, *, is_per_channel=True):
+    d = draw()
+    weights = [d.weight((32, 32, 3, 3), is_per_channel=is_per_channel) for _ in range(2)]
+    active = d.op("Relu", d.conv("x", "first", weight=weights[0]), name="act")
+    return d.model(d.conv(active, "second", weight=weights[1]))
+
+
+def asymmetric(draw):
+    d = draw()
+    return d.model(d.conv(d.pair("x", zero_point=np.int8(3)), "conv", pair=False))
+
+
+def unsigned(draw):
+    d = draw()
+    return d.model(d.conv(d.pair("x", zero_point=np.uint8(0)), "conv", pair=False))
+
+
+def integer_bias(draw):
+    d = draw()
+    bias = d.op("DequantizeLinear", d.constant(np.zeros(32, np.int32)), d.constant(np.float32(0.1)))
+    source, weight = d.pair("x"), d.weight((32, 32, 3, 3))
+    return d.model(d.op("Conv", source, weight, bias, name="conv"))
+
+
+def wrong_axis(draw):
+    d = draw()
+    return d.model(d.conv("x", "conv", weight=d.weight((32, 32, 3, 3), axis=1)))
+
+
+def int4(draw, *, is_float_activation):
+    d = draw()
+    integers = d.constant(d.rng.integers(-8, 8, (32, 32, 3, 3)).astype(ml_dtypes.int4))
+    scales = d.constant(np.full(32, 0.01, np.float32))
+    weight = d.op("DequantizeLinear", integers, scales, axis=0)
+    return d.model(d.conv("x", "conv", pair=not is_float_activation, weight=weight), opset=21)
+
+
+def int4_blocks(draw, size):
+    d = draw(x=(1, 7, 256))
+    integers = d.constant(d.rng.integers(-8, 8, (256, 64)).astype(ml_dtypes.int4))
+    scales = d.constant(np.full((256 // size, 64), 0.01, np.float32))
+    weight = d.op("DequantizeLinear", integers, scales, axis=0, block_size=size)
+    return d.model(d.op("MatMul", "x", weight, name="product"), opset=21)
+
+
+def half(draw):
+    d = draw()
+    return d.model(d.conv("x", "conv", pair=False))
+
+
+def pair_before_activation(draw):
+    d = draw()
+    active = d.op("Relu", d.pair(d.conv("x", "first")), name="act")
+    return d.model(d.conv(active, "second"))
+
+
+def residual(draw, kind):
+    d = draw()
+    trunk = d.op("Relu", d.conv("x", "stem"), name="trunk")
+    shared = d.pair(trunk)
+    branch = d.conv(shared, "branch", pair=False)
+    left = d.pair(branch) if kind == "own branch" else branch
+    right = shared if kind == "shortcut" else trunk
+    return d.model(d.conv(d.op("Add", left, right, name="sum"), "after"))
+
+
+def joined(draw, second_scale):
+    d = draw()
+    parts = [d.op("Relu", d.conv("x", f"conv{i}"), name=f"part{i}") for i in range(2)]
+    pairs = [d.pair(parts[0], 0.05), d.pair(parts[1], second_scale)]
+    both = d.op("Concat", *pairs, name="concat", axis=1)
+    return d.model(d.conv(both, "after", weight=d.weight((32, 64, 3, 3))))
+
+
+def quantized_twice(draw):
+    d = draw()
+    active = d.op("Relu", d.conv("x", "first"), name="act")
+    return d.model(*(d.conv(d.pair(active, scale), pair=False) for scale in (0.05, 0.1)))
+
+
+def attention(draw, quantized):
+    d = draw(q=(1, 2, 16, 32), k=(1, 2, 32, 16), v=(1, 2, 16, 32))
+    names = {name: d.pair(name) if name in quantized else name for name in "qkv"}
+    scores = d.op("MatMul", names["q"], names["k"], name="scores")
+    weights = d.op("Softmax", scores, name="softmax")
+    if "p" in quantized:
+        weights = d.pair(weights, 1 / 127)
+    return d.model(d.op("MatMul", weights, names["v"], name="mix"))
+
+
+def float_island(draw):
+    d = draw()
+    first = d.op("Relu", d.conv("x", "first"), name="act")
+    return d.model(d.op("Conv", first, d.floats(8, 32, 1, 1), name="island"))
+
+
+def float_before(draw):
+    d = draw()
+    first = d.op("Conv", "x", d.floats(32, 32, 1, 1), name="plain")
+    return d.model(d.conv(d.op("Relu", first, name="act"), "second"))
+
+
+def with_channels(draw, channels):
+    d = draw()
+    return d.model(d.conv("x", "conv", channels))
+
+
+def behind_concat(draw, zero_point):
+    d = draw()
+    both = d.op("Concat", "x", "x", name="concat", axis=1)
+    source = d.pair(both, zero_point=zero_point)
+    return d.model(d.conv(source, "conv", pair=False, weight=d.weight((32, 64, 3, 3))))
+
+
+def quantized_result(draw):
+    d = draw()
+    return d.model(d.pair(d.op("Relu", d.conv("x", "conv"), name="act")))
+
+
+EXAMPLES = {
+    "unsupported-operator": ([unsupported], [supported]),
+    "unsupported-attribute": ([antialiased], [interpolated]),
+    "element-type": ([sixteen_bits], [thirty_two_bits]),
+    "tensor-rank": (
+        [lambda d: reshaped(d, [1, 2, 2, 2, 4, 4, 2, 2, 4])],
+        [lambda d: reshaped(d, [1, 2, 2, 2, 4, 4, 4, 4])],
+    ),
+    "dynamic-input": ([dynamic], [supported]),
+    "computed-operand": ([computed_axes], [constant_axes]),
+    "control-flow": (
+        [lambda d: branched(d, "Flatten"), lambda d: branched(d, "Neg")],
+        [supported],
+    ),
+    "opset": ([lambda d: of_opset(d, 8)], [lambda d: of_opset(d, 19)]),
+    "quantized-type": ([asymmetric, unsigned, integer_bias], [chain]),
+    "scale-axis": ([wrong_axis], [chain, lambda d: chain(d, is_per_channel=False)]),
+    "int4-weights": (
+        [
+            lambda d: int4(d, is_float_activation=False),
+            lambda d: int4(d, is_float_activation=True),
+            lambda d: int4_blocks(d, 32),
+        ],
+        [lambda d: int4_blocks(d, 128), chain],
+    ),
+    "half-quantized": ([half], [chain, lambda d: int4(d, is_float_activation=True)]),
+    "activation-order": ([pair_before_activation], [chain]),
+    "residual-add": (
+        [lambda d: residual(d, "own branch"), lambda d: residual(d, "none")],
+        [lambda d: residual(d, "shortcut")],
+    ),
+    "concat-scales": ([lambda d: joined(d, 0.1)], [lambda d: joined(d, 0.05)]),
+    "double-quantization": ([quantized_twice], [chain]),
+    "attention": (
+        [lambda d: attention(d, "qk"), lambda d: attention(d, "q")],
+        [lambda d: attention(d, "qkvp"), lambda d: attention(d, "")],
+    ),
+    "float-island": ([float_island, float_before], [chain]),
+    "reformat": ([float_before], [lambda d: residual(d, "shortcut")]),
+    "rtx-epilogue": ([chain], [lambda d: chain(d, is_per_channel=False)]),
+    "channel-count": ([lambda d: with_channels(d, 30)], [lambda d: with_channels(d, 64)]),
+    "openvino-concat": (
+        [lambda d: behind_concat(d, np.int8(0))],
+        [lambda d: behind_concat(d, np.uint8(0))],
+    ),
+    "integer-island": ([chain], [quantized_result]),
+}
+CASES = [
+    (name, *case)
+    for name, both in EXAMPLES.items()
+    for case in zip((True, False), both, strict=True)
+]
+
+
+def test_every_rule_has_examples_and_every_target_rules():
+    assert EXAMPLES.keys() == RULES.keys()
+    for rule in RULES.values():
+        assert set(rule.targets) <= TARGETS.keys()
+        assert rule.summary
+
+
+@pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
+def test_a_rule_finds_its_example_only(name, is_found, graphs, draw):
+    rule = RULES[name]
+    for target in rule.targets:
+        for graph in graphs:
+            report = lint_model(graph(draw), target=target)
+            found = [finding for finding in report.findings if finding.rule == name]
+            avoidable = [item for item in found if not item.place.startswith("the input")]
+            assert bool(avoidable) == is_found
+            for finding in found:
+                assert finding.severity in rule.severities
+                assert finding.place
+                assert finding.why
+                assert finding.fix
+
+
+@pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
+def test_what_is_called_buildable_builds_and_the_rest_does_not(
+    name, is_found, graphs, draw, build_with_rtx
+):
+    for graph in graphs:
+        model = graph(draw)
+        report = lint_model(model, target="tensorrt-rtx")
+        built = build_with_rtx(model)
+        assert built["is_built"] == report.is_buildable, (built.get("reason"), report.findings)
