@@ -2,15 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PEERS_STAMP := .venv-peers/.installed
 
-.PHONY: setup demo test test-all bench lint clean
+.PHONY: setup demo test test-all bench bench-quantize lint clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[torch,tensorrt-rtx,dev]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[torch,train,tensorrt-rtx,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP)  ## the main job on the shipped network: out/demo/report.html
@@ -30,5 +31,14 @@ test-all: lint  ## the slow tests too
 bench: $(STAMP)  ## measures every figure that the documentation states
 	$(BIN)/python -m benchmarks
 
+$(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/overrides.txt $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-peers
+	$(BIN)/uv pip install --quiet --python .venv-peers/bin/python \
+		--override benchmarks/peers/overrides.txt -r benchmarks/peers/requirements.txt
+	touch $(PEERS_STAMP)
+
+bench-quantize: $(PEERS_STAMP)  ## framefit's files beside those of the tools that people use today
+	$(BIN)/python -m benchmarks.peers
+
 clean:
-	rm -rf .venv out build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-peers out build .mypy_cache .ruff_cache .pytest_cache

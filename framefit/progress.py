@@ -19,6 +19,7 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
         TaskID,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
@@ -26,6 +27,7 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(
         *columns,
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -34,6 +34,8 @@ _EXTRAS = {
     "timm": "torch",
     "onnxscript": "torch",
     "safetensors": "torch",
+    "lightning_fabric": "train",
+    "tensorboard": "train",
     "tensorrt": "tensorrt",
     "pycuda": "tensorrt",
     "cuda": "tensorrt",

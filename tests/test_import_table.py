@@ -19,7 +19,8 @@ MAY_IMPORT = {
 }
 TORCH = {"torch", "torchvision", "timm"}
 MAY_USE_TORCH = ("perception/", "export/", "artifacts/checkpoint.py", "compress/prune/")
-MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "framefit/")
+MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")
+MAY_USE_TORCH += ("framefit/",)
 LAZY = {"openvino", "tensorrt", "tensorrt_rtx", "pycuda", "cuda"}
 
 

@@ -1,0 +1,1 @@
+"""The trainer that distillation, QAT and repairs share."""

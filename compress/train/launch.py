@@ -1,0 +1,100 @@
+"""Opens the processes of a training run: one, or those that torchrun started.
+
+Lightning Fabric places modules and batches, casts to bfloat16 and joins the processes; the loop in
+`trainer.py` stays ours, so that it is plain what a step does.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from artifacts.errors import FramefitError, InputError
+from compress.train.settings import PRECISIONS, TrainerSettings
+
+WAIT = timedelta(minutes=5)
+"""Longest wait for another process; one that hangs would never answer."""
+_LOST = ("gloo", "NCCL", "Connection closed", "Connection reset", "peer", "Timed out")
+
+
+def open_fabric(settings: TrainerSettings) -> Fabric:
+    """Joins the training processes, and sets torch's threads.
+
+    Under torchrun (`torchrun --nproc-per-node 2 -m framefit ...`) each process it started becomes
+    one; otherwise there is one.
+
+    Raises:
+        InputError: the processes do not find each other.
+    """
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    strategy: Strategy | str = _strategy(settings, processes) if processes > 1 else "auto"
+    fabric = Fabric(
+        accelerator=settings.device,
+        devices=here,
+        num_nodes=processes // here,
+        strategy=strategy,
+        precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
+    )
+    try:
+        fabric.launch()
+    except RuntimeError as error:
+        raise InputError(
+            f"the {processes} training processes do not find each other: {error}",
+            "MASTER_ADDR and MASTER_PORT that all of them reach",
+            "start them with torchrun",
+        ) from error
+    return fabric
+
+
+@contextmanager
+def watch_other_processes(fabric: Fabric) -> Iterator[None]:
+    """Turns the failure to reach another process into one error.
+
+    Raises:
+        FramefitError: another process died or hangs.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if fabric.world_size == 1 or not _is_lost(error):
+            raise
+        raise FramefitError(
+            f"process {fabric.global_rank} of {fabric.world_size} lost another process of the "
+            "training: it died, or did not answer",
+            "all processes to reach every step",
+            "see what the other one said; the same command goes on from the last saved state",
+        ) from error
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    named = isinstance(error, torch.distributed.DistError)
+    return named or any(word in str(error) for word in _LOST)
+
+
+def _strategy(settings: TrainerSettings, processes: int) -> Strategy:
+    if settings.strategy == "ddp":
+        return DDPStrategy(timeout=WAIT, find_unused_parameters=True)
+    return ModelParallelStrategy(
+        parallelize_fn=_shard,
+        data_parallel_size=processes,
+        tensor_parallel_size=1,
+        timeout=WAIT,
+    )
+
+
+def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(module, mesh=mesh["data_parallel"])
+    return module

@@ -1,0 +1,25 @@
+"""What the trainer trains: a module that turns a batch into the terms of a loss."""
+
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
+"""Samples stacked along a new first axis, by name."""
+
+
+class Lesson(nn.Module):
+    """A student, whatever else learns beside it, and the loss.
+
+    Everything that is registered here with gradients is trained. A teacher must not be registered,
+    or it would be averaged, saved and sent to other machines with every step.
+
+    Args:
+        student: the network whose weights are averaged, probed and kept.
+    """
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.student = student
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Returns the terms of the loss (scalars); their sum is minimised."""
+        raise NotImplementedError

@@ -1,0 +1,136 @@
+"""The state of a training run on disk, from which it goes on as if it had never stopped."""
+
+import hashlib
+import io
+import json
+import pickle
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+
+from artifacts.atomic import write_bytes
+from artifacts.errors import InputError
+from compress.train.average import MovingAverage
+from compress.train.settings import TrainerSettings
+
+FORMAT = "framefit-training/1"
+FREE_SETTINGS = ("workers", "threads", "save_every", "device", "strategy", "is_compiled")
+"""Settings that a resumed run may change: the steps stay the same, up to rounding."""
+
+
+@dataclass(kw_only=True)
+class Standing:
+    """How far a run is.
+
+    Attributes:
+        step: steps done.
+        best_step: the step of the best probe; 0 is the network as it came.
+        best_score: of that probe; lower is better, None before the first.
+        best: the averaged weights at that step.
+        scores: (step, score) of each probe.
+    """
+
+    step: int = 0
+    best_step: int = 0
+    best_score: float | None = None
+    best: dict[str, Tensor] = field(default_factory=dict)
+    scores: list[tuple[int, float]] = field(default_factory=list)
+
+    def note_score(self, score: float, weights: dict[str, Tensor]) -> None:
+        """Adds a probe at the current step; the weights are kept if there is no better one."""
+        self.scores.append((self.step, score))
+        if self.best_score is None or score < self.best_score:
+            self.best_step, self.best_score, self.best = self.step, score, weights
+
+    def probes_since_best(self) -> int:
+        """Returns the number of probes after the best one."""
+        return sum(step > self.best_step for step, _ in self.scores)
+
+
+def capture_state(
+    lesson: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: MovingAverage,
+    standing: Standing,
+    identity: str,
+) -> dict[str, Any]:
+    """Returns everything that the rest of a run depends on; every process has to call it."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights, optimizer_state = get_state_dict(lesson, optimizer, options=options)
+    return {
+        "format": FORMAT,
+        "identity": identity,
+        "lesson": weights,
+        "optimizer": optimizer_state,
+        "average": average.gather(),
+        "standing": asdict(standing),
+    }
+
+
+def restore_state(
+    content: dict[str, Any],
+    lesson: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: MovingAverage,
+) -> Standing:
+    """Takes over what `capture_state` returned; every process has to call it."""
+    set_state_dict(
+        lesson,
+        optimizer,
+        model_state_dict=content["lesson"],
+        optim_state_dict=content["optimizer"],
+        options=StateDictOptions(full_state_dict=True),
+    )
+    average.restore(content["average"])
+    values = content["standing"]
+    return Standing(**{**values, "scores": [(step, score) for step, score in values["scores"]]})
+
+
+def save_state(path: Path, content: dict[str, Any]) -> None:
+    """Writes a state atomically.
+
+    Raises:
+        InputError: the disk is full or the folder cannot be written; the old state is unharmed.
+    """
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_bytes(path, buffer.getvalue())
+
+
+def load_state(path: Path, identity: str) -> dict[str, Any]:
+    """Reads a state.
+
+    Raises:
+        InputError: the file is damaged, or the state of another run.
+    """
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+        raise InputError(
+            f"{path} is not the state of a training run", fix="delete it to start anew"
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f"{path} is not a state of this trainer", FORMAT, "delete it")
+    if content["identity"] != identity:
+        raise InputError(
+            f"{path} is the state of a training run with another network, data or settings",
+            "the same ones",
+            "delete it to start anew, or name another output",
+        )
+    return content
+
+
+def identify_run(lesson: nn.Module, settings: TrainerSettings, samples: int) -> str:
+    """Returns a digest of what must not change when a run is resumed."""
+    fixed = {name: value for name, value in asdict(settings).items() if name not in FREE_SETTINGS}
+    shapes = {name: list(value.shape) for name, value in lesson.state_dict().items()}
+    text = json.dumps([fixed, shapes, samples], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

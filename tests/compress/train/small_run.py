@@ -1,0 +1,84 @@
+"""A small training run as a process of its own: `small_run.py OUT [key=value ...]`.
+
+`die_at=N` kills this process (in rank `die_rank`) at step N, `nan_at=N` makes a loss NaN.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from artifacts.errors import FramefitError
+from compress.train.lesson import Lesson
+from compress.train.settings import TrainerSettings
+from compress.train.trainer import train
+
+
+class Imitation(Lesson):
+    def __init__(self, student: nn.Module, teacher: nn.Module, nan_at: int = 0) -> None:
+        super().__init__(student)
+        self.__dict__["teacher"] = teacher
+        self.nan_at = nan_at
+        self.calls = 0
+
+    def forward(self, batch):
+        self.calls += 1
+        error = (self.student(batch["image"]) - self.teacher(batch["image"])).square().mean()
+        return {"error": error * float("nan") if self.calls == self.nan_at else error}
+
+
+def make_network(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.Dropout(0.1),
+        nn.Sequential(block),
+        nn.Conv2d(4, 2, 1),
+    )
+
+
+def make_samples(count: int = 24) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [{"image": rng.standard_normal((3, 8, 8), np.float32)} for _ in range(count)]
+
+
+def main() -> int:
+    out = Path(sys.argv[1])
+    values = dict(item.split("=") for item in sys.argv[2:])
+    die_at, die_rank = int(values.pop("die_at", 0)), int(values.pop("die_rank", 0))
+    nan_at = int(values.pop("nan_at", 0))
+    numbers = {name: int(value) for name, value in values.items() if value.isdigit()}
+    words = {name: value for name, value in values.items() if not value.isdigit()}
+    settings = TrainerSettings(
+        **{"steps": 12, "batch_size": 4, "save_every": 3, "threads": 1, "device": "cpu"}
+        | numbers
+        | words
+    )
+    lesson = Imitation(make_network(1), make_network(2).eval(), nan_at)
+    if die_at and int(os.environ.get("RANK", "0")) == die_rank:
+        plain = lesson.forward
+
+        def forward(batch):
+            if lesson.calls + 1 == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return plain(batch)
+
+        lesson.forward = forward
+    try:
+        result = train(lesson, make_samples(), settings, state_path=out.with_suffix(".state"))
+    except FramefitError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    if int(os.environ.get("RANK", "0")) == 0:
+        torch.save(result.weights, out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Killed runs, and runs of several processes; each starts Python anew, so there are few."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return torch.load(path, weights_only=True)
+
+
+def assert_equal(left: Path, right: Path) -> None:
+    pairs = [(value, weights(right)[name]) for name, value in weights(left).items()]
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_run_killed_in_the_middle_resumes_to_the_same_weights(run_process, tmp_path) -> None:
+    killed, whole = tmp_path / "killed.pt", tmp_path / "whole.pt"
+    assert run_process(killed, "die_at=8").returncode == -signal.SIGKILL
+    assert killed.with_suffix(".state").exists()
+    assert not killed.exists()
+    assert run_process(killed).returncode == 0
+    assert run_process(whole).returncode == 0
+    assert_equal(killed, whole)
+
+
+def test_two_processes_share_a_batch_and_a_dead_one_is_one_error(run_process, tmp_path) -> None:
+    out = tmp_path / "two.pt"
+    died = run_process(out, "die_at=8", "die_rank=1", processes=2)
+    assert died.returncode != 0
+    errors = [line for line in died.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "lost another process of the training" in errors[0]
+    resumed = run_process(out, processes=2)
+    assert resumed.returncode == 0, resumed.stderr
+    assert out.exists()
+
+
+@pytest.mark.slow
+def test_ddp_and_fsdp_learn_the_same(run_process, tmp_path) -> None:
+    for strategy in ("ddp", "fsdp"):
+        out = tmp_path / f"{strategy}.pt"
+        result = run_process(out, f"strategy={strategy}", processes=2)
+        assert result.returncode == 0, result.stderr
+    assert_equal(tmp_path / "ddp.pt", tmp_path / "fsdp.pt")

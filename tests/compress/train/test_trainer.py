@@ -1,0 +1,174 @@
+"""One process: what is kept, what stops a run, and that options change the cost only."""
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import compress.train.run_state as run_state
+from artifacts.errors import InputError
+from compress.train.loss_log import LossLog
+from compress.train.settings import TrainerSettings
+from compress.train.trainer import train
+
+SETTINGS = {"steps": 12, "batch_size": 4, "threads": 1, "device": "cpu", "learning_rate": 1e-2}
+
+
+def lesson(small, nan_at: int = 0):
+    return small.Imitation(small.make_network(1), small.make_network(2).eval(), nan_at)
+
+
+def largest_difference(left, right) -> float:
+    return max(float((left[name].float() - right[name].float()).abs().max()) for name in left)
+
+
+def error_of(small):
+    teacher = small.make_network(2).eval()
+    batch = torch.from_numpy(np.stack([sample["image"] for sample in small.make_samples()]))
+
+    def score(network) -> float:
+        with torch.no_grad():
+            return float((network(batch) - teacher(batch)).square().mean())
+
+    return score
+
+
+def test_training_lowers_the_score_and_keeps_the_best(small) -> None:
+    settings = TrainerSettings(**SETTINGS | {"steps": 60}, probe_every=20)
+    result = train(lesson(small), small.make_samples(), settings, probe=error_of(small))
+    scores = dict(result.scores)
+    assert list(scores) == [0, 20, 40, 60]
+    assert scores[result.best_step] == min(scores.values())
+    assert scores[60] < 0.7 * scores[0]
+    kept = small.make_network(3)
+    kept.load_state_dict(result.weights)
+    assert error_of(small)(kept.eval()) == pytest.approx(scores[result.best_step], rel=1e-6)
+
+
+def test_a_run_that_only_harms_keeps_the_network_as_it_came_and_ends_early(small) -> None:
+    start = small.make_network(1).state_dict()
+    steps = iter(range(1000))
+    settings = TrainerSettings(**SETTINGS | {"steps": 100}, probe_every=2, patience=3)
+    result = train(
+        lesson(small), small.make_samples(), settings, probe=lambda network: float(next(steps))
+    )
+    assert result.is_early
+    assert result.steps == 6
+    assert result.best_step == 0
+    assert largest_difference(result.weights, start) == 0
+
+
+def test_accumulated_parts_learn_as_one_batch(small) -> None:
+    """Without BatchNorm and Dropout, whose result depends on the part's size."""
+    results = []
+    for accumulate in (1, 4):
+        torch.manual_seed(0)
+        student = torch.nn.Conv2d(3, 2, 3, padding=1)
+        teacher = torch.nn.Conv2d(3, 2, 3, padding=1)
+        settings = TrainerSettings(**SETTINGS, accumulate=accumulate)
+        trained = train(small.Imitation(student, teacher), small.make_samples(), settings)
+        results.append(trained.weights)
+    assert largest_difference(*results) < 1e-5
+
+
+def test_recomputed_activations_change_nothing(small) -> None:
+    results = []
+    for is_recomputed in (False, True):
+        settings = TrainerSettings(**SETTINGS, recomputes_activations=is_recomputed)
+        results.append(train(lesson(small), small.make_samples(), settings).weights)
+    assert largest_difference(*results) == 0
+
+
+def test_workers_change_nothing(small) -> None:
+    results = [
+        train(
+            lesson(small),
+            small.make_samples(),
+            TrainerSettings(**SETTINGS | {"steps": 4}, workers=workers, flip_probability=0.5),
+        ).weights
+        for workers in (0, 1)
+    ]
+    assert largest_difference(*results) == 0
+
+
+def test_bfloat16_is_another_path_to_about_the_same(small) -> None:
+    exact, coarse = (
+        train(lesson(small), small.make_samples(), TrainerSettings(**SETTINGS, precision=name))
+        for name in ("float32", "bfloat16")
+    )
+    assert all(value.dtype != torch.bfloat16 for value in coarse.weights.values())
+    assert 0 < largest_difference(exact.weights, coarse.weights) < 0.1
+
+
+def test_a_loss_that_turns_nan_stops_and_keeps_the_last_state(small, tmp_path: Path) -> None:
+    state = tmp_path / "run.state"
+    settings = TrainerSettings(**SETTINGS, save_every=2)
+    with pytest.raises(InputError, match=r"diverged at step 6.*lower the learning rate"):
+        train(lesson(small, nan_at=6), small.make_samples(), settings, state_path=state)
+    assert torch.load(state, weights_only=True)["standing"]["step"] == 4
+    resumed = train(lesson(small), small.make_samples(), settings, state_path=state)
+    whole = train(lesson(small), small.make_samples(), settings)
+    assert largest_difference(resumed.weights, whole.weights) == 0
+    assert not state.exists()
+
+
+def test_a_full_disk_is_one_error_and_the_old_state_stays(
+    small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "run.state"
+    writes: list[int] = []
+    plain = Path.write_bytes
+
+    def write_bytes(path: Path, content: bytes) -> int:
+        writes.append(len(content))
+        if len(writes) == 2:
+            plain(path, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return plain(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    settings = TrainerSettings(**SETTINGS, save_every=2)
+    with pytest.raises(InputError, match="No space left on device"):
+        train(lesson(small), small.make_samples(), settings, state_path=state)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.state"]
+    assert torch.load(state, weights_only=True)["standing"]["step"] == 2
+
+
+def test_a_state_of_another_run_is_refused(small, tmp_path: Path) -> None:
+    state = tmp_path / "run.state"
+    with pytest.raises(InputError, match="diverged"):
+        train(
+            lesson(small, nan_at=3),
+            small.make_samples(),
+            TrainerSettings(**SETTINGS, save_every=1),
+            state_path=state,
+        )
+    other = TrainerSettings(**SETTINGS | {"learning_rate": 0.5})
+    with pytest.raises(InputError, match="another network, data or settings"):
+        train(lesson(small), small.make_samples(), other, state_path=state)
+    state.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="not the state of a training run"):
+        run_state.load_state(state, "")
+
+
+def test_tensorboard_gets_every_step(small, tmp_path: Path) -> None:
+    with LossLog(tmp_path) as log:
+        settings = TrainerSettings(**SETTINGS | {"steps": 3})
+        train(lesson(small), small.make_samples(), settings, report=log.write)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [item.step for item in events.Scalars("loss/error")] == [1, 2, 3]
+    assert "gradient_norm" in events.Tags()["scalars"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("steps", 0), ("learning_rate", float("nan")), ("precision", "half"), ("strategy", "zero")],
+)
+def test_settings_that_make_no_sense_are_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=name):
+        TrainerSettings(**{name: value})
