@@ -1,6 +1,7 @@
 """The work of `compress quantize`: a float model and pictures in, an INT8 model out."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,13 +21,16 @@ from artifacts.onnx_file import (
 )
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
+from framefit.network_clock import NetworkClock
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
     from compress.quantize.api import QuantizeResult
+    from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
 
 Progress = Callable[[str, int, int], None]
+_log = logging.getLogger(__name__)
 _TOOLS = ("framefit", "onnx", "onnxruntime", "numpy")
 
 
@@ -65,10 +69,44 @@ class QuantizeOutcome:
                 {"node": item.node, "op_type": item.op_type, "sqnr_db": item.sqnr_db}
                 for item in layers
             ],
+            "precision": precision_values(self.result.precision),
             "declined": [
                 {"node": item.node, "reason": item.reason} for item in self.result.declined
             ],
         }
+
+
+def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
+    """Returns the search for layers in float as plain values."""
+    if choice is None:
+        return None
+    return {
+        "float_ms": choice.float_ms,
+        "int8_ms": choice.int8_ms,
+        "chosen_ms": choice.chosen.latency_ms,
+        "float_nodes": dict(choice.float_nodes),
+        "unmet": choice.unmet,
+        "tried": [
+            {
+                "float_nodes": len(item.float_nodes),
+                "latency_ms": item.latency_ms,
+                "head_db": dict(item.head_db),
+            }
+            for item in choice.tried
+        ],
+    }
+
+
+def open_clock(target: str) -> NetworkClock:
+    """Returns what times networks for a target.
+
+    TensorRT needs a GPU and minutes of building for each network; OpenVINO stands in for it, and
+    a warning says so.
+    """
+    if target == "tensorrt":
+        _log.warning("the layers for TensorRT are chosen by their times on openvino, a stand-in")
+        return NetworkClock("openvino")
+    return NetworkClock(target)
 
 
 def quantize_file(
@@ -109,7 +147,8 @@ def quantize_file(
     opened, spec, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
-    result = quantize_model(opened.model, calibration, settings, progress)
+    clock = open_clock(settings.target) if settings.prefer is not None else None
+    result = quantize_model(opened.model, calibration, settings, progress, clock)
     metadata = {
         **read_metadata(opened.model),
         SETTINGS_KEY: json.dumps(

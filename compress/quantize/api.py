@@ -5,11 +5,17 @@ from dataclasses import dataclass
 
 import onnx
 
+from artifacts.errors import InputError
 from compress.quantize.graph import Array
 from compress.quantize.placement import Declined
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.search.precision import Clock, PrecisionChoice, choose_precision
+from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import LayerResult, Progress, StreamingPass
+from compress.quantize.streaming import Decisions, LayerResult, Progress, StreamingPass
+
+SEARCH_SAMPLES = 8
+"""Calibration samples that the search for layers in float uses, evenly spaced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +28,8 @@ class QuantizeResult:
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded before, a line each.
         outputs_db: SQNR of each output on the calibration samples, in dB.
+        precision: which layers stay in float for quality or speed, and the measured times; None
+            where `settings.prefer` asks for no search.
     """
 
     model: onnx.ModelProto
@@ -29,6 +37,7 @@ class QuantizeResult:
     declined: tuple[Declined, ...]
     simplified: tuple[str, ...]
     outputs_db: dict[str, float]
+    precision: PrecisionChoice | None = None
 
 
 def quantize_model(
@@ -36,6 +45,7 @@ def quantize_model(
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings | None = None,
     progress: Progress | None = None,
+    clock: Clock | None = None,
 ) -> QuantizeResult:
     """Quantizes a float model with calibration samples.
 
@@ -45,6 +55,7 @@ def quantize_model(
         samples: one dictionary of input arrays (batch axis included) per sample.
         settings: how; the defaults suit TensorRT.
         progress: is told (what, done, total).
+        clock: times networks on the target; `settings.prefer` needs it.
 
     Returns:
         the quantized model with its report.
@@ -56,13 +67,70 @@ def quantize_model(
     """
     settings = settings or QuantizeSettings()
     prepared = prepare_network(model, samples, settings)
-    decisions = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings).run(
-        samples, progress
-    )
+    precision = None
+    if settings.prefer is not None:
+        if clock is None:
+            raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+        precision = _search(prepared, samples, settings, clock, progress)
+        kept = frozenset(precision.float_nodes)
+        if precision.is_float:
+            return _float_result(prepared, precision)
+        prepared = prepared.with_float_nodes(kept | set(settings.keep_float))
+    decisions = _stream(prepared, samples, settings, progress)
+    if precision is not None:
+        precision = precision.with_measured(decisions.outputs_db)
     return QuantizeResult(
         model=prepared.write_model(decisions),
         layers=tuple(decisions.layers),
-        declined=prepared.declined,
+        declined=_explain(prepared, precision),
         simplified=prepared.simplified,
         outputs_db=decisions.outputs_db,
+        precision=precision,
     )
+
+
+def _stream(
+    prepared: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    progress: Progress | None,
+) -> Decisions:
+    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings)
+    return walk.run(samples, progress)
+
+
+def _search(
+    prepared: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+    progress: Progress | None,
+) -> PrecisionChoice:
+    count = min(len(samples), SEARCH_SAMPLES)
+    few = [samples[index * len(samples) // count] for index in range(count)]
+    decisions = _stream(prepared, few, settings, progress)
+    contracts = dict(settings.contracts)
+    matrix = None
+    if settings.prefer != "speed" or contracts:
+        matrix = measure_layers(prepared, decisions, few, progress=progress)
+    return choose_precision(
+        prepared, decisions, clock, settings.prefer or "speed", matrix, contracts
+    )
+
+
+def _float_result(prepared: PreparedNetwork, precision: PrecisionChoice) -> QuantizeResult:
+    return QuantizeResult(
+        model=prepared.graph.copy().to_model(),
+        layers=(),
+        declined=_explain(prepared, precision),
+        simplified=prepared.simplified,
+        outputs_db={},
+        precision=precision,
+    )
+
+
+def _explain(prepared: PreparedNetwork, precision: PrecisionChoice | None) -> tuple[Declined, ...]:
+    """Returns the declined nodes, those of the search with its reasons."""
+    reasons = dict(precision.float_nodes) if precision is not None else {}
+    kept = [item for item in prepared.declined if item.node not in reasons]
+    return (*kept, *(Declined(node=node, reason=reason) for node, reason in reasons.items()))

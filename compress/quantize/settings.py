@@ -9,6 +9,7 @@ from compress.quantize.placement import PLACEMENTS
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid
 from compress.quantize.rounding import Auto, Nearest, Rounding
 
+ACTIVATION_BITS = {"int8": 8, "int16": 16, "float": 8}
 PREFERENCES = {"speed": 0.0, "balanced": 0.1, "quality": 0.35}
 """The share of the time saved by INT8 that may be spent on layers in float."""
 
@@ -23,6 +24,8 @@ class QuantizeSettings:
         weights: "int8", or "int4" (stored as ONNX INT4, which takes opset 21).
         weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
             one scale per output channel.
+        activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
+            and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
         bias_correction: gives back, per output channel, what quantization takes from the mean.
         equalization: rescales channels between layers where that lowers the error.
@@ -37,6 +40,7 @@ class QuantizeSettings:
     observer: Observer = field(default_factory=MeanSquaredError)
     weights: str = "int8"
     weight_group: int | None = None
+    activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
     equalization: bool = True
@@ -50,6 +54,10 @@ class QuantizeSettings:
             raise InputError(f"target is '{self.target}'", f"one of {', '.join(PLACEMENTS)}")
         if self.weights not in WEIGHT_GRIDS:
             raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
+        if self.activations not in ACTIVATION_BITS:
+            raise InputError(
+                f"activations are '{self.activations}'", f"one of {', '.join(ACTIVATION_BITS)}"
+            )
         if self.weight_group is not None and self.weights != "int4":
             raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
         if self.weight_group is not None and self.weight_group < 2:
@@ -60,6 +68,16 @@ class QuantizeSettings:
             raise InputError("contracts were given without prefer", "speed, balanced or quality")
         if self.memory_cap_bytes < 0:
             raise InputError(f"memory_cap_bytes is {self.memory_cap_bytes}", "0 or more")
+
+    @property
+    def activation_bits(self) -> int:
+        """The width of quantized activations; 8 where they stay in float."""
+        return ACTIVATION_BITS[self.activations]
+
+    @property
+    def opset(self) -> int:
+        """The lowest opset that can say it: 21 for INT4 and for int16."""
+        return 21 if self.weights == "int4" or self.activations == "int16" else 13
 
     @property
     def weight_grid(self) -> IntegerGrid:

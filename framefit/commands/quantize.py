@@ -22,6 +22,7 @@ from framefit.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
     from framefit.quantize_job import QuantizeOutcome
 
@@ -43,7 +44,11 @@ def quantize(
         str, typer.Option(help="Runtime whose Q/DQ placement is used: tensorrt or openvino.")
     ] = "tensorrt",
     observer: Annotated[
-        str, typer.Option(help="Chooses each activation's range: mse, percentile or minmax.")
+        str,
+        typer.Option(
+            help="Chooses each activation's range: mse, percentile, minmax, entropy, or auto "
+            "(the best of these for the output of the layer)."
+        ),
     ] = "mse",
     percentile: Annotated[
         float | None, typer.Option(help="Percentage kept by --observer percentile (99.99).")
@@ -52,6 +57,20 @@ def quantize(
     rounding: Annotated[str, typer.Option(help="Rounds the weights: nearest.")] = "nearest",
     keep_float: Annotated[
         list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep layers in float by measured time and error: speed, balanced or quality. "
+            "Without it every layer that can be is quantized."
+        ),
+    ] = None,
+    contract: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HEAD=DB: the lowest SQNR of a head (or output) that --prefer has to keep; "
+            "repeatable. Exit code 1 where it cannot."
+        ),
     ] = None,
     samples: SamplesOption = 32,
     color: ColorOption = None,
@@ -73,7 +92,9 @@ def quantize(
 
     if json_file is not None:
         require_writable(json_file)
-    settings = read_settings(target, observer, percentile, weights, rounding, keep_float)
+    settings = read_settings(
+        target, observer, percentile, weights, rounding, keep_float, prefer, contract
+    )
     with show_progress() as progress:
         outcome = quantize_file(
             model,
@@ -88,6 +109,8 @@ def quantize(
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
     show_outcome(outcome, is_verbose=verbose)
+    if outcome.result.precision is not None and outcome.result.precision.unmet:
+        raise typer.Exit(1)
 
 
 def read_settings(
@@ -97,6 +120,8 @@ def read_settings(
     weights: str,
     rounding: str,
     keep_float: list[str] | None,
+    prefer: str | None = None,
+    contract: list[str] | None = None,
 ) -> "QuantizeSettings":
     """Turns the options into settings, refusing what does not exist.
 
@@ -122,7 +147,24 @@ def read_settings(
         observer=OBSERVERS[observer](**parameters),
         rounding=ROUNDINGS[rounding](),
         keep_float=tuple(keep_float or ()),
+        prefer=prefer,
+        contracts=tuple(read_contract(text) for text in contract or ()),
     )
+
+
+def read_contract(text: str) -> tuple[str, float]:
+    """Reads HEAD=DB.
+
+    Raises:
+        InputError: it has another form.
+    """
+    from artifacts.errors import InputError
+
+    head, _, value = text.rpartition("=")
+    try:
+        return head, float(value)
+    except ValueError as error:
+        raise InputError(f"--contract is '{text}'", "HEAD=DB, such as detection=30") from error
 
 
 def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
@@ -141,8 +183,26 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         ("output", "SQNR dB on the calibration data"),
         ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
     )
+    if result.precision is not None:
+        show_precision(result.precision)
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers in INT8, {len(result.declined)} in float, "
         f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
     )
+
+
+def show_precision(choice: "PrecisionChoice") -> None:
+    """Prints what stays in float for speed or quality, and the measured times."""
+    times = (
+        f"float {choice.float_ms:.2f} ms, all INT8 {choice.int8_ms:.2f} ms, "
+        f"chosen {choice.chosen.latency_ms:.2f} ms (side by side)"
+    )
+    if choice.is_float:
+        typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")
+        return
+    typer.echo(f"{len(choice.float_nodes)} layers stay in float: {times}")
+    for head, db in choice.unmet.items():
+        typer.echo(
+            f"contract broken: head '{head}' has {db:.1f} dB, {choice.contracts[head]:.1f} wanted"
+        )

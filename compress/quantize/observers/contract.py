@@ -1,5 +1,6 @@
 """What an observer is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -51,11 +52,27 @@ class ObservedTensor:
         return cls(low=low, high=high, counts=counts)
 
 
+OutputError = Callable[[tuple[float, float]], float]
+
+
 class Observer(Protocol):
     """Chooses which range of a tensor's values the integers shall cover."""
 
     def choose_range(
-        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+        self,
+        tensor: ObservedTensor,
+        grid: IntegerGrid,
+        *,
+        symmetric: bool,
+        output_error: OutputError | None = None,
     ) -> tuple[float, float]:
-        """Returns (low, high) with low <= 0 <= high, inside what was seen (or 0)."""
+        """Returns (low, high) with low <= 0 <= high, inside what was seen (or 0).
+
+        Args:
+            tensor: what was seen.
+            grid: the integers that are allowed.
+            symmetric: with a zero_point in the middle of the grid.
+            output_error: tells the squared error of the layer's output for a range of this input;
+                None where no layer can be asked.
+        """
         ...

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compress.quantize.observers.contract import ObservedTensor
+from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -11,8 +11,13 @@ class MinMax:
     """Covers every value: nothing saturates, and one outlier widens every step."""
 
     def choose_range(
-        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+        self,
+        tensor: ObservedTensor,
+        grid: IntegerGrid,
+        *,
+        symmetric: bool,
+        output_error: OutputError | None = None,
     ) -> tuple[float, float]:
         """Returns the extremes, widened to hold 0."""
-        del grid, symmetric
+        del grid, symmetric, output_error
         return min(tensor.low, 0.0), max(tensor.high, 0.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifacts.errors import InputError
-from compress.quantize.observers.contract import ObservedTensor
+from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
 
 FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 1.0, 61)])
@@ -31,9 +31,15 @@ class MeanSquaredError:
             raise InputError(f"headroom {self.headroom:g}", "a factor from 1 to 10")
 
     def choose_range(
-        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+        self,
+        tensor: ObservedTensor,
+        grid: IntegerGrid,
+        *,
+        symmetric: bool,
+        output_error: OutputError | None = None,
     ) -> tuple[float, float]:
         """Returns the best range."""
+        del output_error
         low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
         if tensor.counts.sum() == 0:
             return low, high

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifacts.errors import InputError
-from compress.quantize.observers.contract import ObservedTensor
+from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -26,10 +26,15 @@ class Percentile:
             )
 
     def choose_range(
-        self, tensor: ObservedTensor, grid: IntegerGrid, *, symmetric: bool
+        self,
+        tensor: ObservedTensor,
+        grid: IntegerGrid,
+        *,
+        symmetric: bool,
+        output_error: OutputError | None = None,
     ) -> tuple[float, float]:
         """Returns the range that holds `percent` of the values, widened to hold 0."""
-        del grid
+        del grid, output_error
         total = int(tensor.counts.sum())
         if total == 0:
             return min(tensor.low, 0.0), max(tensor.high, 0.0)

@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
 from compress.quantize.observers import (
     OBSERVERS,
+    ByOutputError,
+    Entropy,
     MeanSquaredError,
     MinMax,
     ObservedTensor,
     Percentile,
 )
+from compress.quantize.observers.entropy import divergence
 from compress.quantize.observers.mse import squared_error
 from compress.quantize.qparams import IntegerGrid, qparams_for_range
 
@@ -26,6 +29,7 @@ def heavy_tailed(seed: int = 0) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", OBSERVERS)
 @pytest.mark.parametrize("symmetric", [True, False])
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), shift=st.floats(-3, 3))
 def test_the_range_holds_zero_and_lies_in_what_was_seen(name, symmetric, seed, shift):
     arrays = [array[:1, :9, :9] + np.float32(shift) for array in heavy_tailed(seed)]
@@ -95,3 +99,43 @@ def test_headroom_widens_the_range_up_to_what_was_seen():
 def test_a_senseless_headroom_is_refused(headroom):
     with pytest.raises(InputError, match="headroom"):
         MeanSquaredError(headroom=headroom)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_entropy_diverges_least(symmetric):
+    seen = ObservedTensor.of(heavy_tailed())
+
+    def diverge(observer):
+        ends = observer.choose_range(seen, SIGNED, symmetric=symmetric)
+        return divergence(seen, qparams_for_range(*ends, SIGNED, symmetric=symmetric))
+
+    assert diverge(Entropy()) <= diverge(MinMax())
+    assert diverge(Entropy()) <= diverge(MeanSquaredError())
+
+
+def test_zeros_do_not_decide_the_entropy_range():
+    values = np.abs(heavy_tailed()[0])
+    many = np.concatenate([values.reshape(-1), np.zeros(50 * values.size, np.float32)])
+
+    def reach(arrays):
+        seen = ObservedTensor.of(arrays)
+        return Entropy().choose_range(seen, UNSIGNED, symmetric=False)[1]
+
+    assert reach([many]) == pytest.approx(reach([values]), rel=0.35)
+
+
+def test_the_layer_decides_between_the_candidates():
+    seen = ObservedTensor.of(heavy_tailed())
+    observer = ByOutputError()
+    ranges = [item.choose_range(seen, SIGNED, symmetric=True) for item in observer.candidates]
+    for wanted in ranges:
+        chosen = observer.choose_range(
+            seen, SIGNED, symmetric=True, output_error=lambda ends, best=wanted: ends != best
+        )
+        assert chosen == wanted
+    assert observer.choose_range(seen, SIGNED, symmetric=True) == ranges[0]
+
+
+def test_no_candidates_are_refused():
+    with pytest.raises(InputError, match="no candidates"):
+        ByOutputError(candidates=())

@@ -1,0 +1,77 @@
+"""Times networks side by side on a runtime: what `--prefer` measures with."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+if TYPE_CHECKING:
+    from engines.session import Session
+
+BATCH = 6
+SECONDS_PER_BATCH = 2.0
+MIN_ROUNDS = 12
+MAX_ROUNDS = 200
+WARM_UP = 3
+
+
+class NetworkClock:
+    """Measures the latency of networks, a few at a time, one inference each in turn.
+
+    The first network is timed again in every batch, and each latency is taken as its ratio to that
+    one, so that a machine that speeds up or slows down between batches favours nobody.
+
+    Args:
+        runtime: a name of `engines.runtimes.BACKENDS`.
+    """
+
+    def __init__(self, runtime: str) -> None:
+        self._runtime = runtime
+
+    def __call__(self, models: Sequence[onnx.ModelProto]) -> list[float]:
+        """Returns the median latency of each model in ms; inputs are random."""
+        ratios, reference_ms = [1.0], []
+        for start in range(1, len(models), BATCH):
+            batch = self._time_batch([models[0], *models[start : start + BATCH]])
+            reference_ms.append(batch[0])
+            ratios += [value / batch[0] for value in batch[1:]]
+        if not reference_ms:
+            return self._time_batch(models)
+        reference = median(reference_ms)
+        return [ratio * reference for ratio in ratios]
+
+    def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
+        from engines.runtimes import open_session
+
+        with tempfile.TemporaryDirectory() as folder:
+            sessions = []
+            for number, model in enumerate(models):
+                path = Path(folder) / f"{number}.onnx"
+                path.write_bytes(model.SerializeToString())
+                sessions.append(open_session(path, self._runtime))
+        try:
+            return _interleave(sessions)
+        finally:
+            for session in sessions:
+                session.close()
+
+
+def _interleave(sessions: "Sequence[Session]") -> list[float]:
+    rng = np.random.default_rng(0)
+    feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
+    times_ns: list[list[int]] = [[] for _ in sessions]
+    began = time.perf_counter()
+    for turn in range(WARM_UP + MAX_ROUNDS):
+        for session, taken in zip(sessions, times_ns, strict=True):
+            start = time.perf_counter_ns()
+            session.run(feeds)
+            taken.append(time.perf_counter_ns() - start)
+        is_enough = turn >= WARM_UP + MIN_ROUNDS
+        if is_enough and time.perf_counter() - began > SECONDS_PER_BATCH:
+            break
+    return [median(taken[WARM_UP:]) / 1e6 for taken in times_ns]

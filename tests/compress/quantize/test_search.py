@@ -1,0 +1,186 @@
+"""Which layers stay in float: the sensitivity matrix and the choice by time and error."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from artifacts.errors import InputError
+from artifacts.ownership import TRUNK
+from compress.compare import compare_models
+from compress.quantize.api import quantize_model
+from compress.quantize.prepared import prepare_network
+from compress.quantize.search.layer_cost import count_macs
+from compress.quantize.search.sensitivity import measure_sensitivity
+from compress.quantize.settings import QuantizeSettings
+
+
+@pytest.fixture
+def outlier_model(make_model) -> tuple[onnx.ModelProto, list[dict[str, np.ndarray]]]:
+    """stem -> two heads; `left` reads a tensor with one channel 200 times larger than the rest."""
+    rng = np.random.default_rng(0)
+    spread = np.ones((8, 1, 1, 1), np.float32)
+    spread[0] = 200.0
+    reader = rng.standard_normal((4, 8, 1, 1)).astype(np.float32)
+    reader[:, 0] /= 200.0
+    weights = {
+        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((8, 8, 1, 1)).astype(np.float32) * spread,
+        "w2": reader,
+        "w3": rng.standard_normal((4, 8, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["a"], ["s"], "squash"),
+        helper.make_node("Conv", ["s", "w1"], ["b"], "wide"),
+        helper.make_node("Sin", ["b"], ["t"], "wave"),
+        helper.make_node("Add", ["b", "t"], ["u"], "blend"),
+        helper.make_node("Conv", ["u", "w2"], ["left"], "reader"),
+        helper.make_node("Conv", ["s", "w3"], ["right"], "calm"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 12)}, ["left", "right"])
+    samples = [{"x": rng.standard_normal((1, 3, 12, 12)).astype(np.float32)} for _ in range(3)]
+    return model, samples
+
+
+def clock_by_float_layers(models):
+    """A machine on which each Conv in float costs 2 ms and each in INT8 1 ms."""
+    return [
+        sum(2.0 if _reads_float(model, node) else 1.0 for node in _convs(model)) for model in models
+    ]
+
+
+def clock_that_dislikes_int8(models):
+    return [5.0 - sum(_reads_float(model, node) for node in _convs(model)) for model in models]
+
+
+def _convs(model):
+    return [node for node in model.graph.node if node.op_type == "Conv"]
+
+
+def _reads_float(model, node):
+    made = {name: item for item in model.graph.node for name in item.output}
+    return node.input[1] not in made
+
+
+def settings(**changes) -> QuantizeSettings:
+    return QuantizeSettings(target="openvino", equalization=False, **changes)
+
+
+def test_the_matrix_finds_the_layer_that_costs_a_head_its_quality(outlier_model):
+    model, samples = outlier_model
+    matrix = measure_sensitivity(model, samples, settings())
+    worst = matrix.layers[int(np.argmax(matrix.noise[:, matrix.outputs.index("left")]))]
+    assert worst == "reader"
+    row = matrix.noise[matrix.layers.index("calm")]
+    assert row[matrix.outputs.index("left")] == 0
+    assert row[matrix.outputs.index("right")] > 0
+    assert matrix.owners == {"stem": TRUNK, "wide": "left", "reader": "left", "calm": "right"}
+    assert matrix.shares().sum() == pytest.approx(1)
+
+
+def test_rows_add_up_to_the_noise_of_the_whole_network(outlier_model):
+    model, samples = outlier_model
+    matrix = measure_sensitivity(model, samples, settings())
+    result = quantize_model(model, samples, settings())
+    for column, name in enumerate(matrix.outputs):
+        noise = 10 ** (-result.outputs_db[name] / 10)
+        assert 0.4 * noise < matrix.noise[:, column].sum() < 2.5 * noise
+
+
+def test_quality_keeps_the_costly_layer_in_float_and_says_why(outlier_model):
+    model, samples = outlier_model
+    plain = quantize_model(model, samples, settings())
+    result = quantize_model(model, samples, settings(prefer="quality"), clock=clock_by_float_layers)
+    assert result.precision is not None
+    assert "reader" in result.precision.float_nodes
+    assert {item.node for item in result.layers}.isdisjoint(result.precision.float_nodes)
+    reasons = {item.node: item.reason for item in result.declined}
+    assert "% of the quantization noise" in reasons["reader"]
+    after = compare_models(model, result.model, samples)["outputs"]
+    assert after["left"]["sqnr_db"] > plain.outputs_db["left"] + 3
+    assert result.precision.chosen.latency_ms < result.precision.float_ms
+
+
+def test_speed_quantizes_all_where_all_is_fastest(outlier_model):
+    model, samples = outlier_model
+    result = quantize_model(model, samples, settings(prefer="speed"), clock=clock_by_float_layers)
+    assert result.precision is not None
+    assert not result.precision.float_nodes
+    assert len(result.layers) == 4
+
+
+@pytest.mark.parametrize("prefer", ["speed", "balanced", "quality"])
+def test_a_network_that_int8_slows_down_stays_in_float(outlier_model, prefer):
+    model, samples = outlier_model
+    result = quantize_model(model, samples, settings(prefer=prefer), clock=clock_that_dislikes_int8)
+    assert result.precision is not None
+    assert result.precision.is_float
+    assert not any(node.op_type == "QuantizeLinear" for node in result.model.graph.node)
+    after = compare_models(model, result.model, samples)["outputs"]
+    assert min(values["sqnr_db"] for values in after.values()) > 100
+
+
+def test_a_contract_is_kept_beyond_what_speed_alone_would_choose(outlier_model):
+    model, samples = outlier_model
+    plain = quantize_model(model, samples, settings())
+    floor = plain.outputs_db["left"] + 3
+    result = quantize_model(
+        model,
+        samples,
+        settings(prefer="speed", contracts=(("left", floor),)),
+        clock=clock_by_float_layers,
+    )
+    assert result.precision is not None
+    assert not result.precision.unmet
+    assert result.outputs_db["left"] >= floor
+
+
+def test_a_contract_that_cannot_be_kept_is_reported(outlier_model):
+    model, samples = outlier_model
+    wanted = settings(prefer="speed", contracts=(("right", 150.0),))
+    result = quantize_model(model, samples, wanted, clock=clock_by_float_layers)
+    assert result.precision is not None
+    assert set(result.precision.unmet) == {"right"}
+
+
+def test_a_contract_on_an_unknown_head_is_refused(outlier_model):
+    model, samples = outlier_model
+    wanted = settings(prefer="speed", contracts=(("middle", 10.0),))
+    with pytest.raises(InputError, match="head 'middle'"):
+        quantize_model(model, samples, wanted, clock=clock_by_float_layers)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"prefer": "fast"}, {"contracts": (("left", 1.0),)}, {"activations": "int7"}],
+)
+def test_senseless_settings_are_refused(wrong):
+    with pytest.raises(InputError):
+        settings(**wrong)
+
+
+def test_preferring_without_a_clock_is_refused(outlier_model):
+    model, samples = outlier_model
+    with pytest.raises(InputError, match="no clock"):
+        quantize_model(model, samples, settings(prefer="speed"))
+
+
+def test_macs_follow_from_shapes(outlier_model):
+    model, samples = outlier_model
+    graph = prepare_network(model, samples, settings()).graph
+    assert count_macs(graph, graph.node("stem")) == 12 * 12 * 8 * 3 * 9
+    assert count_macs(graph, graph.node("wave")) == 0
+
+
+@pytest.mark.parametrize(("activations", "gain_db"), [("int16", 3), ("float", 3)])
+def test_finer_activations_lose_less(outlier_model, activations, gain_db):
+    model, samples = outlier_model
+    coarse = quantize_model(model, samples, settings())
+    fine = quantize_model(model, samples, settings(activations=activations))
+    after = compare_models(model, fine.model, samples)["outputs"]
+    for name, before in coarse.outputs_db.items():
+        assert after[name]["sqnr_db"] > before + gain_db
+        assert after[name]["sqnr_db"] == pytest.approx(fine.outputs_db[name], abs=1.0)
+    quantizers = [node for node in fine.model.graph.node if node.op_type == "QuantizeLinear"]
+    assert bool(quantizers) == (activations == "int16")
