@@ -53,6 +53,25 @@ COMMUTING = frozenset(
 )
 """Move values without new ones: Q moves to before them, DQ to behind them."""
 
+JOINED = frozenset(
+    {
+        "GroupNormalization",
+        "InstanceNormalization",
+        "LayerNormalization",
+        "LogSoftmax",
+        "RMSNormalization",
+        "Resize",
+        "Softmax",
+        "Upsample",
+    }
+)
+"""Compute in float, in a generated kernel that takes a DQ before and a Q behind them in."""
+
+REDUCTIONS = frozenset(
+    {"GlobalAveragePool", "GlobalMaxPool", "ReduceMax", "ReduceMean", "ReduceSum"}
+)
+"""Give few values, so that a Q of its own behind them moves little."""
+
 ACTIVATIONS = frozenset(
     {
         "Clip",

@@ -7,7 +7,13 @@ import onnx
 from export.lint.finding import INFO, WARNING, Finding
 from export.lint.graph import DEQUANTIZE, QUANTIZE, LintGraph
 from export.lint.rule import TENSORRT, Rule
-from export.lint.rules.precision_flow import COMMUTING, POINTWISE, find_makers
+from export.lint.rules.precision_flow import (
+    COMMUTING,
+    JOINED,
+    POINTWISE,
+    REDUCTIONS,
+    find_makers,
+)
 from export.lint.target import Target
 
 
@@ -35,14 +41,18 @@ def _check_quantize(graph: LintGraph, node: onnx.NodeProto, target: Target) -> I
         tensor,
         place=f"{label} -> {node.name or node.output[0]}",
         change="float to INT8",
-        severity=INFO if is_input else WARNING,
+        severity=INFO if is_input or _is_small(source) else WARNING,
         why="nothing quantized makes it, so quantizing it is a kernel of its own",
         fix="none: a network's input is float" if is_input else _suggest(source),
     )
 
 
 def _is_joined(graph: LintGraph, maker: onnx.NodeProto) -> bool:
-    return graph.is_integer_layer(maker) or maker.op_type == DEQUANTIZE
+    return graph.is_integer_layer(maker) or maker.op_type in JOINED | {DEQUANTIZE}
+
+
+def _is_small(source: onnx.NodeProto | None) -> bool:
+    return source is not None and source.op_type in REDUCTIONS
 
 
 def _suggest(source: onnx.NodeProto | None) -> str:
@@ -69,7 +79,7 @@ def _check_dequantize(graph: LintGraph, node: onnx.NodeProto, target: Target) ->
 
 
 def _takes_integers(graph: LintGraph, reader: onnx.NodeProto) -> bool:
-    if reader.op_type in POINTWISE | COMMUTING | {QUANTIZE}:
+    if reader.op_type in POINTWISE | COMMUTING | JOINED | REDUCTIONS | {QUANTIZE}:
         return True
     return graph.is_integer_layer(reader)
 

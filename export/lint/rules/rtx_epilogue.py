@@ -7,8 +7,7 @@ from export.lint.graph import LintGraph
 from export.lint.rule import Rule
 from export.lint.target import Target
 
-_RESULT_BYTES = 4
-"""The layer's result is written, and read again, as float32."""
+_FLOAT32_BYTES = 4
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
@@ -28,11 +27,11 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             severity=INFO,
             place=f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0],
             what=f"{len(names)} INT8 convolutions with a scale per channel",
-            why=f"{target.title} writes their sums as float32 and scales, adds the bias and "
-            "activates in a kernel of its own; with one scale per weight it does so inside",
-            fix="for speed on it, one scale per weight where the accuracy allows; classic "
-            "TensorRT documents scales per channel for its INT8 kernels",
-            traffic_bytes=2 * _RESULT_BYTES * elements,
+            why=f"{target.title} writes their sums as float32 and scales, adds the bias, activates "
+            "and quantizes in a second kernel; with one scale per weight it scales, adds and "
+            "activates inside and writes float16",
+            fix="for speed on it, one scale per weight where the accuracy allows",
+            traffic_bytes=2 * (_FLOAT32_BYTES - target.float_bytes) * elements,
         )
 
 

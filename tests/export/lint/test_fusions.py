@@ -1,0 +1,155 @@
+"""What lint says about kernels, held against the kernels that TensorRT-RTX makes."""
+
+import numpy as np
+import onnx
+import pytest
+
+from export.lint import lint_model
+
+
+def findings(model, rule):
+    report = lint_model(model, target="tensorrt-rtx")
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def layer_of(built, node):
+    """Returns the kernel that a node became, the first where it became several."""
+    return next(layer for layer in built["layers"] if node in layer["nodes"])
+
+
+def kernels(built):
+    return len(built["layers"])
+
+
+@pytest.fixture
+def build(build_with_rtx):
+    def build(drawing, *outputs):
+        model = drawing.model(*outputs)
+        built = build_with_rtx(model)
+        assert built["is_built"], built
+        return model, built
+
+    return build
+
+
+def test_a_half_quantized_layer_computes_in_float(draw, build):
+    whole, half = draw(), draw()
+    _, good = build(whole, whole.conv("x", "conv"))
+    model, bad = build(half, half.conv("x", "conv", pair=False))
+    assert findings(model, "half-quantized")
+    assert "Int8" in layer_of(good, "conv")["inputs"]
+    assert "Int8" not in layer_of(bad, "conv")["inputs"]
+    assert kernels(bad) >= kernels(good)
+
+
+def test_scales_along_the_wrong_axis_compute_in_float(draw, build):
+    d = draw()
+    model, built = build(d, d.conv("x", "conv", weight=d.weight((32, 32, 3, 3), axis=1)))
+    assert findings(model, "scale-axis")
+    assert "Int8" not in layer_of(built, "conv")["inputs"]
+
+
+def test_quantizing_a_float_layer_is_a_kernel_of_its_own(draw, build):
+    d = draw()
+    plain = d.op("Conv", "x", d.floats(32, 32, 1, 1), name="plain")
+    source = d.pair(plain)
+    quantizer = d.nodes[-2].name
+    model, built = build(d, d.conv(source, "conv", pair=False))
+    (finding,) = findings(model, "reformat")
+    assert quantizer in finding.place
+    assert finding.severity == "warning"
+    assert finding.traffic_bytes == 32 * 16 * 16 * 3
+    assert layer_of(built, quantizer)["nodes"] == [quantizer]
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "Resize", "HardSwish", "Add", "MaxPool", "Slice"])
+def test_what_is_not_called_a_reformat_is_joined_with_the_pair(kind, draw, build):
+    operands = {
+        "Softmax": ({}, ()),
+        "Resize": ({}, ("", np.asarray([1, 1, 2, 2], np.float32))),
+        "HardSwish": ({}, ()),
+        "Add": ({}, (np.ones((32, 1, 1), np.float32),)),
+        "MaxPool": ({"kernel_shape": [2, 2]}, ()),
+        "Slice": ({}, (np.asarray([0, 0]), np.asarray([4, 4]), np.asarray([2, 3]))),
+    }
+    attributes, constants = operands[kind]
+    d = draw()
+    names = [item if isinstance(item, str) else d.constant(item) for item in constants]
+    active = d.op("Relu", d.conv("x", "first"), name="act")
+    between = d.op(kind, active, *names, name="between", **attributes)
+    source = d.pair(between)
+    quantizer = d.nodes[-2].name
+    model, built = build(d, d.conv(source, "second", pair=False))
+    assert not [item for item in findings(model, "reformat") if item.severity == "warning"]
+    assert layer_of(built, quantizer)["nodes"] != [quantizer]
+
+
+def test_a_shortcut_that_is_read_in_float_is_written_twice(draw, build):
+    results = {}
+    for kind in ("shared", "float"):
+        d = draw()
+        trunk = d.op("Relu", d.conv("x", "stem"), name="trunk")
+        shared = d.pair(trunk)
+        quantizer = d.nodes[-2].name
+        branch = d.conv(shared, "branch", pair=False)
+        total = d.op("Add", branch, shared if kind == "shared" else trunk, name="sum")
+        model, built = build(d, d.conv(total, "after"))
+        written = [layer["outputs"] for layer in built["layers"] if quantizer in layer["nodes"]]
+        results[kind] = (bool(findings(model, "residual-add")), sorted(written[0]))
+    assert results["shared"] == (False, ["Int8"])
+    assert results["float"] == (True, ["Float", "Int8"])
+
+
+def test_two_scales_of_one_tensor_write_it_twice(draw, build):
+    d = draw()
+    active = d.op("Relu", d.conv("x", "first"), name="act")
+    outputs = [d.conv(d.pair(active, scale), pair=False) for scale in (0.05, 0.1)]
+    model, built = build(d, *outputs)
+    assert findings(model, "double-quantization")
+    assert layer_of(built, "act")["outputs"] == ["Int8", "Int8"]
+
+
+@pytest.mark.parametrize("is_per_channel", [True, False])
+def test_scales_per_channel_leave_the_activation_outside(is_per_channel, draw, build):
+    d = draw()
+    weight = d.weight((32, 32, 3, 3), is_per_channel=is_per_channel)
+    active = d.op("Relu", d.conv("x", "first", weight=weight), name="act")
+    model, built = build(d, d.conv(active, "second"))
+    first = layer_of(built, "first")
+    assert ("act" in first["nodes"]) != is_per_channel
+    places = [item.what for item in findings(model, "rtx-epilogue")]
+    assert places[0].startswith("2 " if is_per_channel else "1 ")
+
+
+def test_a_pair_before_the_activation_parts_it_from_its_layer(draw, build):
+    parted = {}
+    for is_parted in (True, False):
+        d = draw()
+        weight = d.weight((32, 32, 3, 3), is_per_channel=False)
+        result = d.conv("x", "first", weight=weight)
+        active = d.op("Relu", d.pair(result) if is_parted else result, name="act")
+        model, built = build(d, d.conv(active, "second"))
+        assert bool(findings(model, "activation-order")) == is_parted
+        parted[is_parted] = "act" not in layer_of(built, "first")["nodes"]
+    assert parted == {True: True, False: False}
+
+
+def test_unsigned_integers_are_built_as_signed_ones(draw, build):
+    digests = {}
+    for kind in (np.int8, np.uint8):
+        d = draw()
+        source = d.pair("x", zero_point=kind(0))
+        model, built = build(d, d.conv(source, "conv", pair=False))
+        digests[kind] = built["digest"]
+        assert bool(findings(model, "quantized-type")) == (kind is np.uint8)
+        assert lint_model(model, target="tensorrt-rtx").is_passed == (kind is np.int8)
+    assert digests[np.int8] == digests[np.uint8]
+
+
+def test_the_model_is_not_changed(draw):
+    d = draw()
+    model = d.model(d.conv("x", "conv"))
+    before = model.SerializeToString()
+    lint_model(model)
+    assert model.SerializeToString() == before
+    assert isinstance(model, onnx.ModelProto)

@@ -1,0 +1,106 @@
+"""`framefit export lint` as it is typed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from artifacts.errors import InputError
+from export.lint import lint_file, lint_model
+from framefit.cli import main
+
+
+@pytest.fixture
+def save(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def save(model, name="model.onnx"):
+        onnx.save(model, tmp_path / name)
+        return name
+
+    return save
+
+
+def test_a_good_network_passes(save, draw, capsys):
+    d = draw()
+    path = save(d.model(d.op("Relu", d.conv("x", "conv"))))
+    assert main(["export", "lint", path, "--json", "report.json"]) == 0
+    out = capsys.readouterr().out
+    assert "builds on tensorrt-11; 0 error, 0 wrong, 0 warning" in out
+    report = json.loads(Path("report.json").read_text())
+    assert report["is_buildable"]
+    assert report["model"] == path
+    assert all(item["fix"] for item in report["findings"])
+
+
+def test_an_asymmetric_network_fails_with_node_reason_and_fix(save, draw, capsys):
+    d = draw()
+    path = save(d.model(d.conv(d.pair("x", zero_point=np.int8(5)), "conv", pair=False)))
+    assert main(["export", "lint", path]) == 1
+    out = capsys.readouterr().out
+    assert "error: Q" in out
+    assert "a zero point of 5" in out
+    assert "fix: quantize with compress quantize --target tensorrt" in out
+    assert "does not build on tensorrt-11" in out
+    assert main(["export", "lint", path, "--target", "openvino"]) == 0
+
+
+def test_what_would_compute_something_else_fails_too(save, draw, capsys):
+    d = draw()
+    path = save(d.model(d.conv(d.pair("x", zero_point=np.uint8(0)), "conv", pair=False)))
+    assert main(["export", "lint", path]) == 1
+    assert "wrong: Q" in capsys.readouterr().out
+
+
+def test_dynamic_shapes_are_found_and_can_be_given(save, draw, capsys):
+    d = draw(x=("N", 32, 16, 16))
+    path = save(d.model(d.op("Relu", "x")))
+    assert main(["export", "lint", path]) == 1
+    out = capsys.readouterr().out
+    assert "--input-shape x=1,32,16,16" in out
+    assert "not checked" in out
+    assert main(["export", "lint", path, "--input-shape", "1,32,16,16"]) == 0
+
+
+def test_few_infos_are_shown_unless_asked_for(save, draw, capsys):
+    d = draw(**{f"x{i}": (1, 32, 8, 8) for i in range(8)})
+    path = save(d.model(*(d.conv(name, f"conv_{name}") for name in d.inputs)))
+    assert main(["export", "lint", path]) == 0
+    assert "more infos; --verbose shows them" in capsys.readouterr().out
+    assert main(["export", "lint", path, "--verbose"]) == 0
+    assert "more infos" not in capsys.readouterr().out
+
+
+def test_bad_input_is_one_line(save, draw, tmp_path, capsys):
+    (tmp_path / "text.onnx").write_text("hello")
+    assert main(["export", "lint", "text.onnx"]) == 2
+    assert main(["export", "lint", "missing.onnx"]) == 2
+    path = save(draw().model("x"))
+    assert main(["export", "lint", path, "--target", "tensorflow"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+    with pytest.raises(InputError, match="tensorrt-10"):
+        lint_model(onnx.load(path), target="tensorrt")
+
+
+def test_guards_for_openvino_are_taken_out_as_export_trt_does(save, draw):
+    d = draw()
+    guarded = d.op("LeakyRelu", "x", name="x_openvino_guard", alpha=1.0)
+    path = save(d.model(d.conv(guarded, "conv")))
+    assert lint_file(path, target="tensorrt-rtx").nodes < lint_file(path, target="openvino").nodes
+
+
+def test_a_subgraph_is_looked_into(draw):
+    d = draw(x=(1, 4, 4))
+    branches = []
+    for kind, name in (("Det", "yes"), ("ReduceMax", "no")):
+        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        node = helper.make_node(kind, ["x"], [name], f"in_{name}")
+        branches.append(helper.make_graph([node], name, [], [value]))
+    total = d.op("ReduceSum", "x", keepdims=0)
+    condition = d.op("Greater", total, d.constant(np.float32(0)))
+    d.op("If", condition, name="if", then_branch=branches[0], else_branch=branches[1])
+    places = [item.place for item in lint_model(d.model("if")).findings if item.severity == "error"]
+    assert "in_yes" in places
