@@ -1,7 +1,6 @@
 """`make bench`: measures everything in one run and writes docs/benchmarks.md."""
 
 import json
-import platform
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.demo_network import measure_demo, measure_help, measure_quantize
+from benchmarks.machine import describe_machine
+from benchmarks.marked import keep_sections
 from benchmarks.real_networks import measure_real_networks
 
 PAGE = Path("docs/benchmarks.md")
@@ -20,7 +21,7 @@ def main() -> None:
     """Measures, writes the raw figures and the page."""
     figures = {
         "date": date.today().isoformat(),
-        "machine": _machine(),
+        "machine": describe_machine(),
         "versions": {name: version(name) for name in TOOLS},
         "demo": measure_demo(),
         "quantize": measure_quantize(),
@@ -28,16 +29,9 @@ def main() -> None:
         "real": measure_real_networks(),
     }
     write_json(RAW, figures)
-    write_text(PAGE, render(figures))
+    known = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    write_text(PAGE, keep_sections(render(figures), known))
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
-
-
-def _machine() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    has_vnni = any("avx512_vnni" in line for line in lines)
-    features = " with AVX-512 VNNI" if has_vnni else ""
-    return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"
 
 
 def render(figures: dict[str, Any]) -> str:

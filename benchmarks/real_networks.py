@@ -74,7 +74,7 @@ def measure_real_networks() -> list[dict[str, Any]]:
 def _measure(network: RealNetwork, folder: Path) -> list[dict[str, Any]]:
     model = load_onnx(REAL / network.model)
     calibration, held_out = (
-        _samples(network, model, *choice) for choice in (network.calibration, network.held_out)
+        open_pictures(network, model, *choice) for choice in (network.calibration, network.held_out)
     )
     paths = {"float": folder / "float.onnx"}
     save_onnx(model, paths["float"], metadata={})
@@ -104,7 +104,8 @@ def _measure(network: RealNetwork, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _samples(network: RealNetwork, model: Any, pattern: str, part: slice) -> Sequence[Any]:
+def open_pictures(network: RealNetwork, model: Any, pattern: str, part: slice) -> Sequence[Any]:
+    """Returns one sample per picture of a file pattern below `REAL`."""
     inputs = input_tensors(model)
     return [
         open_samples(path, inputs, network.spec)[0] for path in sorted(REAL.glob(pattern))[part]

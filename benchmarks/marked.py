@@ -1,0 +1,28 @@
+"""Sections of a page that are written by a program, between two comments that name them."""
+
+import re
+
+_SECTION = re.compile(
+    r"<!-- (?P<name>[\w-]+): begin -->(?P<body>.*?)<!-- (?P=name): end -->", re.DOTALL
+)
+
+
+def replace_section(page: str, name: str, lines: list[str]) -> str:
+    """Returns the page with the section's lines; a section that it lacks is added at its end."""
+    first, last = _marks(name)
+    body = "\n".join([first, *lines, last])
+    start, end = page.find(first), page.find(last)
+    if start < 0 or end < start:
+        return page.rstrip("\n") + "\n\n" + body + "\n"
+    return page[:start] + body + page[end + len(last) :]
+
+
+def keep_sections(page: str, known: str) -> str:
+    """Returns a new page with the marked sections of the known one at its end."""
+    for match in _SECTION.finditer(known):
+        page = replace_section(page, match["name"], match["body"].strip("\n").split("\n"))
+    return page
+
+
+def _marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"

@@ -1,0 +1,131 @@
+"""`make bench-quantize`: framefit and the peers on the same networks and pictures."""
+
+import argparse
+import json
+import os
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from artifacts.atomic import write_json, write_text
+from benchmarks.machine import describe_machine
+from benchmarks.marked import replace_section
+from benchmarks.peers import page
+from benchmarks.peers.cases import (
+    COST_PICTURES,
+    COST_SIZE,
+    Case,
+    CaseFiles,
+    list_cases,
+    read_feeds,
+    write_cost_case,
+)
+from benchmarks.peers.judge import measure_latency, measure_quality
+from benchmarks.peers.makers import HERE, PEERS_PYTHON, Maker, list_ours, list_peers, make
+from benchmarks.peers.standing import judge_peer
+
+PAGE = Path("docs/benchmarks.md")
+COST = "cost"
+
+
+def main() -> None:
+    """Measures, writes the raw figures and the page's section."""
+    arguments = _parse()
+    raw = arguments.out / "figures.json"
+    figures = json.loads(raw.read_text()) if raw.exists() and arguments.reuse else {"cases": {}}
+    figures |= {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "versions": _versions(),
+    }
+    for case in list_cases():
+        if arguments.case and case.name not in arguments.case:
+            continue
+        known = figures["cases"].get(case.name, {}).get("files", {})
+        figures["cases"][case.name] = _measure(case, arguments.out, known)
+        write_json(raw, figures)
+    if not arguments.case or COST in arguments.case:
+        figures[COST] = _measure_cost(arguments.out)
+        write_json(raw, figures)
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
+    write_text(PAGE, replace_section(text, page.NAME, page.render(figures)))
+    print(json.dumps({"page": str(PAGE), "raw": str(raw)}))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--case", action="append", help=f"one network's name, or '{COST}'")
+    parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
+    parser.add_argument(
+        "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
+    )
+    return parser.parse_args()
+
+
+def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
+    files = CaseFiles(out / case.name.lower().replace(", ", "-"))
+    files.folder.mkdir(parents=True, exist_ok=True)
+    if not (known and files.held_out.exists()):
+        case.write(files)
+    count = len(read_feeds(files.calibration))
+    rows: dict[str, Any] = {}
+    made: dict[str, Maker] = {}
+    for maker in (*list_peers(), *list_ours()):
+        cost = known.get(maker.name)
+        if maker.is_ours or cost is None or not ("failure" in cost or maker.out(files).exists()):
+            print(f"{case.name}: {maker.name}", flush=True)
+            cost = make(maker, files, count)
+        rows[maker.name] = dict(cost)
+        if "failure" not in cost:
+            made[maker.name] = maker
+    paths = {name: maker.out(files) for name, maker in made.items()}
+    quality = measure_quality(files.model, paths, read_feeds(files.held_out))
+    runnable = {name: path for name, path in paths.items() if "failure" not in quality[name]["run"]}
+    latency = measure_latency({"float": files.model, **runnable}, case.rounds)
+    for name in paths:
+        if name in runnable:
+            rows[name] |= quality[name] | latency[name]
+        else:
+            rows[name] = {"failure": f"OpenVINO: {quality[name]['run']['failure']}"}
+    return {
+        "split": case.split,
+        "load": os.getloadavg()[1],
+        "float_ms": latency["float"]["min_ms"],
+        "float_p50_ms": latency["float"]["p50_ms"],
+        "files": rows,
+        "standing": _stand(rows, {name: made[name].is_ours for name in runnable}),
+    }
+
+
+def _stand(rows: dict[str, Any], is_ours: dict[str, bool]) -> dict[str, Any]:
+    ours = {name: rows[name] for name in is_ours if is_ours[name]}
+    return {name: judge_peer(rows[name], ours) for name in is_ours if not is_ours[name]}
+
+
+def _measure_cost(out: Path) -> dict[str, Any]:
+    files = CaseFiles(out / COST)
+    files.folder.mkdir(parents=True, exist_ok=True)
+    write_cost_case(files)
+    rows = {}
+    for maker in (*list_peers(), *list_ours()):
+        if maker.is_default:
+            print(f"{COST}: {maker.name}", flush=True)
+            rows[maker.name] = make(maker, files, COST_PICTURES)
+    what = f"resnet18 of timm on {COST_PICTURES} pictures of {COST_SIZE}x{COST_SIZE}"
+    return {"what": what, "files": rows}
+
+
+def _versions() -> dict[str, str]:
+    known = {name: version(name) for name in ("framefit", "openvino", "onnxruntime")}
+    for line in (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        if "==" in line:
+            name, number = line.split("==")
+            known[f"peers' {name.split('[')[0]}"] = number
+    return known
+
+
+if __name__ == "__main__":
+    if not PEERS_PYTHON.exists():
+        raise SystemExit("the peers' virtual environment is missing: run 'make bench-quantize'")
+    main()

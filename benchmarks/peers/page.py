@@ -1,0 +1,107 @@
+"""The section of docs/benchmarks.md about the peers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.peers.standing import BETTER_DB, SLOWER_ALLOWED
+
+NAME = "peers"
+
+
+def render(figures: Mapping[str, Any]) -> list[str]:
+    """Returns the section's lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    lines = [
+        "## Beside the peers",
+        "",
+        "Written by `make bench-quantize`: every tool gets the same float network and the same "
+        "calibration pictures, and all files are judged on pictures that no tool was given. SQNR "
+        "is the mean over pictures (all pooled) in dB, per output: *said* is what the file says "
+        "(onnxruntime without any optimization), *run* what OpenVINO makes of it, each against the "
+        "float network on the same runtime. Times are OpenVINO's with 2 threads, batch 1: the "
+        "files take turns, one inference each, in several processes; the smallest is shown, "
+        "how many times faster than float that is, and the smallest processor time over all "
+        "threads. A peer is judged by the better of *said* and *run*, framefit by the worse. "
+        "Seconds are those of the tool's work without "
+        "its imports.",
+        "",
+        f"{figures['date']}; {figures['machine']}; {versions}.",
+        "",
+    ]
+    for name, case in figures["cases"].items():
+        lines += _case_lines(name, case)
+    if "cost" in figures:
+        lines += _cost_lines(figures["cost"])
+    return lines
+
+
+def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"### {name}",
+        "",
+        f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
+        f"Load average while it was measured: {case['load']:.1f}.",
+        "",
+        "| file | said | run | ms | CPU ms | seconds | peak MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file, row in case["files"].items():
+        if "failure" in row:
+            lines.append(f"| {file} | failed: {_cell(row['failure'])} | | | | | |")
+            continue
+        lines.append(
+            f"| {file} | {_quality(row['said'])} | {_quality(row['run'])} | {row['min_ms']:.2f} "
+            f"({case['float_ms'] / row['min_ms']:.2f}x) | {row['cpu_ms']:.2f} | "
+            f"{row['seconds']:.1f} | {row['peak_mib']:.0f} |"
+        )
+    left = [file for file, verdict in case["standing"].items() if not verdict["beaten_by"]]
+    summary = (
+        f"Of {len(case['standing'])} files of the peers, {len(left)} are left standing: no file "
+        f"of framefit is at most {SLOWER_ALLOWED - 1:.0%} slower, {BETTER_DB:g} dB better over "
+        "the outputs, and worse on none."
+    )
+    return [*lines, "", summary, "", *_standing_lines(case["standing"]), ""]
+
+
+def _standing_lines(standing: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    for file, verdict in standing.items():
+        figures = (
+            f"{verdict['gain_db']:+.1f} dB (worst output {verdict['worst_output_db']:+.1f}), "
+            f"{verdict['time_ratio']:.2f} times its latency"
+        )
+        if verdict["beaten_by"]:
+            yield f"* {file}: beaten by *{verdict['beaten_by']}*: {figures}."
+        else:
+            yield f"* {file}: **stands**; closest is *{verdict['closest']}*: {figures}."
+
+
+def _cost_lines(cost: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "### Cost",
+        "",
+        f"{cost['what']}; each tool with its own defaults, one after the other.",
+        "",
+        "| tool | seconds | CPU seconds, imports included | peak MiB |",
+        "|---|---|---|---|",
+    ]
+    for name, row in cost["files"].items():
+        if "failure" in row:
+            lines.append(f"| {name} | failed: {_cell(row['failure'])} | | |")
+        else:
+            lines.append(
+                f"| {name} | {row['seconds']:.1f} | {row['cpu_s']:.1f} | {row['peak_mib']:.0f} |"
+            )
+    return [*lines, ""]
+
+
+def _quality(outputs: Mapping[str, Any]) -> str:
+    if "failure" in outputs:
+        return _cell(outputs["failure"])
+    return "; ".join(
+        f"{name} {value['sqnr_mean_db']:.1f} ({value['sqnr_db']:.1f})"
+        for name, value in outputs.items()
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "/")

@@ -1,0 +1,61 @@
+"""Whether a peer's file is left standing: no file of framefit is as fast and clearly better."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SLOWER_ALLOWED = 1.03
+BETTER_DB = 3.0
+FIGURES = ("sqnr_mean_db", "sqnr_db")
+
+
+def output_gains(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> dict[str, float]:
+    """Returns per output how much better ours is, in dB: the smaller of mean and pooled."""
+    return {
+        name: min(ours[name][figure] - value[figure] for figure in FIGURES)
+        for name, value in peer.items()
+    }
+
+
+def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Looks for a file of framefit that leaves no reason to use a peer's.
+
+    It is at least as fast (`SLOWER_ALLOWED` times the peer's latency), at least `BETTER_DB` better
+    averaged over the outputs, and no output of it is worse.
+
+    Args:
+        peer: {"min_ms", "said", "run"}; of the two, the better one counts for each output.
+        ours: the same per file; the worse one counts.
+
+    Returns:
+        {"beaten_by": name or None, "closest": name, "gain_db", "worst_output_db", "time_ratio"};
+        the figures are those of `closest`, which misses least.
+    """
+    rows = []
+    for name, item in ours.items():
+        gains = output_gains(_pick(item, min), _pick(peer, max))
+        gain, worst = sum(gains.values()) / len(gains), min(gains.values())
+        ratio = item["min_ms"] / peer["min_ms"]
+        missing_db = max(BETTER_DB - gain, -worst, 0.0)
+        is_beaten = missing_db == 0 and ratio <= SLOWER_ALLOWED
+        miss = missing_db / BETTER_DB + max(ratio / SLOWER_ALLOWED - 1, 0.0) * 10
+        rows.append(
+            {
+                "beaten_by": name if is_beaten else None,
+                "closest": name,
+                "gain_db": gain,
+                "worst_output_db": worst,
+                "time_ratio": ratio,
+                "_order": (miss, -gain),
+            }
+        )
+    best = min(rows, key=lambda row: row["_order"])
+    del best["_order"]
+    return best
+
+
+def _pick(item: Mapping[str, Any], choose: Callable[..., float]) -> dict[str, dict[str, float]]:
+    known = [item[kind] for kind in ("said", "run") if "failure" not in item[kind]]
+    return {
+        name: {figure: choose(outputs[name][figure] for outputs in known) for figure in FIGURES}
+        for name in known[0]
+    }
