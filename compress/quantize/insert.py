@@ -10,10 +10,11 @@ from artifacts.openvino_guard import make_guard
 from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.placement import QuantizedNode
+from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import QParams
 from compress.quantize.streaming import Decisions, qdq_nodes
 
-FUSED_AFTER_CONCAT = frozenset({"Relu", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
+PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Identity"}
 
 
 def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
@@ -63,9 +64,9 @@ def _activation_nodes(
 
 
 def _is_concatenated(graph: Graph, tensor: str) -> bool:
-    """Returns whether a tensor is the result of a Concat, through nodes that OpenVINO fuses."""
+    """Returns whether a tensor comes from a Concat, through nodes that OpenVINO moves Q past."""
     maker = graph.producer(tensor)
-    while maker is not None and maker.op_type in FUSED_AFTER_CONCAT:
+    while maker is not None and maker.op_type in PASSED_BY_QUANTIZERS:
         maker = graph.producer(maker.input[0])
     return maker is not None and maker.op_type == "Concat"
 

@@ -11,14 +11,15 @@ from compress.quantize.placement import QuantizedNode
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Nodes that are computed together: one quantized node, or a run of float ones.
+    """Nodes that are computed together: one quantized node, or a run of float or of moving ones.
 
     Attributes:
         nodes: in topological order.
         inputs: activations that come from earlier steps.
         outputs: activations that later steps, or the user, read.
         freed: activations that no later step reads.
-        quantized: what to do with the node, if it is to be quantized.
+        quantized: what to do with the node, if it is to compute in integers.
+        moved: activations whose integers the nodes move; () if they compute.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
@@ -26,12 +27,20 @@ class Step:
     outputs: tuple[str, ...]
     freed: tuple[str, ...] = ()
     quantized: QuantizedNode | None = None
+    moved: tuple[str, ...] = ()
 
 
 @dataclass
 class _Draft:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     quantized: QuantizedNode | None = None
+    moved: dict[str, None] | None = None
+
+    def takes(self, choice: QuantizedNode | None) -> bool:
+        """Whether a node with that choice may be computed along with the nodes so far."""
+        if choice is None:
+            return self.quantized is None and self.moved is None
+        return bool(choice.tied) and self.moved is not None
 
 
 def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Step]:
@@ -39,12 +48,12 @@ def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Ste
     drafts: list[_Draft] = []
     for node in graph.nodes:
         choice = quantized.get(node.name)
-        if choice is not None:
-            drafts.append(_Draft([node], choice))
-        elif drafts and drafts[-1].quantized is None:
-            drafts[-1].nodes.append(node)
-        else:
-            drafts.append(_Draft([node]))
+        if not drafts or not drafts[-1].takes(choice):
+            drafts.append(_start(choice))
+        drafts[-1].nodes.append(node)
+        moved = drafts[-1].moved
+        if choice is not None and moved is not None:
+            moved |= dict.fromkeys(node.input[position] for position in choice.activations)
     last_reader = {
         name: position
         for position, draft in enumerate(drafts)
@@ -68,6 +77,13 @@ def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Ste
                 outputs=outputs,
                 freed=freed,
                 quantized=draft.quantized,
+                moved=tuple(draft.moved or ()),
             )
         )
     return steps
+
+
+def _start(choice: QuantizedNode | None) -> _Draft:
+    if choice is None:
+        return _Draft()
+    return _Draft(moved={}) if choice.tied else _Draft(quantized=choice)

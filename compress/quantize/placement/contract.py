@@ -17,6 +17,8 @@ class QuantizedNode:
         weight: position of the constant input that is stored as integers; None if it has none.
         weight_axis: the weight's output channel axis (per-channel scales).
         output_axis: the channel axis of the node's output.
+        tied: label of the tensors that share one scale and zero_point with this node's data inputs
+            and outputs, because the node only moves values; empty for a node that computes.
     """
 
     node: str
@@ -24,6 +26,7 @@ class QuantizedNode:
     weight: int | None = None
     weight_axis: int = 0
     output_axis: int = 1
+    tied: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

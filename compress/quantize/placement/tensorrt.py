@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import LAYERS, quantize_layer, quantize_residual_add
 from compress.quantize.qparams import IntegerGrid
 
@@ -44,7 +45,10 @@ class TensorRT:
             elif answer is not None:
                 quantized.append(answer)
                 layers |= {node.name} if answer.weight is not None else set()
-        return quantized, declined
+        moving, refused = tie_movement(graph, quantized, keep_float)
+        order = {node.name: position for position, node in enumerate(graph.nodes)}
+        quantized = sorted([*quantized, *moving], key=lambda item: order[item.node])
+        return quantized, [*declined, *refused]
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns int8, whatever the values."""

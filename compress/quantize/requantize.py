@@ -1,0 +1,82 @@
+"""Loosens ties whose tensors differ too much in range, by a second quantizer between them.
+
+A tie through many Concats takes the scale of its widest tensor. Where a Concat joins a tied tensor
+of a narrow range with a much wider one, an Identity node is put before that input: it ends the tie,
+so that the narrow side keeps its scale for its other readers, and the placement quantizes the
+Identity's result to the wide side's scale. Runtimes drop the Identity and rescale the integers.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from onnx import helper
+
+from compress.quantize.graph import Array, Graph
+from compress.quantize.observers import ObservedTensor, Observer
+from compress.quantize.placement import Placement, QuantizedNode
+from compress.quantize.qparams import qparams_for_range
+from compress.quantize.tied_scales import TiedScales
+
+WIDEST_RATIO = 1.5
+"""A tie may cost its narrower side 20 log10(1.5) = 3.5 dB; twice the scale is a whole bit."""
+
+
+def requantize(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], placement: Placement, observer: Observer
+) -> list[str]:
+    """Puts an Identity before each input of a Concat that is too narrow for the others.
+
+    Args:
+        graph: the simplified float graph; its results stay as they are.
+        samples: calibration inputs.
+        placement: tells what would be tied.
+        observer: chooses the range of each tensor.
+
+    Returns:
+        one line per Identity.
+    """
+    quantized, _ = placement.place(graph)
+    moving = [item for item in quantized if item.tied]
+    tied = TiedScales(graph, moving)
+    tied.observe(samples)
+    scales: dict[str, float] = {}
+    for tensor, arrays in tied.observed().items():
+        seen = ObservedTensor.of(arrays)
+        grid, symmetric = placement.activation_grid(seen.low), placement.symmetric
+        ends = observer.choose_range(seen, grid, symmetric=symmetric)
+        scales[tensor] = float(qparams_for_range(*ends, grid, symmetric=symmetric).scale)
+    return _cut(graph, moving, scales)
+
+
+def _cut(graph: Graph, moving: Sequence[QuantizedNode], scales: dict[str, float]) -> list[str]:
+    """Walks the ties from their sources on; `scales` learns the scale of every moved tensor."""
+    nodes = {node.name: node for node in graph.nodes}
+    moved = {tensor for item in moving for tensor in nodes[item.node].output}
+    done = []
+    for item in moving:
+        node = nodes[item.node]
+        inputs = list(node.input) if node.op_type == "Concat" else [node.input[0]]
+        known = [scales[name] for name in inputs if name in scales]
+        if not known:
+            continue
+        widest = max(known)
+        for position, tensor in enumerate(inputs):
+            is_shared = tensor in moved or len(graph.consumers(tensor)) > 1
+            if is_shared and scales.get(tensor, widest) * WIDEST_RATIO < widest:
+                node.input[position] = _add_identity(graph, node.name, tensor)
+                done.append(
+                    f"requantized '{tensor}' before {node.name}: the scale there is "
+                    f"{widest / scales[tensor]:.1f} times its own"
+                )
+        scales |= dict.fromkeys(node.output, widest)
+    graph.index()
+    return done
+
+
+def _add_identity(graph: Graph, reader: str, tensor: str) -> str:
+    result = graph.unused_name(f"{tensor}_requantized")
+    identity = helper.make_node("Identity", [tensor], [result], result)
+    at = next(index for index, node in enumerate(graph.nodes) if node.name == reader)
+    graph.nodes.insert(at, identity)
+    graph.shapes |= {result: graph.shapes[tensor]} if tensor in graph.shapes else {}
+    graph.index()
+    return result
