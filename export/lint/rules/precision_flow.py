@@ -7,6 +7,7 @@ from export.lint.graph import LAYERS, LintGraph
 POINTWISE = frozenset(
     {
         "Add",
+        "BatchNormalization",
         "Cast",
         "Clip",
         "Div",

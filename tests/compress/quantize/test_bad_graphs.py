@@ -1,0 +1,266 @@
+"""Graphs that quantizers stumble over: a right result or one clear line for each."""
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from artifacts import external_data, onnx_file
+from artifacts.errors import FramefitError, InputError
+from artifacts.onnx_file import load_onnx, save_onnx
+from compress.compare import compare_models
+from compress.errors import AlreadyQuantizedError
+from compress.quantize.api import quantize_model
+from compress.quantize.placement import PLACEMENTS
+from compress.quantize.settings import QuantizeSettings
+
+SHAPE = (1, 4, 8, 8)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 0.3
+
+
+def draw_samples(count=4, name="x", shape=SHAPE):
+    return [{name: normal(*shape, seed=10 + index) * 3} for index in range(count)]
+
+
+def conv(source, weight, result, **attributes):
+    return helper.make_node("Conv", [source, weight], [result], f"to_{result}", pads=[1] * 4)
+
+
+def least_db(model, result, samples):
+    outputs = compare_models(model, result.model, samples)["outputs"]
+    return min(figures["sqnr_db"] for figures in outputs.values())
+
+
+@pytest.fixture(params=sorted(PLACEMENTS))
+def quantize(request):
+    """Returns a function that quantizes for each target and holds the result to 20 dB."""
+
+    def run(model, samples=None, floor_db=20.0, **settings):
+        samples = samples or draw_samples()
+        result = quantize_model(model, samples, QuantizeSettings(target=request.param, **settings))
+        onnx.checker.check_model(result.model)
+        assert least_db(model, result, samples) >= floor_db
+        return result
+
+    return run
+
+
+def test_a_loop_between_two_layers(make_model, quantize):
+    values = {
+        "step": (TensorProto.INT64, []),
+        "go": (TensorProto.BOOL, []),
+        "carried": (TensorProto.FLOAT, SHAPE),
+    }
+    inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in values.items()]
+    outputs = [
+        helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("next", TensorProto.FLOAT, SHAPE),
+    ]
+    nodes = [
+        helper.make_node("Identity", ["go"], ["go_on"], "keep"),
+        helper.make_node("Add", ["carried", "a"], ["next"], "grow"),
+    ]
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    nodes = [
+        conv("x", "w", "a"),
+        helper.make_node("Loop", ["times", "", "a"], ["b"], "loop", body=body),
+        helper.make_node("Reshape", ["b", "shape"], ["c"]),
+        conv("c", "w", "y"),
+    ]
+    weights = {"w": normal(4, 4, 3, 3), "times": np.asarray(2), "shape": np.asarray(SHAPE)}
+    result = quantize(make_model(nodes, weights, {"x": SHAPE}, ["y"]))
+    assert len(result.layers) == 2
+
+
+def test_an_if_that_reads_a_quantized_tensor_from_outside(make_model, quantize):
+    def branch(name, op_type):
+        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        node = helper.make_node(op_type, ["a"], [name], f"in_{name}")
+        return helper.make_graph([node], name, [], [output])
+
+    nodes = [
+        conv("x", "w", "a"),
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["condition"]),
+        helper.make_node(
+            "If",
+            ["condition"],
+            ["b"],
+            "choose",
+            then_branch=branch("yes", "Relu"),
+            else_branch=branch("no", "Neg"),
+        ),
+        conv("a", "w", "c"),
+        helper.make_node("Add", ["b", "c"], ["y"], "sum_up"),
+    ]
+    weights = {"w": normal(4, 4, 3, 3), "zero": np.float32(0).reshape(())}
+    quantize(make_model(nodes, weights, {"x": SHAPE}, ["y"]))
+
+
+def test_a_weight_that_a_conv_and_another_node_share(make_model, quantize):
+    nodes = [
+        conv("x", "w", "a"),
+        conv("a", "w", "b"),
+        helper.make_node("ReduceSum", ["w"], ["total"], keepdims=0),
+        helper.make_node("Mul", ["b", "total"], ["y"]),
+    ]
+    quantize(make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"]))
+
+
+def test_a_weight_that_is_an_output_as_well(make_model, quantize):
+    weight = normal(4, 4, 3, 3)
+    model = make_model([conv("x", "w", "y")], {"w": weight}, {"x": SHAPE}, ["y"])
+    model.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, weight.shape))
+    quantize(model)
+
+
+def test_a_tensor_that_is_an_output_and_an_input_of_several_nodes(make_model, quantize):
+    nodes = [
+        conv("x", "w", "a"),
+        conv("a", "w", "b"),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        conv("p", "w", "y"),
+    ]
+    quantize(make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["a", "c", "p", "y"]))
+
+
+def test_an_input_that_is_an_output(make_model, quantize):
+    model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    model.graph.output.append(model.graph.input[0])
+    quantize(model)
+
+
+def test_all_zero_weights_stay_float_and_nothing_else_is_lost(make_model, quantize):
+    nodes = [
+        conv("x", "w", "a"),
+        conv("a", "zero", "b"),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        conv("c", "w", "y"),
+    ]
+    weights = {"w": normal(4, 4, 3, 3), "zero": np.zeros((4, 4, 3, 3), np.float32)}
+    result = quantize(make_model(nodes, weights, {"x": SHAPE}, ["y"]))
+    assert any("zeros" in item.reason for item in result.declined)
+
+
+def test_only_all_zero_weights_is_one_clear_line(make_model):
+    weights = {"zero": np.zeros((4, 4, 3, 3), np.float32)}
+    model = make_model([conv("x", "zero", "y")], weights, {"x": SHAPE}, ["y"])
+    with pytest.raises(InputError, match="nothing to quantize"):
+        quantize_model(model, draw_samples())
+
+
+def test_dead_channels_give_no_wild_scales(make_model, quantize):
+    dead = normal(4, 4, 3, 3)
+    dead[[0, 2]] = 0.0
+    nodes = [conv("x", "dead", "a"), helper.make_node("Relu", ["a"], ["r"]), conv("r", "w", "y")]
+    weights = {"dead": dead, "w": normal(4, 4, 3, 3, seed=1)}
+    result = quantize(make_model(nodes, weights, {"x": SHAPE}, ["y"]))
+    for tensor in result.model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        assert values.dtype.kind != "f" or np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, -2.0])
+def test_constant_activations(value, make_model, quantize):
+    nodes = [conv("x", "w", "a"), helper.make_node("Relu", ["a"], ["r"]), conv("r", "w", "y")]
+    model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    constant = [{"x": np.full(SHAPE, value, np.float32)}] * 3
+    if value == 0.0:
+        result = quantize_model(model, constant)
+        onnx.checker.check_model(result.model)
+    else:
+        quantize(model, constant)
+
+
+def test_one_calibration_picture(make_model, quantize):
+    nodes = [conv("x", "w", "a"), helper.make_node("Relu", ["a"], ["r"]), conv("r", "w", "y")]
+    model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    quantize(model, draw_samples(1))
+
+
+def test_an_already_quantized_network_is_one_clear_line(make_model, tmp_path):
+    model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    result = quantize_model(model, draw_samples())
+    path = save_onnx(result.model, tmp_path / "q.onnx", metadata={})
+    with pytest.raises(AlreadyQuantizedError, match="quantized already") as caught:
+        quantize_model(load_onnx(path), draw_samples())
+    assert "\n" not in str(caught.value)
+
+
+def test_external_data_beside_the_file_ends_up_inside_the_result(make_model, tmp_path):
+    model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    path = tmp_path / "model.onnx"
+    content = onnx.ModelProto()
+    content.CopyFrom(model)
+    onnx.save(content, path, save_as_external_data=True, location="model.data", size_threshold=0)
+    loaded = load_onnx(path)
+    assert least_db(model, quantize_model(loaded, draw_samples()), draw_samples()) > 20
+    result = quantize_model(loaded, draw_samples())
+    save_onnx(result.model, tmp_path / "q.onnx", metadata={})
+    (tmp_path / "model.data").unlink()
+    load_onnx(tmp_path / "q.onnx")
+    with pytest.raises(InputError, match=r"model\.data") as caught:
+        load_onnx(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_over_two_gigabytes_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "huge.onnx"
+    with path.open("wb") as file:
+        file.write(b"\x08\x0a")
+        file.truncate((2 << 30) + 1)
+
+    def read_bytes(self):
+        raise AssertionError("the file was read")
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    with pytest.raises(InputError, match="larger than 2 GiB"):
+        load_onnx(path)
+
+
+def test_a_result_over_two_gigabytes_is_refused_before_it_is_written(
+    make_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(onnx_file, "MAX_MODEL_BYTES", 100)
+    model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    with pytest.raises(InputError, match="larger than 2 GiB"):
+        save_onnx(model, tmp_path / "big.onnx", metadata={})
+    assert not list(tmp_path.iterdir())
+    assert external_data.MAX_MODEL_BYTES > 100
+
+
+def test_a_full_disk_while_spilling_is_one_clear_line(make_model, monkeypatch):
+    nodes = [conv("x", "w", "a"), conv("a", "w", "y")]
+    model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+
+    def refuse(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "save", refuse)
+    monkeypatch.setattr(np, "memmap", refuse)
+    monkeypatch.setattr(np.lib.format, "open_memmap", refuse)
+    with pytest.raises(FramefitError) as caught:
+        quantize_model(model, draw_samples(), QuantizeSettings(memory_cap_bytes=0))
+    assert "\n" not in str(caught.value)
+    assert "disk" in str(caught.value).lower() or "space" in str(caught.value).lower()
+
+
+def test_weights_of_another_type_stay_as_they_are(make_model):
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("MatMul", ["wide", "w"], ["a"], "double"),
+        helper.make_node("Cast", ["a"], ["b"], to=TensorProto.FLOAT),
+        helper.make_node("Conv", ["b", "v"], ["y"], "single"),
+    ]
+    weights = {"w": normal(8, 8).astype(np.float64), "v": normal(4, 4, 1, 1)}
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
+    result = quantize_model(model, draw_samples())
+    assert {item.node for item in result.declined} >= {"double"}
+    assert [item.node for item in result.layers] == ["single"]
