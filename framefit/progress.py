@@ -27,6 +27,8 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(
         *columns,
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         TimeRemainingColumn(),
         console=console,
         transient=True,

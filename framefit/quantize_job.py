@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ from artifacts.onnx_file import (
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
-from framefit.workspace import Workspace
+from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
+    from artifacts.samples import Samples
     from compress.quantize.api import QuantizeResult
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
@@ -109,6 +111,18 @@ def open_clock(target: str) -> NetworkClock:
     return NetworkClock(target)
 
 
+def _digest_work(model_sha256: str, samples: "Samples", settings: "QuantizeSettings") -> str:
+    """Returns what names a quantization: the same work has the same digest."""
+    versions = {name: version(name) for name in _TOOLS}
+    about = json.dumps([model_sha256, settings.to_dict(), versions], sort_keys=True)
+    digest = sha256(about.encode())
+    for index in range(len(samples)):
+        for name, array in sorted(samples[index].items()):
+            digest.update(name.encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()[:32]
+
+
 def quantize_file(
     model: Path | None,
     data: str,
@@ -148,7 +162,8 @@ def quantize_file(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     clock = open_clock(settings.target) if settings.prefer is not None else None
-    result = quantize_model(opened.model, calibration, settings, progress, clock)
+    log_folder = Path(STATE_FOLDER, "quantize", _digest_work(opened.sha256, calibration, settings))
+    result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder)
     metadata = {
         **read_metadata(opened.model),
         SETTINGS_KEY: json.dumps(

@@ -178,17 +178,23 @@ def _main_thread_woken() -> Iterator[None]:
         os.close(reader)
 
 
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        return f"{level}{record.getMessage()}"
+
+
 @contextmanager
 def _quiet_libraries() -> Iterator[None]:
-    """Shows our own warnings as one line each, and none of the libraries'."""
+    """Shows our own messages as one line each, and none of the libraries' warnings."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("warning: %(message)s"))
-    handler.setLevel(logging.WARNING)
+    handler.setFormatter(_OneLine())
     loggers = [logging.getLogger(name) for name in OUR_PACKAGES]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for logger in loggers:
             logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
         try:
             yield
         finally:

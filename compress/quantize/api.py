@@ -1,18 +1,24 @@
 """Quantizes an ONNX model: `quantize_model` is what the command line and users call."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
 
 from artifacts.errors import InputError
+from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
+from compress.quantize.memory_estimate import estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.precision import Clock, PrecisionChoice, choose_precision
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import Decisions, LayerResult, Progress, StreamingPass
+
+_log = logging.getLogger(__name__)
 
 SEARCH_SAMPLES = 8
 """Calibration samples that the search for layers in float uses, evenly spaced."""
@@ -46,6 +52,7 @@ def quantize_model(
     settings: QuantizeSettings | None = None,
     progress: Progress | None = None,
     clock: Clock | None = None,
+    log_folder: Path | None = None,
 ) -> QuantizeResult:
     """Quantizes a float model with calibration samples.
 
@@ -56,6 +63,8 @@ def quantize_model(
         settings: how; the defaults suit TensorRT.
         progress: is told (what, done, total).
         clock: times networks on the target; `settings.prefer` needs it.
+        log_folder: decisions are kept here until the end, so that a run that was killed goes on
+            where it stopped; the caller names it after model, samples and settings.
 
     Returns:
         the quantized model with its report.
@@ -76,7 +85,9 @@ def quantize_model(
         if precision.is_float:
             return _float_result(prepared, precision)
         prepared = prepared.with_float_nodes(kept | set(settings.keep_float))
-    decisions = _stream(prepared, samples, settings, progress)
+    log = DecisionLog(log_folder)
+    decisions = _stream(prepared, samples, settings, progress, log)
+    log.clear()
     if precision is not None:
         precision = precision.with_measured(decisions.outputs_db)
     return QuantizeResult(
@@ -94,8 +105,12 @@ def _stream(
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings,
     progress: Progress | None,
+    log: DecisionLog | None = None,
 ) -> Decisions:
-    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings)
+    estimate = estimate_memory(prepared, len(samples), settings.memory_cap_bytes)
+    estimate.require_disk()
+    _log.info("%d samples need %s", len(samples), estimate)
+    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings, log)
     return walk.run(samples, progress)
 
 

@@ -12,6 +12,7 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
 from compress.quantize.repairs.equalization import equalize
+from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.streaming import Decisions
@@ -19,8 +20,6 @@ from compress.quantize.streaming import Decisions
 INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
-INT4_OPSET = 21
-"""The first whose DequantizeLinear takes INT4 and blocks of weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +32,7 @@ class PreparedNetwork:
         quantized: the nodes to quantize, in topological order.
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded or rescaled, a line each.
+        weights_only: activations stay in float.
     """
 
     graph: Graph
@@ -40,10 +40,17 @@ class PreparedNetwork:
     quantized: tuple[QuantizedNode, ...]
     declined: tuple[Declined, ...]
     simplified: tuple[str, ...]
+    weights_only: bool = False
 
     def with_float_nodes(self, names: frozenset[str]) -> "PreparedNetwork":
         """Returns the same network with the nodes called `names` kept in float."""
         quantized, declined = self.placement.place(self.graph, names)
+        if self.weights_only:
+            quantized = [
+                replace(item, activations=(), tied="")
+                for item in quantized
+                if item.weight is not None
+            ]
         return replace(self, quantized=tuple(quantized), declined=tuple(declined))
 
     def write_model(
@@ -88,15 +95,14 @@ def prepare_network(
                 f"the network is quantized already: node '{node.name}' is {node.op_type}",
                 "a float network",
             )
-    if settings.weights == "int4":
-        model = require_opset(model, INT4_OPSET, "INT4 weights")
+    model = require_opset(model, settings.opset, f"{settings.weights} with {settings.activations}")
     graph = Graph(model)
     simplified = simplify(graph)
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
     placement = PLACEMENTS[settings.target]()
-    quantized, declined = placement.place(graph, frozenset(settings.keep_float))
+    quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
         raise InputError(
             "the network has nothing to quantize",
@@ -105,10 +111,14 @@ def prepare_network(
     if settings.equalization:
         names = [item.node for item in quantized]
         simplified += equalize(graph, samples, placement, names)
-    return PreparedNetwork(
+    if settings.activations != "float":
+        simplified += requantize(graph, samples, placement, settings.observer)
+    prepared = PreparedNetwork(
         graph=graph,
         placement=placement,
-        quantized=tuple(quantized),
-        declined=tuple(declined),
+        quantized=(),
+        declined=(),
         simplified=tuple(simplified),
+        weights_only=settings.activations == "float",
     )
+    return prepared.with_float_nodes(frozenset(settings.keep_float))

@@ -6,7 +6,7 @@ towards the float output. Cost is linear in depth; a tensor is freed at its last
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
@@ -15,12 +15,13 @@ from onnx import helper
 
 from compress.errors import CalibrationError
 from compress.quantize.activation_store import ActivationStore
+from compress.quantize.decision_log import DecisionLog
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Array, Graph, read_tensors
 from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import Placement, QuantizedNode
-from compress.quantize.qparams import QParams, qparams_for_range
+from compress.quantize.qparams import QParams, fake_quantize, qparams_for_range
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import Step, plan_steps
@@ -76,6 +77,7 @@ class StreamingPass:
         placement: chooses the integers of activations.
         quantized: the nodes to quantize.
         settings: observer, rounding and the rest.
+        log: what an interrupted run had decided, and where this one keeps what it decides.
     """
 
     def __init__(
@@ -84,10 +86,12 @@ class StreamingPass:
         placement: Placement,
         quantized: Sequence[QuantizedNode],
         settings: QuantizeSettings,
+        log: DecisionLog | None = None,
     ) -> None:
         self._graph = graph
         self._placement = placement
         self._settings = settings
+        self._log = log or DecisionLog()
         self._steps = plan_steps(graph, {item.node: item for item in quantized})
         self._tied = TiedScales(graph, quantized)
         self._decisions = Decisions()
@@ -167,7 +171,9 @@ class StreamingPass:
         for sample in range(self._float.samples):
             for name, value in movement.run(self._float_feeds(step, sample)).items():
                 self._float.put(name, sample, value)
-            for name, value in movement.run(self._quantized_feeds(step, quantizers, sample)).items():
+            for name, value in movement.run(
+                self._quantized_feeds(step, quantizers, sample)
+            ).items():
                 self._noisy.put(name, sample, value)
 
     def _run_add(self, step: Step, choice: QuantizedNode) -> None:
@@ -187,7 +193,10 @@ class StreamingPass:
         node = step.nodes[0]
         quantizers = self._quantizers(node, choice)
         plain = self._open(step, self._graph.weights)
-        weight, how = self._round(step, choice, quantizers, plain)
+        known = self._log.find_weight(node.name)
+        weight, how = known or self._round(step, choice, quantizers, plain)
+        if known is None:
+            self._log.keep_weight(node.name, weight, how)
         self._decisions.weights[node.name] = weight
         noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
         result = node.output[0]
@@ -289,7 +298,11 @@ class StreamingPass:
         """Chooses a tensor's qparams, once, and returns its Q/DQ pair ready to run."""
         if tensor not in self._decisions.activations:
             decided = self._tied.find_decided(tensor, self._decisions.activations)
-            self._decisions.activations[tensor] = decided or self._choose_qparams(node, tensor)
+            decided = decided or self._log.find_qparams(tensor)
+            if decided is None:
+                decided = self._choose_qparams(node, tensor)
+                self._log.keep_qparams(tensor, decided)
+            self._decisions.activations[tensor] = decided
         qparams = self._decisions.activations[tensor]
         nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
         example = {tensor: self._noisy_value(tensor, 0)}
@@ -303,8 +316,36 @@ class StreamingPass:
             _require_finite(array, f"'{tensor}', the input of node '{node.name}',", sample)
         seen = ObservedTensor.of(arrays)
         grid = self._placement.activation_grid(seen.low)
-        ends = self._settings.observer.choose_range(seen, grid, symmetric=self._placement.symmetric)
-        return qparams_for_range(*ends, grid, symmetric=self._placement.symmetric)
+        grid = replace(grid, bits=self._settings.activation_bits)
+        symmetric = self._placement.symmetric
+        ends = self._settings.observer.choose_range(
+            seen,
+            grid,
+            symmetric=symmetric,
+            output_error=lambda ends: self._output_error(
+                node, tensor, qparams_for_range(*ends, grid, symmetric=symmetric)
+            ),
+        )
+        return qparams_for_range(*ends, grid, symmetric=symmetric)
+
+    def _output_error(self, node: onnx.NodeProto, tensor: str, qparams: QParams) -> float:
+        """Returns the squared error of a node's output when one input is rounded, means corrected.
+
+        The other inputs have the values of the quantized prefix; the reference is the float output.
+        """
+        names = [name for name in read_tensors(node) if name not in self._graph.weights]
+        feeds = {name: self._float.get(name, 0) for name in names}
+        layer = Subgraph(self._graph, [node], self._graph.weights, feeds, [node.output[0]])
+        error = 0.0
+        for sample in range(self._float.samples):
+            wanted = layer.run({name: self._float.get(name, sample) for name in names})
+            noisy = {name: self._noisy_value(name, sample) for name in names}
+            noisy[tensor] = fake_quantize(noisy[tensor], qparams)
+            difference = layer.run(noisy)[node.output[0]] - wanted[node.output[0]]
+            if difference.ndim == 4:
+                difference -= difference.mean(axis=(0, 2, 3), keepdims=True)
+            error += float(np.sum(np.square(difference, dtype=np.float64)))
+        return error
 
     def _quantized_feeds(
         self, step: Step, quantizers: dict[str, Subgraph], sample: int
