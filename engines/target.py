@@ -41,10 +41,13 @@ class Target:
         memory_is_shared: whether the processor shares it.
         bandwidth_tb_s: memory bandwidth in TB/s.
         bf16_tflops: peak of dense bfloat16.
-        int8_tops: peak in int8.
+        fp32_tflops: peak that a float32 network gets (TF32 tensor cores where there are any).
+        int8_tops: peak in int8, as published.
+        int8_dense_tops: of the GPU alone without sparsity, where `int8_tops` counts more than that.
         power_w: the power at which the peaks hold.
         software: releases and their TensorRT.
         notes: what a user of this target has to know.
+        sources: where the figures were read, one line each.
     """
 
     name: str
@@ -57,10 +60,13 @@ class Target:
     memory_is_shared: bool = False
     bandwidth_tb_s: float | None = None
     bf16_tflops: float | None = None
+    fp32_tflops: float | None = None
     int8_tops: float | None = None
+    int8_dense_tops: float | None = None
     power_w: float | None = None
     software: tuple[Software, ...] = ()
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def crossover_ops_per_byte(self) -> float | None:
@@ -112,6 +118,14 @@ def parse_target(name: str, text: str) -> Target:
         software = tuple(Software(**release) for release in values.pop("software", []))
         memory_gb = tuple(float(size) for size in values.pop("memory_gb", []))
         notes = tuple(str(note) for note in values.pop("notes", []))
-        return Target(name=name, software=software, memory_gb=memory_gb, notes=notes, **values)
+        sources = tuple(str(line) for line in values.pop("sources", []))
+        return Target(
+            name=name,
+            software=software,
+            memory_gb=memory_gb,
+            notes=notes,
+            sources=sources,
+            **values,
+        )
     except TypeError as error:
         raise InputError(f"target '{name}' is not valid: {error}") from error

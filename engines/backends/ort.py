@@ -73,12 +73,16 @@ class OrtSession(ClosesOnExit):
         options.log_severity_level = _ERRORS_ONLY
         if self._settings.threads is not None:
             options.intra_op_num_threads = self._settings.threads
+        self._prepare(options)
         return ort.InferenceSession(
             str(path),
             options,
             providers=["CPUExecutionProvider"],
             disabled_optimizers=[BIAS_QUANTIZATION],
         )
+
+    def _prepare(self, options: Any) -> None:
+        """Lets a subclass change the session's options before it is opened."""
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Runs the network once; see `Session.run`."""

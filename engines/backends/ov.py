@@ -8,7 +8,7 @@ set to f32. Q/DQ pairs in the graph are still run in int8.
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class OpenVinoSession(ClosesOnExit):
     """
 
     runtime = _NAME
+    extra_config: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, path: Path, settings: SessionSettings) -> None:
         ov = _import()
@@ -66,7 +67,9 @@ class OpenVinoSession(ClosesOnExit):
         require_static(self.inputs, path)
         self.outputs = tuple(_tensor(port, _name(port)) for port in model.outputs)
         try:
-            self._compiled: Any = core.compile_model(model, "CPU", _config(settings))
+            self._compiled: Any = core.compile_model(
+                model, "CPU", _config(settings) | self.extra_config
+            )
         except Exception as error:
             raise InputError(
                 f"openvino cannot compile {path}: {first_line(error)}", "operators it supports"

@@ -16,11 +16,14 @@ from framefit.commands.options import (
     StdOption,
     spec_values,
 )
+from framefit.commands.why import profile, roofline
 
 if TYPE_CHECKING:
     from engines.runtimes import SessionSettings
 
 app = typer.Typer(no_args_is_help=True, help="List and run the installed runtimes.")
+app.command()(profile)
+app.command()(roofline)
 
 Model = Annotated[Path, typer.Argument(help="An .onnx model, or a .plan with its manifest.")]
 Data = Annotated[

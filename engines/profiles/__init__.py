@@ -1,0 +1,1 @@
+"""Time per layer, one file per runtime."""

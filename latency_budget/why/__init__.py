@@ -1,0 +1,1 @@
+"""Why a frame or a network takes the time it takes."""
