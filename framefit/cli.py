@@ -1,5 +1,6 @@
 """The command line: `framefit`, and its groups that are installed as commands of their own."""
 
+import sys
 from collections.abc import Sequence
 
 from framefit.lazy_group import Row, build_command, build_group
@@ -9,12 +10,21 @@ COMPRESS = {
     "quantize": Row(
         "Turn a float network into an INT8 one.", "framefit.commands.quantize:quantize"
     ),
+    "distill": Row(
+        "Let a student learn to answer as its teacher does.", "framefit.commands.distill:distill"
+    ),
     "compare": Row(
         "Compare two networks' outputs: SQNR, largest error, agreement.",
         "framefit.commands.compare:compare",
     ),
 }
 BUDGET_CHECK = Row("Judge a frame against its latency budget.", "framefit.commands.budget:check")
+BUDGET_CHECK_OTHERS = {
+    "init": Row("Write a budget file from a measurement.", "framefit.commands.budget:init"),
+    "selftest": Row(
+        "Inject faults; the gate must catch each.", "framefit.commands.budget:selftest"
+    ),
+}
 COMPRESS_HELP = "Make a network smaller and faster."
 FRAMEFIT = {
     "demo": Row("The main job on the shipped network, end to end.", "framefit.commands.demo:demo"),
@@ -42,6 +52,14 @@ def compress_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def budget_check_main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `budget-check` (= `framefit budget check`) and returns its exit code."""
+    """Runs `budget-check` and returns its exit code.
+
+    It is `framefit budget check`, unless its first word is one of `BUDGET_CHECK_OTHERS`.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in BUDGET_CHECK_OTHERS:
+        program = f"budget-check {given[0]}"
+        command = build_command(program, BUDGET_CHECK_OTHERS[given[0]])
+        return run_command(program, command, given[1:])
     command = build_command("budget-check", BUDGET_CHECK)
-    return run_command("budget-check", command, arguments)
+    return run_command("budget-check", command, given)

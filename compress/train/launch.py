@@ -77,6 +77,11 @@ def watch_other_processes(fabric: Fabric) -> Iterator[None]:
         ) from error
 
 
+def is_first_process() -> bool:
+    """Returns whether this process is the one that writes and prints."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def _is_lost(error: RuntimeError) -> bool:
     named = isinstance(error, torch.distributed.DistError)
     return named or any(word in str(error) for word in _LOST)

@@ -1,0 +1,1 @@
+"""Distillation: a student learns to answer as its teacher does, with or without labels."""

@@ -1,0 +1,187 @@
+"""Distils a module: `distill_module` is what the command line and users call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
+from compress.distill.outputs import OutputMatch, match_outputs, name_outputs
+from compress.distill.settings import DistillSettings
+from compress.distill.taps import Tap, choose_taps
+from compress.train.batch_norm import improve_batch_norm
+from compress.train.batches import Sample, stack_samples
+from compress.train.lesson import Batch
+from compress.train.settings import TrainerSettings
+from compress.train.trainer import Probe, Progress, TrainStep, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillResult:
+    """A distilled network and how it came about.
+
+    Attributes:
+        module: the student with its best weights, in evaluation mode.
+        match: which outputs were compared.
+        taps: which features were compared.
+        losses_before: loss per head on the held-out samples, before the first step.
+        losses_after: the same with the best weights.
+        score_before: the probe's score of the network as it came; lower is better.
+        score_after: of the result.
+        scores: (step, score) of each probe.
+        steps: steps done.
+        best_step: the step of the best probe.
+        is_early: whether it ended because the score got no better.
+    """
+
+    module: nn.Module
+    match: OutputMatch
+    taps: tuple[Tap, ...]
+    losses_before: dict[str, float]
+    losses_after: dict[str, float]
+    score_before: float
+    score_after: float
+    scores: tuple[tuple[int, float], ...]
+    steps: int
+    best_step: int
+    is_early: bool
+
+
+def distill_module(
+    student: nn.Module,
+    teacher: nn.Module,
+    samples: Sequence[Sample],
+    held_out: Sequence[Sample],
+    settings: DistillSettings | None = None,
+    training: TrainerSettings | None = None,
+    *,
+    heads: Mapping[str, Any] | None = None,
+    label_loss: LabelLoss | None = None,
+    probe: Probe | None = None,
+    state_path: Path | None = None,
+    progress: Progress | None = None,
+    report: Callable[[TrainStep], None] | None = None,
+) -> DistillResult:
+    """Lets a student learn to answer as its teacher does; the better of before and after is kept.
+
+    Args:
+        student: changed in place.
+        teacher: left as it is.
+        samples: to learn from; "image" is the input [C, H, W], the rest are labels.
+        held_out: never learned from; the probe looks at them.
+        settings: what is copied.
+        training: how it is trained.
+        heads: the student's heads, see `match_outputs`; None asks its `heads_metadata`.
+        label_loss: loss on labels; None learns from the teacher alone.
+        probe: scores a network, lower is better; None takes the mean over the heads of the loss
+            on `held_out` relative to that of the student as it came.
+        state_path: see `train`.
+        progress: see `train`.
+        report: see `train`.
+
+    Raises:
+        InputError: no samples, no common output, a feature that cannot be compared, or what
+            `train` raises.
+    """
+    settings, training = settings or DistillSettings(), training or TrainerSettings()
+    if len(samples) == 0 or len(held_out) == 0:
+        raise InputError(
+            f"{len(samples)} samples to learn from and {len(held_out)} held out", "some of both"
+        )
+    student.eval()
+    teacher.eval()
+    example = stack_samples([held_out[0]])[IMAGE]
+    match = _match(student, teacher, example, heads)
+    taps = choose_taps(student, teacher, example, settings.features)
+    lesson = DistillLesson(student, teacher, match, taps, settings, label_loss)
+    batches = _batches(held_out, training.batch_size)
+    before = _measure(lesson, batches)
+    probe = probe or _relative_probe(lesson, batches, before)
+    inputs = _batches(
+        [
+            samples[i]
+            for i in range(min(len(samples), settings.batch_norm_batches * training.batch_size))
+        ],
+        training.batch_size,
+    )
+    score_before = probe(student)
+    improve_batch_norm(student, [batch[IMAGE] for batch in inputs], probe)
+    lesson.balance.start(_measure(lesson, batches))
+    trained = train(
+        lesson,
+        samples,
+        training,
+        probe=probe,
+        state_path=state_path,
+        progress=progress,
+        report=report,
+    )
+    student.to("cpu").load_state_dict(trained.weights)
+    student.eval()
+    improve_batch_norm(student, [batch[IMAGE] for batch in inputs], probe)
+    return DistillResult(
+        module=student,
+        match=match,
+        taps=lesson.taps,
+        losses_before=before,
+        losses_after=_measure(lesson.cpu(), batches),
+        score_before=score_before,
+        score_after=probe(student),
+        scores=trained.scores,
+        steps=trained.steps,
+        best_step=trained.best_step,
+        is_early=trained.is_early,
+    )
+
+
+@torch.no_grad()
+def _match(
+    student: nn.Module, teacher: nn.Module, example: Tensor, heads: Mapping[str, Any] | None
+) -> OutputMatch:
+    heads = heads if heads is not None else getattr(student, "heads_metadata", None)
+    return match_outputs(
+        name_outputs(student, student(example)), name_outputs(teacher, teacher(example)), heads
+    )
+
+
+def _batches(samples: Sequence[Sample], size: int) -> list[Batch]:
+    return [
+        stack_samples([samples[i] for i in range(first, min(first + size, len(samples)))])
+        for first in range(0, len(samples), size)
+    ]
+
+
+@torch.no_grad()
+def _measure(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
+    """Returns the mean of each loss over the batches, in evaluation mode."""
+    lesson.eval()
+    sums: dict[str, float] = {}
+    for batch in batches:
+        for name, value in lesson.compare(batch).items():
+            sums[name] = sums.get(name, 0.0) + float(value) / len(batches)
+    return sums
+
+
+def _relative_probe(
+    lesson: DistillLesson, batches: Sequence[Batch], before: Mapping[str, float]
+) -> Probe:
+    probe_lesson = DistillLesson(
+        lesson.student, lesson.__dict__["teacher"], lesson.match, (), lesson.settings
+    )
+
+    def score(network: nn.Module) -> float:
+        probe_lesson.student = network
+        device = next(lesson.__dict__["teacher"].parameters()).device
+        network.to(device)
+        now = _measure(probe_lesson, [_move(batch, device) for batch in batches])
+        return sum(value / max(before[name], 1e-12) for name, value in now.items()) / len(now)
+
+    return score
+
+
+def _move(batch: Batch, device: torch.device) -> Batch:
+    return {name: value.to(device) for name, value in batch.items()}

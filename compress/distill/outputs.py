@@ -1,0 +1,104 @@
+"""Which outputs of a student are compared with which of its teacher."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputMatch:
+    """Outputs that both have, by head, and those that only one has.
+
+    Attributes:
+        heads: names of the common outputs of each head.
+        student_only: outputs that the teacher lacks, or has in another shape, with the reason.
+        teacher_only: the same the other way round.
+    """
+
+    heads: dict[str, tuple[str, ...]]
+    student_only: dict[str, str]
+    teacher_only: dict[str, str]
+
+
+def name_outputs(module: nn.Module, answer: Any) -> dict[str, Tensor]:
+    """Returns what a module answered by name.
+
+    A dictionary keeps its names; a tensor or a tuple takes them from the module's `output_names`,
+    else from the position: "output_0", "output_1".
+
+    Raises:
+        InputError: the module answered something else.
+    """
+    if isinstance(answer, Mapping):
+        outputs = dict(answer)
+    else:
+        values = [answer] if isinstance(answer, Tensor) else list(answer)
+        names = list(getattr(module, "output_names", ()))
+        if len(names) != len(values):
+            names = [f"output_{index}" for index in range(len(values))]
+        outputs = dict(zip(names, values, strict=True))
+    for name, value in outputs.items():
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"output '{name}' of the network is a {type(value).__name__}", "a tensor"
+            )
+    return outputs
+
+
+def match_outputs(
+    student: Mapping[str, Tensor],
+    teacher: Mapping[str, Tensor],
+    heads: Mapping[str, Any] | None = None,
+) -> OutputMatch:
+    """Pairs outputs by their names.
+
+    Args:
+        student: outputs for some input.
+        teacher: outputs for the same input.
+        heads: the student's heads with their "outputs" (`PerceptionNetwork.heads_metadata`); an
+            output that is in none is a head of its own.
+
+    Raises:
+        InputError: they have no output in common; the message names what each has.
+    """
+    student_only, teacher_only = {}, {}
+    common = []
+    for name, value in student.items():
+        if name not in teacher:
+            student_only[name] = "the teacher has no such output"
+        elif teacher[name].shape != value.shape:
+            shapes = (
+                f"{list(value.shape)} of the student, {list(teacher[name].shape)} of the teacher"
+            )
+            student_only[name] = teacher_only[name] = f"its shapes differ: {shapes}"
+        else:
+            common.append(name)
+    for name in teacher:
+        if name not in student:
+            teacher_only[name] = "the student has no such output"
+    if not common:
+        raise InputError(
+            f"student and teacher have no output in common: the student has "
+            f"{_list_shapes(student)}, the teacher {_list_shapes(teacher)}",
+            "at least one output of the same name and shape",
+        )
+    return OutputMatch(
+        heads=_group(common, heads or {}), student_only=student_only, teacher_only=teacher_only
+    )
+
+
+def _group(names: list[str], heads: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    owners = {output: head for head, values in heads.items() for output in values["outputs"]}
+    groups: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        head = owners.get(name, name)
+        groups[head] = (*groups.get(head, ()), name)
+    return groups
+
+
+def _list_shapes(outputs: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())

@@ -1,0 +1,40 @@
+"""The settings of a distillation."""
+
+import math
+from dataclasses import dataclass
+
+from artifacts.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings:
+    """What a student copies, and how much each part counts.
+
+    Attributes:
+        temperature: softens logits before they are compared (Hinton et al., 2015).
+        feature_temperature: softens a feature channel over its pixels (Shu et al., 2021).
+        feature_weight: of the feature loss beside one head's; 0 copies no features.
+        features: modules whose outputs are copied: "name", or "student name=teacher name" where
+            they differ; empty chooses modules that both have, see `choose_taps`.
+        confident: lowest class probability of the teacher where its boxes are copied.
+        label_weight: of the loss on labels beside one head's, where there are labels.
+        batch_norm_batches: batches from which BatchNorm's statistics are estimated anew.
+    """
+
+    temperature: float = 2.0
+    feature_temperature: float = 4.0
+    feature_weight: float = 0.5
+    features: tuple[str, ...] = ()
+    confident: float = 0.05
+    label_weight: float = 1.0
+    batch_norm_batches: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "feature_temperature"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}", "a number above 0")
+        for name in ("feature_weight", "label_weight", "batch_norm_batches"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
+        if not 0 <= self.confident < 1:
+            raise InputError(f"confident is {self.confident}", "a probability below 1")

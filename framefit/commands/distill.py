@@ -1,0 +1,189 @@
+"""`compress distill`: a student learns to answer as its teacher does."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framefit.commands.options import (
+    ColorOption,
+    FactoryOption,
+    InputShapeOption,
+    JsonOption,
+    MeanOption,
+    PixelScaleOption,
+    ResizeOption,
+    StdOption,
+    spec_values,
+)
+from framefit.commands.training_options import (
+    AccumulateOption,
+    BatchSizeOption,
+    CompileOption,
+    LearningRateOption,
+    LogOption,
+    PatienceOption,
+    PrecisionOption,
+    ProbeEveryOption,
+    RecomputeOption,
+    SeedOption,
+    StepsOption,
+    StrategyOption,
+    ThreadsOption,
+    TrainingDataOption,
+    WorkersOption,
+    read_training,
+)
+
+if TYPE_CHECKING:
+    from framefit.distill_job import DistillOutcome
+
+
+def distill(
+    student: Annotated[
+        Path, typer.Argument(help="The network that learns: .pt, or plain weights (--factory).")
+    ],
+    teacher: Annotated[Path, typer.Option(help="The network it learns from: .pt.")],
+    data: TrainingDataOption,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The checkpoint to write (default: STUDENT.distilled.pt, here)."),
+    ] = None,
+    steps: StepsOption = 500,
+    batch_size: BatchSizeOption = 8,
+    learning_rate: LearningRateOption = 1e-3,
+    temperature: Annotated[float, typer.Option(help="Softens the logits.")] = 2.0,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A module whose output is copied, or STUDENT=TEACHER where the names differ; "
+            "repeatable (default: chosen, the last common one at each resolution)."
+        ),
+    ] = None,
+    feature_weight: Annotated[
+        float, typer.Option(help="Of the features beside one head; 0 copies none.")
+    ] = 0.5,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
+    ] = False,
+    annotations: Annotated[
+        Path | None, typer.Option(help="COCO boxes of the pictures, to learn from too.")
+    ] = None,
+    masks: Annotated[
+        Path | None, typer.Option(help="Folder of masks of the pictures, to learn from too.")
+    ] = None,
+    mask_format: Annotated[str, typer.Option(help="cityscapes or camvid.")] = "cityscapes",
+    probe_every: ProbeEveryOption = 50,
+    patience: PatienceOption = 0,
+    accumulate: AccumulateOption = 1,
+    precision: PrecisionOption = "float32",
+    compiled: CompileOption = False,
+    recompute: RecomputeOption = False,
+    strategy: StrategyOption = "ddp",
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    threads: ThreadsOption = 0,
+    log: LogOption = None,
+    color: ColorOption = None,
+    pixel_scale: PixelScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    resize: ResizeOption = None,
+    input_shape: InputShapeOption = None,
+    factory: FactoryOption = None,
+    teacher_factory: Annotated[
+        str | None, typer.Option(help="Builds the teacher, where it is not the student's.")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Let a student learn to answer as its teacher does; labels are not needed.
+
+    A run that was interrupted goes on from OUT with the suffix .state. The network with the best
+    probe is kept, at worst the one that came. Several processes: torchrun --nproc-per-node 2 -m
+    framefit compress distill ...
+    """
+    from artifacts.atomic import require_writable
+    from compress.distill.settings import DistillSettings
+    from framefit.distill_job import distill_file
+    from framefit.model_source import ModelOptions
+    from framefit.progress import show_progress
+    from framefit.training_samples import LabelOptions
+
+    if json_file is not None:
+        require_writable(json_file)
+    training = read_training(
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        probe_every=probe_every,
+        patience=patience,
+        accumulate=accumulate,
+        precision=precision,
+        is_compiled=compiled,
+        recomputes=recompute,
+        strategy=strategy,
+        seed=seed,
+        workers=workers,
+        threads=threads,
+    )
+    with show_progress() as progress:
+        outcome = distill_file(
+            student,
+            teacher,
+            data,
+            DistillSettings(
+                temperature=temperature,
+                feature_weight=feature_weight,
+                features=tuple(feature or ()),
+            ),
+            training,
+            out=out,
+            labels=LabelOptions(
+                is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format
+            ),
+            log=log,
+            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            teacher_factory=teacher_factory,
+            spec_options=spec_values(color, pixel_scale, mean, std, resize),
+            progress=progress,
+        )
+    _show(outcome, json_file)
+
+
+def _show(outcome: "DistillOutcome", json_file: Path | None) -> None:
+    from artifacts.atomic import write_json
+    from compress.train.launch import is_first_process
+    from framefit.table import print_table
+
+    if not is_first_process():
+        return
+    if json_file is not None:
+        write_json(json_file, outcome.to_dict())
+    result = outcome.result
+    for name, reason in {**result.match.student_only, **result.match.teacher_only}.items():
+        typer.echo(f"not compared: output '{name}': {reason}", err=True)
+    print_table(
+        ("loss against the teacher", "before", "after"),
+        (
+            (name, f"{value:.4f}", f"{result.losses_after[name]:.4f}")
+            for name, value in result.losses_before.items()
+        ),
+    )
+    if outcome.heads:
+        print_table(
+            ("head", "figure", "teacher", "before", "after"),
+            (
+                (
+                    name,
+                    values["metric"],
+                    "-" if values["teacher"] is None else f"{values['teacher']:.4f}",
+                    f"{values['before']:.4f}",
+                    f"{values['after']:.4f}",
+                )
+                for name, values in outcome.heads.items()
+            ),
+        )
+    typer.echo(
+        f"{outcome.out}: {result.steps} steps, best at step {result.best_step}, score "
+        f"{result.score_before:.3f} -> {result.score_after:.3f} (lower is better)"
+    )

@@ -1,0 +1,202 @@
+"""What a network is repaired with: pictures without labels, or labelled scenes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from artifacts.samples import Samples, TensorShape, open_samples
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from perception.batches import Scenes, SceneSource
+    from perception.heads.head import TargetEncoder
+
+IMAGE = "image"
+SCENES = "scenes"
+HELD_OUT_EVERY = 10
+MOST_HELD_OUT = 32
+SCENE_COUNT = 20_000
+SCENE_SEED = 11
+
+Sample = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """Labels of the training pictures, as the command line gives them.
+
+    Attributes:
+        is_used: learn from the labels too (rendered scenes).
+        annotations: COCO annotation file of the pictures.
+        masks: folder of masks of the pictures.
+        mask_format: a key of `perception.training_data.MASK_FORMATS`.
+    """
+
+    is_used: bool = False
+    annotations: Path | None = None
+    masks: Path | None = None
+    mask_format: str = "cityscapes"
+
+    @property
+    def has_files(self) -> bool:
+        """Whether labels of own pictures are given."""
+        return self.annotations is not None or self.masks is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSamples:
+    """Samples to learn from and others to look at.
+
+    Attributes:
+        training: "image" [C, H, W] each, and labels where there are any.
+        held_out: the same, never learned from.
+        labelled: heads that have labels.
+        scenes: labelled scenes to measure quality on, by size; None without labels.
+        is_mirrored: whether mirrored samples make sense: pictures without labels.
+    """
+
+    training: Sequence[Sample]
+    held_out: Sequence[Sample]
+    labelled: tuple[str, ...] = ()
+    scenes: "SceneSource | None" = None
+    is_mirrored: bool = False
+
+
+class PictureSamples(Sequence[Sample]):
+    """Some of the samples of a folder or file, without their batch axis.
+
+    Args:
+        samples: of a network with one input.
+        numbers: which of them.
+    """
+
+    def __init__(self, samples: Samples, numbers: Sequence[int]) -> None:
+        self.samples = samples
+        self.numbers = tuple(numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns one sample."""
+        (array,) = self.samples[self.numbers[index]].values()
+        return {IMAGE: array[0]}
+
+
+class SceneSamples(Sequence[Sample]):
+    """Rendered or labelled scenes as samples.
+
+    Args:
+        scenes: at the network's size.
+        encoders: of the heads whose labels are wanted.
+        spec: how pixels become inputs.
+        count: at most this many.
+    """
+
+    def __init__(
+        self,
+        scenes: "Scenes",
+        encoders: Sequence["TargetEncoder"],
+        spec: InputSpec,
+        count: int | None = None,
+    ) -> None:
+        self.scenes = scenes
+        self.encoders = tuple(encoders)
+        self.spec = spec
+        self._count = min(len(scenes), count or len(scenes))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns one sample."""
+        from perception.batches import encode_scene
+
+        return encode_scene(self.scenes[index], self.encoders, self.spec, 1.0)
+
+
+def open_training_samples(
+    data: str,
+    shape: Sequence[int],
+    spec: InputSpec,
+    *,
+    labels: LabelOptions | None = None,
+    encoders: Sequence["TargetEncoder"] = (),
+) -> TrainingSamples:
+    """Opens what `--data` names.
+
+    Args:
+        data: "scenes" for rendered roads, or pictures: a folder, an `.npz`, a dataset of
+            framefit.toml. Each tenth is held out.
+        shape: of the network's input, [N, C, H, W].
+        spec: how pixels become inputs.
+        labels: where labels are and whether to use them.
+        encoders: of the student's heads; needed for labels.
+
+    Raises:
+        InputError: the data do not fit, there are too few, or labels are asked for and not there.
+    """
+    labels = labels or LabelOptions()
+    if (labels.is_used or labels.has_files) and not encoders:
+        raise InputError(
+            "labels were given for a network that cannot learn from them",
+            "a network of perception",
+            "leave the labels out: the teacher's answers suffice",
+        )
+    if data == SCENES or labels.has_files:
+        return _open_scenes(data, shape, spec, labels, encoders)
+    if labels.is_used:
+        raise InputError(
+            f"--labels was given for {data}",
+            "--data scenes",
+            "or name the labels of own pictures with --annotations or --masks",
+        )
+    samples = open_samples(
+        Workspace().find_dataset(data), {IMAGE: TensorShape((1, *shape[1:]))}, spec
+    )
+    if len(samples) < 2:
+        raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
+    held_out = list(range(len(samples)))[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY][:MOST_HELD_OUT]
+    held_out = held_out or [len(samples) - 1]
+    kept = [number for number in range(len(samples)) if number not in set(held_out)]
+    return TrainingSamples(
+        training=PictureSamples(samples, kept),
+        held_out=PictureSamples(samples, held_out),
+        is_mirrored=True,
+    )
+
+
+def _open_scenes(
+    data: str,
+    shape: Sequence[int],
+    spec: InputSpec,
+    labels: LabelOptions,
+    encoders: Sequence["TargetEncoder"],
+) -> TrainingSamples:
+    from perception.training_data import picture_data, road_data
+
+    if labels.has_files:
+        source = picture_data(
+            Workspace().find_dataset(data),
+            annotations=labels.annotations,
+            masks=labels.masks,
+            mask_format=labels.mask_format,
+        )
+    else:
+        source = road_data(SCENE_COUNT, SCENE_SEED, MOST_HELD_OUT)
+    height, width = int(shape[2]), int(shape[3])
+    is_used = labels.is_used or labels.has_files
+    used = tuple(encoders) if is_used else ()
+    training, held_out = source.training(height, width), source.held_out(height, width)
+    return TrainingSamples(
+        training=SceneSamples(training, used, spec),
+        held_out=SceneSamples(held_out, used, spec, MOST_HELD_OUT),
+        labelled=source.heads if is_used else (),
+        scenes=source.held_out,
+        is_mirrored=not is_used,
+    )

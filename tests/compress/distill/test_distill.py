@@ -1,0 +1,138 @@
+"""A student learns from its teacher's answers alone; what cannot be compared is named."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from artifacts.errors import InputError
+from compress.distill.api import distill_module
+from compress.distill.outputs import match_outputs
+from compress.distill.settings import DistillSettings
+from compress.distill.taps import choose_taps
+from compress.train.settings import TrainerSettings
+
+TRAINING = TrainerSettings(
+    steps=80, batch_size=4, learning_rate=1e-2, threads=1, device="cpu", probe_every=40
+)
+
+
+class TwoHeads(nn.Module):
+    """A shared trunk with a segmentation and a depth head."""
+
+    def __init__(self, width: int, seed: int, extra: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+        )
+        self.deep = nn.Sequential(nn.Conv2d(width, width, 3, 2, 1), nn.ReLU())
+        self.masks = nn.Conv2d(width, 3, 1)
+        self.metres = nn.Conv2d(width, 1, 1)
+        self.extra = nn.Conv2d(width, 2, 1) if extra else None
+        self.heads_metadata = {
+            "segmentation": {"outputs": ["masks"]},
+            "depth": {"outputs": ["metres"]},
+        }
+
+    def forward(self, x):
+        features = self.trunk(x)
+        deep = nn.functional.interpolate(self.deep(features), scale_factor=2.0)
+        outputs = {"masks": self.masks(features + deep), "metres": self.metres(deep)}
+        if self.extra is not None:
+            outputs["extra"] = self.extra(features)
+        return outputs
+
+
+def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    return [{"image": rng.standard_normal((3, 16, 16), np.float32)} for _ in range(count)]
+
+
+def test_a_narrower_student_gets_closer_in_every_head_without_labels() -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    frozen = {name: value.clone() for name, value in teacher.state_dict().items()}
+    result = distill_module(student, teacher, samples(32), samples(8, 1), training=TRAINING)
+    assert result.score_after < 0.8
+    assert all(result.losses_after[head] < result.losses_before[head] for head in ("depth",))
+    assert result.losses_after["segmentation"] < result.losses_before["segmentation"]
+    assert {(tap.student_channels, tap.teacher_channels) for tap in result.taps} == {(6, 12)}
+    after = teacher.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in frozen.items())
+    assert not result.module.training
+
+
+def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
+    result = distill_module(
+        student, teacher, samples(16), samples(4, 1), training=TRAINING, probe=distance(teacher)
+    )
+    assert result.score_after == result.score_before == 0
+    assert result.best_step == 0
+
+
+def distance(teacher):
+    batch = torch.from_numpy(np.stack([sample["image"] for sample in samples(4, 1)]))
+
+    def score(network: nn.Module) -> float:
+        with torch.no_grad():
+            got, wanted = network(batch), teacher(batch)
+        return sum(float((got[name] - wanted[name]).abs().sum()) for name in wanted)
+
+    return score
+
+
+def test_labels_are_learned_too() -> None:
+    def label_loss(outputs, labels):
+        return {"mean": (outputs["metres"].mean((1, 2, 3)) - labels["level"]).square().mean()}
+
+    labelled = [sample | {"level": np.float32(5.0)} for sample in samples(16)]
+    held_out = [sample | {"level": np.float32(5.0)} for sample in samples(4, 1)]
+    with_labels, without = (
+        distill_module(
+            TwoHeads(6, 1),
+            TwoHeads(12, 2),
+            labelled,
+            held_out,
+            training=TRAINING,
+            label_loss=loss,
+            probe=lambda network: -1e-3 * float(network.metres.bias.detach()),
+        )
+        for loss in (label_loss, None)
+    )
+    assert with_labels.losses_after["labels"] < 0.9 * with_labels.losses_before["labels"]
+    assert "labels" not in without.losses_before
+
+
+def test_outputs_are_matched_by_name_and_the_others_named() -> None:
+    student, teacher = TwoHeads(6, 1, extra=True), TwoHeads(12, 2)
+    x = torch.zeros(1, 3, 16, 16)
+    match = match_outputs(student(x), teacher(x), student.heads_metadata)
+    assert match.heads == {"segmentation": ("masks",), "depth": ("metres",)}
+    assert match.student_only == {"extra": "the teacher has no such output"}
+    wrong = {"masks": torch.zeros(1, 9, 8, 8), "metres": teacher(x)["metres"]}
+    match = match_outputs(student(x), wrong, student.heads_metadata)
+    assert "shapes differ" in match.student_only["masks"]
+    with pytest.raises(InputError, match=r"no output in common.*masks.*scores"):
+        match_outputs(student(x), {"scores": x})
+
+
+def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    taps = choose_taps(student, teacher, torch.zeros(1, 3, 16, 16))
+    assert [tap.student for tap in taps] == ["trunk", "deep"]
+    with pytest.raises(InputError, match="no module 'neck'"):
+        choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["neck"])
+    with pytest.raises(InputError, match="same height and width"):
+        choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["trunk=deep"])
+
+
+@pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("confident", 1.0)])
+def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=name):
+        DistillSettings(**{name: value})
+
+
+def test_no_samples_is_an_error() -> None:
+    with pytest.raises(InputError, match="0 held out"):
+        distill_module(TwoHeads(6, 1), TwoHeads(6, 2), samples(4), [])
