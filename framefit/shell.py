@@ -186,7 +186,10 @@ class _OneLine(logging.Formatter):
 
 @contextmanager
 def _quiet_libraries() -> Iterator[None]:
-    """Shows our own messages as one line each, and none of the libraries' warnings."""
+    """Shows our own messages as one line each, and none of the libraries' warnings.
+
+    What is no warning is shown only to people, as the progress bars are.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     loggers = [logging.getLogger(name) for name in OUR_PACKAGES]
@@ -194,7 +197,7 @@ def _quiet_libraries() -> Iterator[None]:
         warnings.simplefilter("ignore")
         for logger in loggers:
             logger.addHandler(handler)
-            logger.setLevel(logging.INFO)
+            logger.setLevel(logging.INFO if sys.stderr.isatty() else logging.WARNING)
         try:
             yield
         finally:
