@@ -28,6 +28,7 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     paired: set[str] = set()
     for node in graph.nodes:
         choice = choices.get(node.name)
+        data = node.input[0] if node.input else ""
         if choice is not None:
             for position in choice.activations:
                 tensor = node.input[position]
@@ -45,6 +46,14 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
                 graph.weights |= constants
                 node.input[choice.weight] = dequantize.output[0]
             _set_bias(node, decisions.biases.get(node.name))
+            if choice.integer_bias and len(node.input) > 2 and node.input[2]:
+                scale = decisions.activations[data].scale
+                dequantize, constants = _bias_nodes(
+                    node, graph.weights[node.input[2]], decisions.weights[node.name], scale
+                )
+                nodes.append(dequantize)
+                graph.weights |= constants
+                node.input[2] = dequantize.output[0]
         nodes.append(node)
     graph.nodes = nodes
     graph.index()
@@ -96,3 +105,18 @@ def _set_bias(node: onnx.NodeProto, name: str | None) -> None:
         return
     del node.input[2:]
     node.input.append(name)
+
+
+def _bias_nodes(
+    node: onnx.NodeProto, bias: Array, weight: QuantizedWeight, scale: float
+) -> tuple[onnx.NodeProto, dict[str, Array]]:
+    """Returns a bias as int32, in the units of the layer's integer products."""
+    stem = f"{node.name}_bias"
+    names = [f"{stem}_quantized", f"{stem}_scale"]
+    scales = (weight.scales * np.float32(scale)).astype(np.float32)
+    limits = np.iinfo(np.int32)
+    integers = np.clip(np.round(bias / scales.astype(np.float64)), limits.min, limits.max)
+    dequantize = helper.make_node(
+        "DequantizeLinear", names, [f"{stem}_dequantized"], f"{stem}_DequantizeLinear", axis=0
+    )
+    return dequantize, dict(zip(names, (integers.astype(np.int32), scales), strict=True))

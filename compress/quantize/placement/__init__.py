@@ -1,9 +1,22 @@
 """Where a runtime wants its Q/DQ pairs."""
 
 from compress.quantize.placement.contract import Declined, Placement, QuantizedNode
+from compress.quantize.placement.onnxruntime import OnnxRuntime
 from compress.quantize.placement.openvino import OpenVINO
 from compress.quantize.placement.tensorrt import TensorRT
 
-PLACEMENTS: dict[str, type[Placement]] = {"tensorrt": TensorRT, "openvino": OpenVINO}
+PLACEMENTS: dict[str, type[Placement]] = {
+    "tensorrt": TensorRT,
+    "openvino": OpenVINO,
+    "onnxruntime": OnnxRuntime,
+}
 
-__all__ = ["PLACEMENTS", "Declined", "OpenVINO", "Placement", "QuantizedNode", "TensorRT"]
+__all__ = [
+    "PLACEMENTS",
+    "Declined",
+    "OnnxRuntime",
+    "OpenVINO",
+    "Placement",
+    "QuantizedNode",
+    "TensorRT",
+]

@@ -19,6 +19,8 @@ class QuantizedNode:
         output_axis: the channel axis of the node's output.
         tied: label of the tensors that share one scale and zero_point with this node's data inputs
             and outputs, because the node only moves values; empty for a node that computes.
+        integer_bias: whether its bias is stored as int32, at the product of the input's and the
+            weight's scale.
     """
 
     node: str
@@ -27,6 +29,7 @@ class QuantizedNode:
     weight_axis: int = 0
     output_axis: int = 1
     tied: str = ""
+    integer_bias: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,8 @@ def _label(
         return tensor
 
     for node in moving:
-        first, *others = [*(node.input[position] for position in moved[node.name]), *node.output]
+        joined = [node.input[position] for position in moved[node.name]]
+        first, *others = joined + [str(name) for name in node.output]
         for tensor in others:
             parents[find(tensor)] = find(first)
     return [

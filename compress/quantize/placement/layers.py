@@ -1,12 +1,66 @@
 """Rules that every placement shares: which layers can compute in integers."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.movement import moved_inputs
 
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+def place_layers(
+    graph: Graph, keep_float: frozenset[str], reasons: Mapping[str, str]
+) -> tuple[list[QuantizedNode], list[Declined]]:
+    """Looks at every layer, and at every residual Add.
+
+    Args:
+        graph: the simplified float graph.
+        keep_float: names of nodes that are declined without a look.
+        reasons: why a runtime declines a node that could be quantized, by the node's name.
+    """
+    quantized: list[QuantizedNode] = []
+    declined: list[Declined] = []
+    layers: set[str] = set()
+    for node in graph.nodes:
+        answer: QuantizedNode | Declined | None = None
+        if node.op_type in LAYERS:
+            answer = quantize_layer(graph, node)
+        elif node.op_type == "Add":
+            answer = quantize_residual_add(graph, node, layers)
+        if answer is not None and node.name in keep_float:
+            answer = Declined(node=node.name, reason="keep_float names it")
+        if isinstance(answer, QuantizedNode) and node.name in reasons:
+            answer = Declined(node=node.name, reason=reasons[node.name])
+        if isinstance(answer, Declined):
+            declined.append(answer)
+        elif answer is not None:
+            quantized.append(answer)
+            layers |= {node.name} if answer.weight is not None else set()
+    return quantized, declined
+
+
+def sort_nodes(graph: Graph, quantized: Iterable[QuantizedNode]) -> list[QuantizedNode]:
+    """Returns the nodes in topological order."""
+    order = {node.name: position for position, node in enumerate(graph.nodes)}
+    return sorted(quantized, key=lambda item: order[item.node])
+
+
+def count_multiplications(graph: Graph, node: onnx.NodeProto) -> int | None:
+    """Returns how many multiplications a layer takes; None if that is unknown or it is no layer."""
+    shape = graph.shapes.get(node.output[0])
+    weight = graph.weights.get(node.input[1]) if node.op_type in LAYERS else None
+    if shape is None or weight is None or weight.ndim < 2:
+        return None
+    if node.op_type == "ConvTranspose":
+        shape = graph.shapes.get(node.input[0], shape)
+        return int(np.prod(shape)) * int(np.prod(weight.shape[1:]))
+    if node.op_type == "MatMul":
+        return int(np.prod(shape)) * int(weight.shape[-2])
+    return int(np.prod(shape)) * int(np.prod(weight.shape[1:]))
 
 
 def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declined:
@@ -17,6 +71,10 @@ def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declin
     if weight_name not in graph.weights:
         return Declined(
             node=node.name, reason=f"its weight '{weight_name}' is computed, not a constant"
+        )
+    if _is_expectation(graph, data):
+        return Declined(
+            node=node.name, reason="it averages a Softmax, which decodes a distribution"
         )
     weight = graph.weights[weight_name]
     if weight.dtype != np.float32:
@@ -38,6 +96,14 @@ def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declin
         return Declined(node=node.name, reason=f"its bias '{node.input[2]}' is computed")
     axis = 1 if node.op_type == "ConvTranspose" else 0
     return QuantizedNode(node=node.name, activations=(0,), weight=1, weight_axis=axis)
+
+
+def _is_expectation(graph: Graph, tensor: str) -> bool:
+    """Whether a tensor holds probabilities: what reads it with fixed weights is a decoder (DFL)."""
+    maker = graph.producer(tensor)
+    while maker is not None and moved_inputs(graph, maker):
+        maker = graph.producer(maker.input[0])
+    return maker is not None and maker.op_type == "Softmax"
 
 
 def quantize_residual_add(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
-from compress.quantize.placement.layers import LAYERS, quantize_layer, quantize_residual_add
+from compress.quantize.placement.layers import place_layers, sort_nodes
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -29,26 +29,9 @@ class TensorRT:
             graph: the simplified float graph.
             keep_float: names of nodes that are declined without a look.
         """
-        quantized: list[QuantizedNode] = []
-        declined: list[Declined] = []
-        layers: set[str] = set()
-        for node in graph.nodes:
-            answer: QuantizedNode | Declined | None = None
-            if node.op_type in LAYERS:
-                answer = quantize_layer(graph, node)
-            elif node.op_type == "Add":
-                answer = quantize_residual_add(graph, node, layers)
-            if answer is not None and node.name in keep_float:
-                answer = Declined(node=node.name, reason="keep_float names it")
-            if isinstance(answer, Declined):
-                declined.append(answer)
-            elif answer is not None:
-                quantized.append(answer)
-                layers |= {node.name} if answer.weight is not None else set()
+        quantized, declined = place_layers(graph, keep_float, {})
         moving, refused = tie_movement(graph, quantized, keep_float)
-        order = {node.name: position for position, node in enumerate(graph.nodes)}
-        quantized = sorted([*quantized, *moving], key=lambda item: order[item.node])
-        return quantized, [*declined, *refused]
+        return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns int8, whatever the values."""

@@ -1,0 +1,109 @@
+"""onnxruntime's placement: integer islands with both sides quantized.
+
+Its CPU provider computes a Conv in integers only where the inputs, the weight, the bias (int32, at
+the product of the input's and the weight's scale) and the output are all quantized; else it
+dequantizes, and runs slower than in float. So every reader of a layer's result reads integers, a
+residual Add both of its branches; a layer whose result somebody needs in float, or whose work is
+too little to pay for its quantizers, stays in float. Softmax and the rest of the decoders do too:
+the provider's integer Softmax is several times slower than the float one.
+"""
+
+from dataclasses import dataclass, replace
+
+import onnx
+
+from compress.quantize.graph import Graph
+from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.integer_flow import tie_movement
+from compress.quantize.placement.layers import (
+    count_multiplications,
+    place_layers,
+    sort_nodes,
+)
+from compress.quantize.placement.movement import moved_inputs
+from compress.quantize.qparams import IntegerGrid
+
+FUSED_ACTIVATIONS = frozenset({"Relu", "Clip"})
+CLOSING = frozenset(
+    {"Add", "Mul", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "Resize", "Concat"}
+    | {"GlobalAveragePool", "AveragePool", "ReduceMean"}
+)
+"""Operators that may read a layer's result rounded to 8 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxRuntime:
+    """Asymmetric uint8 with int8 weights and int32 biases.
+
+    Attributes:
+        fewest_multiplications: a layer with less of them stays in float.
+    """
+
+    symmetric: bool = False
+    fewest_multiplications: int = 20_000
+
+    def place(
+        self, graph: Graph, keep_float: frozenset[str] = frozenset()
+    ) -> tuple[list[QuantizedNode], list[Declined]]:
+        """Returns the nodes to quantize in topological order, and those that were declined."""
+        reasons = {
+            node.name: reason
+            for node in graph.nodes
+            if (reason := self._find_obstacle(graph, node))
+        }
+        quantized, declined = place_layers(graph, keep_float, reasons)
+        moving, refused = tie_movement(graph, quantized, keep_float)
+        inside = [_with_all_inputs(graph, item) for item in moving]
+        quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
+        return sort_nodes(graph, _close(graph, [*quantized, *inside])), [*declined, *refused]
+
+    def activation_grid(self, low: float) -> IntegerGrid:
+        """Returns uint8, whatever the values."""
+        del low
+        return IntegerGrid(bits=8, is_signed=False)
+
+    def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:
+        """Returns why a layer is better left in float; empty if it is not."""
+        work = count_multiplications(graph, node)
+        if work is None:
+            return ""
+        if work < self.fewest_multiplications:
+            return f"{work} multiplications are too few to pay for its quantizers"
+        result = fused_result(graph, node)
+        if result in graph.outputs:
+            return f"its result '{result}' is an output of the network"
+        for reader in graph.consumers(result):
+            is_layer = count_multiplications(graph, reader) is not None
+            if not (is_layer or reader.op_type in CLOSING or moved_inputs(graph, reader)):
+                return f"'{reader.name}' ({reader.op_type}) needs its result in float"
+        return ""
+
+
+def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
+    """Returns the tensor that a layer writes, an activation in its own kernel included."""
+    reader = graph.sole_consumer(node.output[0])
+    is_fused = reader is not None and reader.op_type in FUSED_ACTIVATIONS
+    return str(reader.output[0] if reader is not None and is_fused else node.output[0])
+
+
+def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:
+    node = graph.node(item.node)
+    return replace(item, activations=moved_inputs(graph, node))
+
+
+def _close(graph: Graph, quantized: list[QuantizedNode]) -> list[QuantizedNode]:
+    """Lets every reader of a quantized layer's result read it in integers."""
+    chosen = {item.node: item for item in quantized}
+    layers = [item.node for item in quantized if item.weight is not None]
+    results = {fused_result(graph, graph.node(name)) for name in layers}
+    for node in graph.nodes:
+        read = {position for position, name in enumerate(node.input) if name in results}
+        if not read:
+            continue
+        item = chosen.get(node.name)
+        if item is None:
+            chosen[node.name] = QuantizedNode(node=node.name, activations=tuple(sorted(read)))
+        elif not item.tied:
+            positions = tuple(sorted(read | set(item.activations)))
+            chosen[node.name] = replace(item, activations=positions)
+    return list(chosen.values())
