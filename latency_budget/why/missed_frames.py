@@ -1,8 +1,8 @@
 """For each missed frame: which stage overran, and what happened to the process meanwhile.
 
 The timed loop only copies counters between frames; everything here is worked out afterwards. The
-counters are those of the thread that runs the stages: what happens to a runtime's own worker threads
-shows as a longer stage and, where they were waited for, as nothing else.
+counters are those of the thread that runs the stages: what happens to a runtime's own worker
+threads shows as a longer stage and as nothing else.
 """
 
 from collections import Counter
@@ -18,11 +18,6 @@ WAIT = "waiting"
 DROPPED = "dropped"
 GC, QUEUE = "garbage collection", "queueing"
 MAJOR_FAULT, MINOR_FAULT = "disk page fault", "page fault"
-    "garbage collection",
-    "queueing",
-    "disk page fault",
-    "page fault",
-)
 PREEMPTED, THROTTLED, STOPPED, UNKNOWN = "preempted", "throttled", "stopped", "not recorded"
 _FEWEST_MINOR_FAULTS = 64
 """Fewer new pages than this in one frame (256 kB) take less time than a miss is worth."""
