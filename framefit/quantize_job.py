@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -175,6 +176,7 @@ def quantize_file(
     if spec is not None:
         metadata[INPUT_SPEC_KEY] = spec.to_json()
     save_onnx(result.model, out, metadata=metadata)
+    shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")
     return QuantizeOutcome(
         out=out,

@@ -63,8 +63,9 @@ def quantize_model(
         settings: how; the defaults suit TensorRT.
         progress: is told (what, done, total).
         clock: times networks on the target; `settings.prefer` needs it.
-        log_folder: decisions are kept here until the end, so that a run that was killed goes on
-            where it stopped; the caller names it after model, samples and settings.
+        log_folder: decisions are kept here, so that a run that was killed goes on where it
+            stopped. The caller names it after model, samples and settings, and removes it once
+            the result is stored.
 
     Returns:
         the quantized model with its report.
@@ -85,9 +86,7 @@ def quantize_model(
         if precision.is_float:
             return _float_result(prepared, precision)
         prepared = prepared.with_float_nodes(kept | set(settings.keep_float))
-    log = DecisionLog(log_folder)
-    decisions = _stream(prepared, samples, settings, progress, log)
-    log.clear()
+    decisions = _stream(prepared, samples, settings, progress, DecisionLog(log_folder))
     if precision is not None:
         precision = precision.with_measured(decisions.outputs_db)
     return QuantizeResult(

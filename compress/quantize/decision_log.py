@@ -6,7 +6,6 @@ finding integers is what takes long. The result is the same as without the inter
 
 import hashlib
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -66,11 +65,6 @@ class DecisionLog:
                 scales=weight.scales,
                 about=np.array(json.dumps(about)),
             )
-
-    def clear(self) -> None:
-        """Forgets everything: the run has come to its end."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, kind: str, name: str, suffix: str) -> Path | None:
         if self._folder is None:
