@@ -26,6 +26,12 @@ BIAS_QUANTIZATION = "WeightBiasQuantization"
 It changes the outputs (by as much as int8 itself on FastestDet) and destroys FP16 Q/DQ networks,
 whose tiny scale products underflow. A reference computes what the file says, so it is switched off.
 """
+PRODUCT_FUSION = "MatMulAddFusion"
+"""An optimization that makes a quantized MatMul and Add on three axes unopenable from opset 21 on.
+
+The quantizer it writes for int8 has the zero point of uint8 (onnxruntime 1.31). It is switched off
+where a network does not open with it.
+"""
 _ERRORS_ONLY = 3
 _DTYPES = {
     "float": "float32",
@@ -74,12 +80,19 @@ class OrtSession(ClosesOnExit):
         if self._settings.threads is not None:
             options.intra_op_num_threads = self._settings.threads
         self._prepare(options)
-        return ort.InferenceSession(
-            str(path),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=[BIAS_QUANTIZATION],
-        )
+
+        def start(*disabled: str) -> Any:
+            return ort.InferenceSession(
+                str(path),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=[BIAS_QUANTIZATION, *disabled],
+            )
+
+        try:
+            return start()
+        except ort.capi.onnxruntime_pybind11_state.Fail:
+            return start(PRODUCT_FUSION)
 
     def _prepare(self, options: Any) -> None:
         """Lets a subclass change the session's options before it is opened."""
@@ -99,7 +112,10 @@ class OrtSession(ClosesOnExit):
             "device": "CPU",
             "precision": "as in the graph",
             "threads": {"asked": self._settings.threads, "got": self._count_threads()},
-            "providers": list(self._session.get_providers()),
+            "providers": {
+                "asked": ["CPUExecutionProvider"],
+                "got": list(self._session.get_providers()),
+            },
         }
 
     def _count_threads(self) -> int | None:

@@ -4,8 +4,8 @@ Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization" (IC
 (floor(W / s) + h(v)) with the rectified sigmoid h (equation 23), and the loss
 |W x - V q|^2 + lambda * sum(1 - |2 h - 1|^beta) (equations 21 and 24), beta falling from 20 to 2.
 The squared error is written with the inputs' second moments, so a step costs rows * in^2 whatever
-the number of columns, and its gradient is 2 (V - W) H. Sweeps of coordinate descent on all
-integers, and refitted scales, follow.
+the number of columns, and its gradient is 2 (V - W) H. Added to the paper: a few starts, of which
+each row keeps the best; sweeps of coordinate descent on all integers; refitted scales.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
-from compress.quantize.rounding.descend import descend
+from compress.quantize.rounding.descend import descend, sweep_columns
 from compress.quantize.rounding.moments import Moments
 from compress.quantize.rounding.nearest import Nearest
 from compress.quantize.rounding.target import Objective, choose_ridge
@@ -38,6 +38,8 @@ class AdaRound:
         iterations: steps of Adam.
         learning_rate: its step size.
         regularization: lambda, relative to the mean squared input.
+        starts: how often each row is learned, the first time from its own weights and then from
+            random ones.
         damping: share of the Hessian's mean diagonal that is added to it.
         sweeps: passes of coordinate descent afterwards.
         corrects_inputs: as for `GPTQ`.
@@ -45,18 +47,17 @@ class AdaRound:
 
     iterations: int = 400
     learning_rate: float = 0.05
-    regularization: float = 0.05
+    regularization: float = 0.5
+    starts: int = 4
     damping: float = 0.01
     sweeps: int = 3
     corrects_inputs: bool = True
     needs_inputs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.iterations < 1 or self.sweeps < 0:
-            raise InputError(
-                f"iterations are {self.iterations}, sweeps {self.sweeps}", "1 and 0 at least"
-            )
-        for name in ("learning_rate", "regularization", "damping"):
+        if self.sweeps < 0:
+            raise InputError(f"sweeps are {self.sweeps}", "0 or more")
+        for name in ("iterations", "learning_rate", "regularization", "starts", "damping"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}", "above 0")
 
@@ -72,11 +73,34 @@ class AdaRound:
     ) -> RoundedWeights:
         """Rounds towards given moments, see `GPTQ.round_to_fit`."""
         task = Objective.of(problem, moments, ridge, self.damping)
-        integers = self.learn(task.target, task.steps, task.hessian, problem.grid)
+        integers = self.search(task.target, task.steps, task.hessian, problem.grid)
         integers, scales = descend(task, integers, problem.grid, self.sweeps)
         return task.rounded(integers, scales, "adaround", ridge)
 
-    def learn(self, target: Real, steps: Real, hessian: Real, grid: IntegerGrid) -> Real:
+    def search(self, target: Real, steps: Real, hessian: Real, grid: IntegerGrid) -> Real:
+        """Returns the best integers of all starts, each after a sweep; arguments as for `learn`."""
+        rng = np.random.default_rng(0)
+        shares = rng.random((self.starts, *target.shape))
+        best = np.zeros_like(target)
+        least = np.full(target.shape[:2], np.inf)
+        for start in range(self.starts):
+            first = None if start == 0 else shares[start]
+            integers = self.learn(target, steps, hessian, grid, first)
+            integers = sweep_columns(target, integers, steps, hessian, grid)
+            error = target - integers * steps
+            loss = (error @ hessian * error).sum(axis=2)
+            best = np.where((loss < least)[:, :, None], integers, best)
+            least = np.minimum(loss, least)
+        return best
+
+    def learn(
+        self,
+        target: Real,
+        steps: Real,
+        hessian: Real,
+        grid: IntegerGrid,
+        shares: Real | None = None,
+    ) -> Real:
         """Returns integers next to target / steps, before any descent, [groups, out, in].
 
         Args:
@@ -84,13 +108,15 @@ class AdaRound:
             steps: [groups, out, in] the step of each.
             hessian: [groups, in, in], positive definite.
             grid: the integers that are allowed.
+            shares: [groups, out, in] h to start from; None for the weights' own.
         """
         exact = np.clip(target / steps, grid.lowest, grid.highest)
         floor = np.minimum(np.floor(exact), grid.highest - 1)
         size = np.einsum("gii->g", hessian)[:, None, None] / hessian.shape[1]
         unit = steps / np.sqrt(np.square(steps).mean(axis=2, keepdims=True))
         wanted = target / steps - floor
-        hidden = _unstretch(np.clip(exact - floor, 0.01, 0.99))
+        first = exact - floor if shares is None else shares
+        hidden = _unstretch(np.clip(first, 0.01, 0.99))
         moving, spread = np.zeros_like(hidden), np.zeros_like(hidden)
         for turn in range(1, self.iterations + 1):
             sigmoid = 1 / (1 + np.exp(-hidden))
