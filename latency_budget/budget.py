@@ -11,12 +11,11 @@ from latency_budget.budget_values import (
     check_choice,
     check_count,
     check_number,
-    check_share,
     name_nearest,
     refuse_unknown,
 )
+from latency_budget.tiers import TIERS, Tier, parse_tiers
 
-RULES = ("order", "sprt", "cluster")
 MODES = ("enforce", "report", "strict")
 
 
@@ -58,32 +57,6 @@ class HeadContract:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tier:
-    """How much evidence a check collects.
-
-    Attributes:
-        frames: frames to time.
-        confidence: of the claim on the percentile.
-        rule: "order" (order statistics), "sprt" (sequential) or "cluster" (order statistics and
-            the burst-aware bound).
-        p999_confidence: also claim P99.9 within the deadline at this confidence; None for no claim.
-    """
-
-    frames: int
-    confidence: float = 0.95
-    rule: str = "order"
-    p999_confidence: float | None = None
-
-
-TIERS: dict[str, Tier] = {
-    "smoke": Tier(frames=100),
-    "pr": Tier(frames=1000),
-    "nightly": Tier(frames=18_000, rule="cluster"),
-    "release": Tier(frames=54_000, confidence=0.99, rule="cluster", p999_confidence=0.95),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Budget:
     """A checked budget.
 
@@ -91,7 +64,8 @@ class Budget:
         frame: the whole frame's limits.
         stages: P99 limit per stage in milliseconds.
         heads: contract per head.
-        tiers: evidence per tier; `smoke`, `pr`, `nightly` and `release` always exist.
+        tiers: evidence per tier; those of `tiers.TIERS` always exist.
+        modes: per driving mode the heads that are on.
         environment: "enforce" (a disturbed machine makes the verdict invalid), "report" (it is only
             shown) or "strict" (a sensor that cannot be read makes it invalid too).
     """
@@ -100,6 +74,7 @@ class Budget:
     stages: dict[str, float] = field(default_factory=dict)
     heads: dict[str, HeadContract] = field(default_factory=dict)
     tiers: dict[str, Tier] = field(default_factory=lambda: dict(TIERS))
+    modes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     environment: str = "enforce"
 
     @classmethod
@@ -117,7 +92,7 @@ class Budget:
             raise InputError(
                 f"cannot read the budget {path}: {error.strerror or error}",
                 "a budget.toml",
-                "see examples/budget.toml, or write one with `framefit budget init`",
+                "see examples/budget.toml, or write one with `budget-check init`",
             ) from error
         except UnicodeDecodeError as error:
             raise InputError(f"the budget {path} is not UTF-8 text", "a TOML file") from error
@@ -130,7 +105,7 @@ class Budget:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "budget") -> Self:
         """Builds a budget from the tables of a budget file; see `load`."""
-        tables = {"frame", "stages", "heads", "tiers", "environment"}
+        tables = {"frame", "stages", "heads", "tiers", "modes", "environment"}
         refuse_unknown(source, "", values, tables)
         for name in tables & set(values):
             if not isinstance(values[name], Mapping):
@@ -149,7 +124,8 @@ class Budget:
                 name: _parse_head(source, f"heads.{name}", value)
                 for name, value in values.get("heads", {}).items()
             },
-            tiers=_parse_tiers(source, values.get("tiers", {})),
+            tiers=parse_tiers(source, values.get("tiers", {})),
+            modes=_parse_modes(source, values.get("modes", {})),
             environment=check_choice(
                 source, "environment.mode", environment.get("mode", "enforce"), MODES
             ),
@@ -180,6 +156,18 @@ class Budget:
             stages={name: limit for name, limit in self.stages.items() if name in names},
             heads={},
         )
+
+    def for_mode(self, name: str) -> "Budget":
+        """Returns the budget of a driving mode: contracts of heads that are off do not count.
+
+        Raises:
+            InputError: there is no mode of that name.
+        """
+        if name not in self.modes:
+            known = ", ".join(self.modes) or "none; add [modes.NAME] with heads to the budget"
+            raise InputError(f"there is no mode '{name}'", known, name_nearest(name, self.modes))
+        on = self.modes[name]
+        return replace(self, heads={head: self.heads[head] for head in self.heads if head in on})
 
     def tier(self, name: str) -> Tier:
         """Returns a tier by its name.
@@ -232,22 +220,19 @@ def _parse_head(source: str, key: str, value: Any) -> HeadContract:
     return HeadContract(metric=value["metric"], max_drop=drop)
 
 
-def _parse_tiers(source: str, values: Mapping[str, Any]) -> dict[str, Tier]:
-    tiers = dict(TIERS)
+def _parse_modes(source: str, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    modes = {}
     for name, value in values.items():
-        key = f"tiers.{name}"
+        key = f"modes.{name}"
         if not isinstance(value, Mapping):
             raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
-        refuse_unknown(source, f"{key}.", value, set(Tier.__dataclass_fields__))
-        base = tiers.get(name, Tier(frames=1000))
-        tiers[name] = Tier(
-            frames=check_count(source, f"{key}.frames", value.get("frames", base.frames), low=1),
-            confidence=check_share(
-                source, f"{key}.confidence", value.get("confidence", base.confidence)
-            ),
-            rule=check_choice(source, f"{key}.rule", value.get("rule", base.rule), RULES),
-            p999_confidence=check_share(source, f"{key}.p999_confidence", value["p999_confidence"])
-            if "p999_confidence" in value
-            else base.p999_confidence,
-        )
-    return tiers
+        refuse_unknown(source, f"{key}.", value, {"heads"})
+        heads = value.get("heads")
+        if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
+            raise InputError(
+                f"{source}: {key}.heads = {heads!r}", 'a list of names, such as ["detection"]'
+            )
+        if not heads:
+            raise InputError(f"{source}: {key}.heads is empty", "at least one head that is on")
+        modes[name] = tuple(heads)
+    return modes

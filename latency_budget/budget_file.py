@@ -7,11 +7,14 @@ import numpy as np
 
 from latency_budget.run import Run
 from latency_budget.statistics import bound_ns, percentile_ns
+from latency_budget.tiers import TIERS
 
 MARGIN = 1.1
 
 
-def render_budget(run: Run, *, rate_hz: float, margin: float = MARGIN) -> str:
+def render_budget(
+    run: Run, *, rate_hz: float, margin: float = MARGIN, heads: tuple[str, ...] = ()
+) -> str:
     """Returns the text of a budget.toml that `run` keeps.
 
     Each stage gets its measured P99 (the 95 % bound where there are frames enough) times `margin`;
@@ -21,6 +24,8 @@ def render_budget(run: Run, *, rate_hz: float, margin: float = MARGIN) -> str:
         run: the measured frames.
         rate_hz: the camera's rate.
         margin: factor on what was measured, at least 1.
+        heads: of the measured network; their contracts are written as comments, since no
+            measurement of time knows a metric.
     """
     deadline_ms = math.floor(10_000 / rate_hz) / 10
     lines = [
@@ -39,4 +44,12 @@ def render_budget(run: Run, *, rate_hz: float, margin: float = MARGIN) -> str:
         worst = bound_ns(ordered, 0.99, 0.95, upper=True) or percentile_ns(ordered, 0.99)
         limit_ns = (worst or int(ordered[-1])) * margin
         lines.append(f"{json.dumps(name)} = {max(0.01, math.ceil(limit_ns / 1e4) / 100):g}")
+    for head in heads:
+        lines += [
+            "",
+            f"# [heads.{json.dumps(head)}]",
+            '# metric = "mAP50"   # mIoU, abs_rel …',
+            "# max_drop = 0.01",
+        ]
+    lines += ["", "[tiers.pr]", f"frames = {TIERS['pr'].frames}"]
     return "\n".join(lines) + "\n"

@@ -1,21 +1,28 @@
 """The whole budget check: measure or read, judge, report."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from artifacts.errors import InputError
-from latency_budget.budget import Budget, HeadContract, Tier
-from latency_budget.experiment import Experiment, Progress, run_experiment
+from latency_budget.budget import Budget, HeadContract
+from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
+from latency_budget.plan import Plan, begin_attempt, make_plan
+from latency_budget.priority import Scheduling
 from latency_budget.recorded import read_recorded
 from latency_budget.report import Report, build_report, build_variant
 from latency_budget.reports.json_report import read_baseline
+from latency_budget.restarts import ProcessSettings, measure_in_turns
 from latency_budget.run import Run
-from latency_budget.stage import Stage
+from latency_budget.stop_rule import SequentialStop
+from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, judge
+from latency_budget.workload import Recipe
+
+INTERLEAVED_PAIRS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +34,10 @@ class CheckSettings:
         tier: how much evidence, see `Tier`.
         policy: "fifo" or "latest".
         warmup_frames: before the timed frames, at the camera's rate.
+        phase_ns: shifts the arrivals.
+        mode: a driving mode of the budget; None for every head.
+        scheduling: processors and priority of the measuring processes.
+        ledger: counts the attempts, see `plan.begin_attempt`; None counts nothing.
         quality: a JSON file with each head's quality, see `read_quality`.
         baseline: a report.json to compare with.
     """
@@ -35,6 +46,10 @@ class CheckSettings:
     tier: Tier
     policy: str = "fifo"
     warmup_frames: int = 90
+    phase_ns: int = 0
+    mode: str | None = None
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    ledger: Path | None = None
     quality: Path | None = None
     baseline: Path | None = None
 
@@ -45,58 +60,104 @@ class Subject:
 
     Attributes:
         name: shown in the report.
-        artifact: the measured file, whose digest the report names.
-        runtime: what runs it.
-        session: what `Session.describe()` said.
+        recipe: how a process makes the workload; None for recorded samples.
+        stage_names: the stages of a part of a frame; empty for a whole frame.
+        artifact: the file whose digest the report names.
+        runtime: the runtime that was asked for, empty for any.
+        against: recipe of a build that must not be faster, measured in turns.
     """
 
     name: str
+    recipe: Recipe | None = None
+    stage_names: tuple[str, ...] = ()
     artifact: Path | None = None
     runtime: str = ""
-    session: Mapping[str, Any] | None = field(default=None)
+    against: Recipe | None = None
 
 
-def check_stages_of(
-    stages: list[Stage],
-    frames: Iterable[Any],
-    subject: Subject,
-    settings: CheckSettings,
-    *,
-    is_whole_frame: bool,
-    progress: Progress | None = None,
+def check_subject(
+    subject: Subject, settings: CheckSettings, progress: Progress | None = None
 ) -> Report:
-    """Measures stages at the camera's rate and judges them.
+    """Measures a subject at the camera's rate, in processes of its own, and judges it.
 
     Args:
-        stages: the frame's stages, or the part of them that is to be measured.
-        frames: payloads of the first stage.
         subject: what is checked.
         settings: limits and evidence.
-        is_whole_frame: False judges the part against what the other stages' budgets leave.
         progress: called with (what, done, total) between the parts of the measurement.
 
     Raises:
         InputError: the settings or files are wrong, or a stage raised an error.
     """
+    if subject.recipe is None:
+        raise InputError(f"'{subject.name}' has no recipe", "something to measure")
     files = _read_files(settings)
-    measure = MeasureSettings(
-        frames=settings.tier.frames,
-        rate_hz=settings.budget.frame.rate_hz,
-        warmup_frames=settings.warmup_frames,
-        policy=settings.policy,
+    budget = budget_of(settings)
+    part = budget.for_part(subject.stage_names) if subject.stage_names else budget
+    plan = begin_attempt(_make_plan(subject, settings, part), settings.ledger)
+    process = _process_settings(settings, part)
+    recipes = {"": subject.recipe}
+    if subject.against is not None:
+        recipes = {"before": subject.against, "after": subject.recipe}
+        process = replace(process, restarts=max(process.restarts, INTERLEAVED_PAIRS))
+    measured = measure_in_turns(recipes, process, progress)
+    reference = measured["before"].paced if subject.against is not None else None
+    experiment = measured["after" if subject.against is not None else ""]
+    return _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
+
+
+def budget_of(settings: CheckSettings) -> Budget:
+    """Returns the budget of the settings' driving mode."""
+    return settings.budget.for_mode(settings.mode) if settings.mode else settings.budget
+
+
+def _make_plan(subject: Subject, settings: CheckSettings, budget: Budget) -> Plan:
+    recipe = subject.recipe.bind() if subject.recipe else None
+    return make_plan(
+        budget,
+        settings.tier,
+        subject=subject.name,
+        sha256=recipe.sha256 if recipe else "",
+        how={
+            "policy": settings.policy,
+            "warmup_frames": settings.warmup_frames,
+            "phase_ns": settings.phase_ns,
+            "mode": settings.mode,
+            "runtime": subject.runtime,
+            "scheduling": asdict(settings.scheduling),
+            "against": subject.against.bind().sha256 if subject.against else "",
+        },
     )
-    _part_of(settings.budget, tuple(stage.name for stage in stages), is_whole_frame)
-    experiment = run_experiment(
-        stages, frames, measure, is_whole_frame=is_whole_frame, progress=progress
+
+
+def _process_settings(settings: CheckSettings, budget: Budget) -> ProcessSettings:
+    tier = settings.tier.spend()
+    stop = None
+    if tier.rule == "sprt" and tier.min_frames:
+        stop = SequentialStop(
+            deadline_ns=budget.frame.deadline_ns,
+            min_frames=tier.min_frames,
+            confidence=tier.confidence,
+        )
+    return ProcessSettings(
+        measure=MeasureSettings(
+            frames=tier.frames,
+            rate_hz=budget.frame.rate_hz,
+            warmup_frames=settings.warmup_frames,
+            policy=settings.policy,
+            phase_ns=settings.phase_ns,
+            stop=stop,
+        ),
+        restarts=min(tier.restarts, tier.frames),
+        parts=Parts(other=min(Parts().other, tier.frames)),
+        scheduling=settings.scheduling,
     )
-    return _conclude(experiment.paced, subject, settings, files, experiment)
 
 
 def check_recorded(path: Path, settings: CheckSettings) -> Report:
     """Judges latencies of whole frames that were recorded elsewhere; see `read_recorded`."""
     files = _read_files(settings)
     run = read_recorded(path, rate_hz=settings.budget.frame.rate_hz)
-    return _conclude(run, Subject(name=path.name), settings, files, None)
+    return _conclude(run, Subject(name=path.name), settings, files)
 
 
 def read_quality(path: Path) -> dict[str, HeadQuality]:
@@ -132,33 +193,36 @@ def _read_files(settings: CheckSettings) -> _Files:
     return quality, read_baseline(settings.baseline) if settings.baseline else None
 
 
-def _part_of(budget: Budget, names: tuple[str, ...], is_whole_frame: bool) -> Budget:
-    return budget if is_whole_frame else budget.for_part(names)
-
-
 def _conclude(
     run: Run,
     subject: Subject,
     settings: CheckSettings,
     files: _Files,
-    experiment: Experiment | None,
+    experiment: Experiment | None = None,
+    plan: Plan | None = None,
+    reference: Run | None = None,
 ) -> Report:
     quality, baseline_ns = files
-    whole = settings.budget
-    budget = _part_of(whole, run.stage_names, run.is_whole_frame)
-    notes: tuple[str, ...] = ()
+    whole = budget = budget_of(settings)
+    notes = []
+    if settings.mode:
+        notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
     if not run.is_whole_frame:
+        budget = whole.for_part(run.stage_names)
         kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
-        notes = (_describe_part(whole, budget, run.stage_names, kept),)
+        notes.append(_describe_part(whole, budget, run.stage_names, kept))
         budget = replace(budget, heads=kept)
+    environment = experiment.environment if experiment else None
     judgement = judge(
         run,
         budget,
         tier=settings.tier,
-        environment=experiment.environment if experiment else None,
+        environment=environment,
         heads=quality,
         baseline_ns=baseline_ns,
-        session=subject.session,
+        session=_asked_and_got(subject, experiment),
+        attempt=plan.attempt if plan else 1,
+        reference=reference,
     )
     variant = build_variant(
         subject.name,
@@ -167,20 +231,23 @@ def _conclude(
         judgement=judgement,
         experiment=experiment,
         artifact=subject.artifact,
-        runtime=subject.runtime,
-        session=subject.session,
+        runtime=experiment.runtime if experiment else subject.runtime,
+        session=experiment.session if experiment else None,
         heads={
             head: {"metric": values.metric, "value": values.candidate}
             for head, values in (quality or {}).items()
         },
     )
-    return build_report(
-        [variant],
-        budget,
-        judgement,
-        environment=experiment.environment if experiment else None,
-        notes=notes,
-    )
+    if plan is not None:
+        variant.details["plan"] = plan.to_dict()
+    return build_report([variant], budget, judgement, environment=environment, notes=tuple(notes))
+
+
+def _asked_and_got(subject: Subject, experiment: Experiment | None) -> dict[str, Any] | None:
+    if experiment is None or experiment.session is None:
+        return None
+    runtime = {"asked": subject.runtime or None, "got": experiment.runtime}
+    return {**experiment.session, "runtime": runtime}
 
 
 def _describe_part(

@@ -17,6 +17,7 @@ from latency_budget.workload import Workload
 
 RANDOM_FEEDS = 8
 DATA_FEEDS = 32
+INTEGER_LAYERS = ("i8", "u8", "i4", "u4")
 
 Feeds = Mapping[str, NDArray[Any]]
 
@@ -48,10 +49,30 @@ def open_network_workload(
         stages=[network_stage(session)],
         frames=read_feeds(session, Path(data)) if data else random_feeds(session),
         runtime=session.runtime,
-        session=session.describe(),
+        session=describe_session(session, Path(model)),
         is_whole_frame=False,
         close=session.close,
     )
+
+
+def describe_session(session: Session, model: Path) -> dict[str, Any]:
+    """Returns what the session says of itself, and whether Q/DQ pairs really became integers.
+
+    A runtime that cannot place a pair runs its layer in float and says nothing.
+    """
+    described = session.describe()
+    layers = described.get("layers")
+    if isinstance(layers, Mapping) and model.suffix.lower() == ".onnx" and _has_qdq(model):
+        integers = sum(count for name, count in layers.items() if name.lower() in INTEGER_LAYERS)
+        described["integer_layers"] = {"asked": "some", "got": "some" if integers else "none"}
+    return described
+
+
+def _has_qdq(model: Path) -> bool:
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    return any(node.op_type == "QuantizeLinear" for node in graph.node)
 
 
 def network_stage(session: Session) -> Stage:

@@ -140,10 +140,6 @@ class Run:
             origins=(0,),
         )
 
-    def from_frame(self, first: int) -> "Run":
-        """Returns the run without its first frames (a leading part that was not yet steady)."""
-        return self._part(first, self.count) if first else self
-
     def counts_of(self, name: str) -> NDArray[np.int64] | None:
         """Returns [n] one column of `counters` by its name, None where it is unknown."""
         if self.counters is None:
@@ -206,6 +202,9 @@ class Run:
         if not self.count:
             found.append("no frame was recorded")
         processed = ~self.dropped
+        lost = int((self.marks_ns[processed] < 0).any(axis=1).sum())
+        if lost:
+            found.append(f"{lost} frames were never recorded")
         steps = np.diff(self.marks_ns[processed], axis=1)
         if (steps < 0).any():
             found.append(f"the clock went backwards in {int((steps < 0).any(axis=1).sum())} frames")

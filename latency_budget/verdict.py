@@ -6,55 +6,32 @@ makes slow frames of its own: a failure measured on it says no more than a pass 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from latency_budget.budget import Budget, HeadContract, Tier
+from latency_budget.budget import Budget, HeadContract
 from latency_budget.bursts import bound_miss_rate, longest_run
 from latency_budget.environment import Environment
-from latency_budget.regression import compare_runs
+from latency_budget.gate import Gate, Verdict, judge_percentile
+from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.sequential import judge_sequence
-from latency_budget.statistics import (
-    bound_ns,
-    claim_percentile,
-    claim_ratio,
-    misses_allowed,
-    stage_quantile,
-)
+from latency_budget.stage_gates import judge_stage, judge_stages_together
+from latency_budget.statistics import claim_ratio
+from latency_budget.steady_gate import judge_steadiness
+from latency_budget.tiers import Tier
 
+__all__ = [
+    "Gate",
+    "HeadQuality",
+    "Judgement",
+    "Verdict",
+    "is_lower_better",
+    "judge",
+    "judge_head",
+]
 LOWER_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "epe", "error", "loss")
-
-
-class Verdict(StrEnum):
-    """The outcome of a gate or of a whole check, from best to worst."""
-
-    PASS = "pass"
-    INCONCLUSIVE = "inconclusive"
-    FAIL = "fail"
-    INVALID = "invalid"
-
-    @property
-    def exit_code(self) -> int:
-        """0 pass, 1 fail, 3 inconclusive, 4 invalid."""
-        return {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}[self.value]
-
-
-@dataclass(frozen=True)
-class Gate:
-    """One question and its answer.
-
-    Attributes:
-        name: what was judged.
-        verdict: the answer.
-        detail: the evidence in one line.
-    """
-
-    name: str
-    verdict: Verdict
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -105,6 +82,8 @@ def judge(
     heads: Mapping[str, HeadQuality] | None = None,
     baseline_ns: Nanoseconds | None = None,
     session: Mapping[str, Any] | None = None,
+    attempt: int = 1,
+    reference: Run | None = None,
 ) -> Judgement:
     """Judges a run.
 
@@ -116,15 +95,25 @@ def judge(
         heads: quality of each head with a contract.
         baseline_ns: [n] latencies of a stored baseline to compare with.
         session: what `Session.describe()` said; a wish that was not granted is invalid.
+        attempt: the how-manieth try of the same plan this is.
+        reference: a run measured in turns with `run`, which must not be faster.
     """
-    tier = tier or Tier(frames=run.count)
+    tier = (tier or Tier(frames=run.count)).spend()
     gates = [_judge_samples(run), _judge_machine(environment, budget.environment)]
+    gates.append(judge_steadiness(run, budget.environment))
+    if tier.attempts is not None:
+        gates.append(_judge_attempts(attempt, tier.attempts))
     if session is not None:
         gates.append(_judge_session(session))
     gates += _judge_frame(run, budget, tier)
-    gates += [_judge_stage(run, name, budget, tier) for name in budget.stages]
+    gates += [judge_stage(run, name, budget, tier) for name in budget.stages]
+    if tier.stages_imply_frame and budget.stages:
+        gates.append(judge_stages_together(run, budget, tier))
     for name, contract in budget.heads.items():
         gates.append(judge_head(name, contract, (heads or {}).get(name)))
+    if reference is not None:
+        regression = compare_interleaved(reference, run)
+        gates.append(Gate("no slower side by side", Verdict(regression.outcome), regression.detail))
     if baseline_ns is not None:
         regression = compare_runs(baseline_ns, run.latency_ns)
         gates.append(Gate("no slower than before", Verdict(regression.outcome), regression.detail))
@@ -160,6 +149,15 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
     return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
 
 
+def _judge_attempts(attempt: int, planned: int) -> Gate:
+    detail = f"attempt {attempt} of {planned} planned for this plan and file"
+    if attempt <= planned:
+        return Gate("attempts", Verdict.PASS, detail)
+    return Gate(
+        "attempts", Verdict.INCONCLUSIVE, f"{detail}; a pass by trying again proves nothing"
+    )
+
+
 def _judge_session(session: Mapping[str, Any]) -> Gate:
     unmet = [
         f"{name}: asked for {value['asked']}, got {value.get('got')}"
@@ -176,43 +174,27 @@ def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
     deadline_ns = budget.frame.deadline_ns
     misses = run.find_misses(deadline_ns)
     what = "frame" if run.is_whole_frame else "part"
-    gates = [_judge_percentile(f"{what} P99", run.latency_ns, deadline_ns, tier.confidence)]
+    gates = [judge_percentile(f"{what} P99", run.latency_ns, deadline_ns, tier.confidence)]
     if tier.rule == "sprt":
-        gates[0] = _judge_sequentially(misses, gates[0])
+        gates[0] = _judge_sequentially(misses, gates[0], tier.confidence)
     if tier.p999_confidence is not None:
         gates.append(
-            _judge_percentile(
+            judge_percentile(
                 f"{what} P99.9", run.latency_ns, deadline_ns, tier.p999_confidence, 0.999
             )
         )
     if tier.rule == "cluster":
-        gates.append(_judge_bursts(misses))
+        gates.append(_judge_bursts(misses, tier.confidence))
     gates.append(_judge_longest_run(misses, budget.frame.max_consecutive_misses))
     gates.append(_judge_jitter(run, budget))
     return gates
 
 
-def _judge_percentile(
-    name: str, latency_ns: Nanoseconds, limit_ns: int, confidence: float, quantile: float = 0.99
+def _judge_sequentially(
+    misses: np.ndarray[Any, np.dtype[np.bool_]], whole: Gate, confidence: float
 ) -> Gate:
-    misses = int((latency_ns > limit_ns).sum())
-    claim = claim_percentile(misses, len(latency_ns), quantile, confidence)
-    bound = bound_ns(np.sort(latency_ns), quantile, confidence, upper=True)
-    allowed = misses_allowed(len(latency_ns), quantile, confidence) if len(latency_ns) else None
-    shown = f"{misses} of {claim.count} frames over {limit_ns / 1e6:.2f} ms"
-    shown += f" ({allowed} allowed)" if allowed is not None else ""
-    if bound is not None:
-        shown = f"at most {bound / 1e6:.2f} ms at {100 * confidence:g} % confidence; {shown}"
-    if claim.outcome == "inconclusive":
-        shown += f"; {claim.more_frames} more frames without a miss needed"
-    elif claim.outcome == "pass" and bound is not None:
-        shown += f"; headroom {(limit_ns - bound) / 1e6:.2f} ms"
-    return Gate(name, Verdict(claim.outcome), shown)
-
-
-def _judge_sequentially(misses: np.ndarray[Any, np.dtype[np.bool_]], whole: Gate) -> Gate:
     """The sequential rule; frames measured after its decision may still refute a pass."""
-    claim = judge_sequence(misses)
+    claim = judge_sequence(misses, alpha=1 - confidence)
     if whole.verdict is Verdict.FAIL:
         return whole
     if claim.decided_at is None:
@@ -222,10 +204,10 @@ def _judge_sequentially(misses: np.ndarray[Any, np.dtype[np.bool_]], whole: Gate
     return Gate(whole.name, Verdict(claim.outcome), f"sequential test {note}; {whole.detail}")
 
 
-def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]]) -> Gate:
-    bound = bound_miss_rate(misses)
+def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]], confidence: float) -> Gate:
+    bound = bound_miss_rate(misses, confidence=confidence)
     detail = (
-        f"at most {bound.rate:.2%} missed at 95 % if misses come in bursts of "
+        f"at most {bound.rate:.2%} missed at {100 * confidence:g} % if misses come in bursts of "
         f"{bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
     )
     verdict = Verdict.PASS if bound.rate < 0.01 else Verdict.INCONCLUSIVE
@@ -253,23 +235,6 @@ def _judge_jitter(run: Run, budget: Budget) -> Gate:
     if claim.outcome == "inconclusive" and claim.more_frames:
         parts.append(f"{claim.more_frames} more frames needed")
     return Gate("jitter P99/P50", Verdict(claim.outcome), ", ".join(parts))
-
-
-def _judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
-    label = f"stage {name} P99"
-    limit_ns = round(budget.stages[name] * 1e6)
-    if name not in run.stage_names:
-        known = ", ".join(run.stage_names) or "none"
-        return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
-    durations = run.stage_ns(name)
-    gate = _judge_percentile(label, durations, limit_ns, tier.confidence)
-    if len(budget.stages) == 1:
-        return gate
-    quantile = stage_quantile(len(budget.stages))
-    misses = int((durations > limit_ns).sum())
-    strict = claim_percentile(misses, len(durations), quantile, tier.confidence)
-    note = f"P{100 * quantile:.4g} {'proven' if strict.outcome == 'pass' else 'not proven'}"
-    return Gate(label, gate.verdict, f"{gate.detail}; {note}")
 
 
 def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -> Gate:

@@ -1,16 +1,16 @@
 """`framefit budget` (also installed as `budget-check`): the gate for deploy CI."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from latency_budget.check import CheckSettings
     from latency_budget.report import Report
 
 app = typer.Typer(no_args_is_help=True, help="Check that a frame keeps its latency budget.")
 
+_TIERS = "smoke, pr, nightly, release, mlperf-automotive"
 Model = Annotated[
     Path | None,
     typer.Argument(help="An .onnx model or a .plan; with --pipeline, given to its function."),
@@ -46,17 +46,33 @@ def check(
     data: Data = None,
     samples: SamplesFile = None,
     pipeline: Pipeline = None,
-    tier: Annotated[
-        str, typer.Option(help="Evidence: smoke, pr, nightly, release, or one of the budget's.")
-    ] = "pr",
+    against: Annotated[
+        Path | None, typer.Option(help="An older build of MODEL, measured in turns with it.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="A driving mode of the budget: only its heads are on.")
+    ] = None,
+    tier: Annotated[str, typer.Option(help=f"Evidence: {_TIERS}, or one of the budget's.")] = "pr",
     frames: Frames = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="Processes that share the frames, instead of the tier's.")
+    ] = None,
     warmup: Annotated[int, typer.Option(help="Frames before the timed ones.")] = 90,
     policy: Annotated[
         str, typer.Option(help="fifo: every frame; latest: overtaken frames are dropped.")
     ] = "fifo",
+    cpus: Annotated[
+        str | None, typer.Option(help="Processors to stay on, such as 0,1; all if not given.")
+    ] = None,
+    priority: Annotated[
+        str, typer.Option(help="normal, high or realtime, where the system allows it.")
+    ] = "normal",
     environment: Annotated[
         str | None, typer.Option(help="enforce, report or strict, instead of the budget's.")
     ] = None,
+    ledger: Annotated[
+        Path, typer.Option(help="Counts the attempts of one plan, a line each.")
+    ] = Path(".framefit/attempts.jsonl"),
     quality: Annotated[
         Path | None, typer.Option(help="JSON with each head's metric, reference and candidate.")
     ] = None,
@@ -74,19 +90,27 @@ def check(
 
     Exit codes: 0 pass, 1 fail, 2 bad input, 3 inconclusive, 4 invalid environment, 5 internal.
     """
-    settings = _read_settings(
+    from framefit.budget_job import make_report, read_check_settings
+
+    settings = read_check_settings(
         budget,
         tier=tier,
         frames=frames,
+        restarts=restarts,
         environment=environment,
-        rest={
-            "policy": policy,
-            "warmup_frames": warmup,
-            "quality": quality,
-            "baseline": baseline,
-        },
+        cpus=cpus,
+        priority=priority,
+        policy=policy,
+        warmup_frames=warmup,
+        mode=mode,
+        ledger=ledger,
+        quality=quality,
+        baseline=baseline,
     )
-    report = _make_report(settings, model, samples, pipeline, (runtime, threads, input_shape, data))
+    engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
+    report = make_report(
+        settings, model, samples, pipeline, against, engine, progress=_say_progress
+    )
     _show(report, out, json_file)
     raise typer.Exit(report.verdict.exit_code)
 
@@ -94,120 +118,66 @@ def check(
 @app.command()
 def init(
     out: Annotated[Path, typer.Argument(help="The budget file to write.")],
-    samples: Annotated[Path, typer.Option(help="A report.json or other recorded latencies.")],
+    model: Model = None,
+    samples: Annotated[
+        Path | None, typer.Option(help="A report.json or other recorded latencies.")
+    ] = None,
+    pipeline: Pipeline = None,
+    runtime: Runtime = None,
+    threads: Threads = None,
+    input_shape: InputShape = None,
+    frames: Annotated[int, typer.Option(help="Frames to time, where MODEL is measured.")] = 400,
     rate_hz: Annotated[float, typer.Option(help="The camera's frames per second.")] = 30.0,
     margin: Annotated[float, typer.Option(help="Factor on the measured P99 of a stage.")] = 1.1,
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a budget file from recorded latencies."""
+    """Write a budget file from a measurement of MODEL or --pipeline, or from recorded latencies."""
     from artifacts.atomic import write_text
     from artifacts.errors import InputError
+    from framefit.budget_job import measure_or_read
     from latency_budget.budget_file import render_budget
-    from latency_budget.recorded import read_recorded
 
-    if not 1 <= margin <= 10 or not 0.1 <= rate_hz <= 10_000:
-        raise InputError(f"margin {margin}, rate {rate_hz}", "a margin of 1 to 10 and a rate in Hz")
+    if not 1 <= margin <= 10 or not 0.1 <= rate_hz <= 10_000 or frames < 1:
+        raise InputError(
+            f"margin {margin}, rate {rate_hz}, {frames} frames",
+            "a margin of 1 to 10, a rate in Hz, and at least 1 frame",
+        )
     if out.exists() and not force:
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
-    write_text(out, render_budget(read_recorded(samples), rate_hz=rate_hz, margin=margin))
+    engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": None}
+    run, heads = measure_or_read(
+        model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress
+    )
+    write_text(out, render_budget(run, rate_hz=rate_hz, margin=margin, heads=heads))
     typer.echo(f"wrote {out}")
 
 
-def _read_settings(
-    path: Path, *, tier: str, frames: int | None, environment: str | None, rest: dict[str, Any]
-) -> "CheckSettings":
-    from dataclasses import replace
+@app.command()
+def selftest(
+    quick: Annotated[
+        bool, typer.Option(help="Leave out the faults on the machine's real clock (20 s).")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the outcomes to this file.")
+    ] = None,
+) -> None:
+    """Inject stalls, bursts, drift, throttling, drops and clock faults; each must be caught.
 
-    from artifacts.errors import InputError
-    from latency_budget.budget import MODES, Budget
-    from latency_budget.check import CheckSettings
-    from latency_budget.measure import POLICIES
+    Exit codes: 0 every fault got the right verdict, 1 one did not.
+    """
+    from artifacts.atomic import write_json
+    from latency_budget.selftest import run_selftest
 
-    budget = Budget.load(path)
-    evidence = budget.tier(tier)
-    if frames is not None:
-        if frames < 1:
-            raise InputError(f"--frames is {frames}", "1 or more")
-        evidence = replace(evidence, frames=frames)
-    if environment is not None:
-        if environment not in MODES:
-            raise InputError(f"--environment is '{environment}'", " or ".join(MODES))
-        budget = replace(budget, environment=environment)
-    if rest["policy"] not in POLICIES or rest["warmup_frames"] < 0:
-        raise InputError(
-            f"--policy {rest['policy']}, --warmup {rest['warmup_frames']}",
-            f"{' or '.join(POLICIES)}, and 0 or more",
-        )
-    return CheckSettings(budget=budget, tier=evidence, **rest)
-
-
-def _make_report(
-    settings: "CheckSettings",
-    model: Path | None,
-    samples: Path | None,
-    pipeline: str | None,
-    engine: tuple[str | None, int | None, list[str] | None, Path | None],
-) -> "Report":
-    from artifacts.errors import InputError
-    from framefit.workspace import Workspace
-    from latency_budget.check import check_recorded
-
-    if samples is not None:
-        if model is not None or pipeline is not None:
-            raise InputError("--samples was given together with MODEL or --pipeline", "one of them")
-        return check_recorded(samples, settings)
-    if pipeline is not None:
-        return _check_pipeline(pipeline, model, settings)
-    if model is None:
-        model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
-    return _check_model(model, settings, *engine)
-
-
-def _check_pipeline(pipeline: str, model: Path | None, settings: "CheckSettings") -> "Report":
-    from artifacts.errors import InputError
-    from latency_budget.check import Subject, check_stages_of
-    from latency_budget.pipeline import load_pipeline
-
-    if model is not None and not model.is_file():
-        raise InputError(f"{model} does not exist", "a model file")
-    stages, frames = load_pipeline(pipeline, model)
-    subject = Subject(name=model.name if model else pipeline, artifact=model)
-    return check_stages_of(
-        stages, frames, subject, settings, is_whole_frame=True, progress=_say_progress
-    )
-
-
-def _check_model(
-    model: Path,
-    settings: "CheckSettings",
-    runtime: str | None,
-    threads: int | None,
-    input_shape: list[str] | None,
-    data: Path | None,
-) -> "Report":
-    from artifacts.onnx_file import parse_input_shapes
-    from engines.runtimes import SessionSettings, open_session
-    from latency_budget.check import Subject, check_stages_of
-    from latency_budget.network import network_stage, random_feeds, read_feeds
-
-    shapes = parse_input_shapes(tuple(input_shape or ()))
-    wanted = SessionSettings(threads=threads, input_shapes=shapes)
-    with open_session(model, runtime, wanted) as session:
-        feeds = read_feeds(session, data) if data else random_feeds(session)
-        subject = Subject(
-            name=model.name,
-            artifact=model,
-            runtime=session.runtime,
-            session=session.describe(),
-        )
-        return check_stages_of(
-            [network_stage(session)],
-            feeds,
-            subject,
-            settings,
-            is_whole_frame=False,
-            progress=_say_progress,
-        )
+    outcomes = run_selftest(quick=quick, progress=_say_progress)
+    for outcome in outcomes:
+        mark = "ok " if outcome.is_right else "BAD"
+        wanted = "" if outcome.is_right else f", expected {outcome.expected}"
+        typer.echo(f"{mark} {outcome.name}: {outcome.found}{wanted} ({outcome.detail})")
+    wrong = sum(not outcome.is_right for outcome in outcomes)
+    typer.echo(f"{len(outcomes) - wrong} of {len(outcomes)} faults got the right verdict")
+    if json_file is not None:
+        write_json(json_file, [outcome.to_dict() for outcome in outcomes])
+    raise typer.Exit(1 if wrong else 0)
 
 
 def _say_progress(what: str, done: int, total: int) -> None:

@@ -45,6 +45,12 @@ def run(*arguments):
     return result.exit_code, result.stdout
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """Attempts are counted in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def budget(tmp_path):
     path = tmp_path / "budget.toml"

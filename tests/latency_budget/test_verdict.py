@@ -3,10 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latency_budget.budget import Budget, FrameBudget, HeadContract, Tier
+from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.environment import Check, Environment, judge_environment
 from latency_budget.run import Run
 from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
+from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge
 
 MS = 1_000_000

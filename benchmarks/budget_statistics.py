@@ -1,0 +1,280 @@
+"""Simulates the frame gate: how often it passes what it must not, and fails what it should pass.
+
+`python -m benchmarks.budget_statistics` writes its table into docs/latency.md. Every seed is fixed;
+the frames are made up, so the figures hold on any machine. What needs a machine (the harness's own
+cost, P50 beside other tools) is measured by `benchmarks/budget_harness.py`.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.atomic import write_text
+from latency_budget.bursts import bound_miss_rate
+from latency_budget.regression import compare_runs, compare_tails
+from latency_budget.sequential import judge_sequence
+from latency_budget.statistics import claim_ratio, misses_allowed
+from latency_budget.steady import find_steady
+
+PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
+BEGIN, END = "<!-- budget_statistics: begin -->", "<!-- budget_statistics: end -->"
+SEED = 20261121
+RUNS = 2000
+MS = 1_000_000
+
+Misses = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: what was simulated, what came out, and what must hold."""
+
+    what: str
+    found: float
+    goal: str
+    holds: bool
+    unit: str = "%"
+
+    def render(self) -> str:
+        """Returns the table's line."""
+        shown = f"{100 * self.found:.2f} %" if self.unit == "%" else f"{self.found:g}"
+        return f"| {self.what} | {shown} | {self.goal} | {'yes' if self.holds else '**no**'} |"
+
+
+def main() -> None:
+    """Runs every simulation and writes the table."""
+    rows: list[Row] = []
+    for make in (false_passes, ratios, sequential, regressions, steadiness):
+        rows += make()
+        print(f"{make.__name__}: {len(rows)} rows", file=sys.stderr)
+    write_table(rows)
+    print("\n".join(row.render() for row in rows))
+
+
+def write_table(rows: list[Row], page: Path = PAGE) -> None:
+    """Puts the rows between the markers of the page, leaving the rest alone."""
+    table = [
+        BEGIN,
+        f"Simulated with `python -m benchmarks.budget_statistics` (seed {SEED}, {RUNS} runs each "
+        "where nothing else is said).",
+        "",
+        "| simulated | found | must be | holds |",
+        "|---|---|---|---|",
+        *(row.render() for row in rows),
+        END,
+    ]
+    text = page.read_text(encoding="utf-8")
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"{page} has no {BEGIN}")
+    write_text(page, pattern.sub(lambda _: "\n".join(table), text))
+
+
+def independent_misses(rng: np.random.Generator, frames: int, rate: float) -> Misses:
+    """Returns [frames] misses, each with the chance `rate`."""
+    return rng.random(frames) < rate
+
+
+def burst_misses(rng: np.random.Generator, frames: int, rate: float, mean: float) -> Misses:
+    """Returns [frames] misses in bursts of geometric length with that mean, `rate` in all.
+
+    Gaps are geometric too, so that the long-run share of missed frames is `rate`.
+    """
+    gap = mean * (1 - rate) / rate
+    count = int(1.5 * frames / (mean + gap)) + 50
+    lengths = rng.geometric(1 / mean, count)
+    gaps = rng.geometric(1 / gap, count)
+    edges = np.cumsum(np.stack([gaps, lengths], axis=1).ravel())
+    starts, ends = edges[0::2], edges[1::2]
+    steps = np.zeros(frames + 1, np.int64)
+    np.add.at(steps, np.minimum(starts, frames), 1)
+    np.add.at(steps, np.minimum(ends, frames), -1)
+    misses: Misses = np.cumsum(steps)[:frames] > 0
+    # A run that begins in the middle of the process, not at the end of a burst.
+    return np.roll(misses, int(rng.integers(frames)))
+
+
+def false_passes() -> list[Row]:
+    """How often a true miss rate of 1 % passes; it must not."""
+    rng = np.random.default_rng(SEED)
+    rows = []
+    for frames in (1800, 18_000):
+        allowed = misses_allowed(frames, 0.99, 0.95)
+        found = float((rng.binomial(frames, 0.01, 20_000) <= (allowed or 0)).mean())
+        what = f"order statistics, independent misses of a true 1 %, {frames} frames: passes"
+        rows.append(Row(f"{what} (20 000 runs)", found, "<= 5 %", found <= 0.05))
+    for frames in (18_000, 54_000):
+        for mean in (1, 3, 10, 30):
+            cluster, naive = _burst_passes(rng, frames, mean)
+            goal = 0.07 if (frames, mean) == (54_000, 10) else None
+            what = f"cluster bound, a true 1 % in bursts of {mean}, {frames} frames: passes"
+            rows.append(
+                Row(
+                    f"{what} (order statistics alone: {naive:.1%})",
+                    cluster,
+                    "<= 7 %" if goal else "-",
+                    cluster <= (goal or 1),
+                )
+            )
+    return rows
+
+
+def _burst_passes(rng: np.random.Generator, frames: int, mean: int) -> tuple[float, float]:
+    allowed = misses_allowed(frames, 0.99, 0.95) or 0
+    cluster = naive = 0
+    for _ in range(RUNS):
+        misses = (
+            independent_misses(rng, frames, 0.01)
+            if mean == 1
+            else burst_misses(rng, frames, 0.01, mean)
+        )
+        independent = int(misses.sum()) <= allowed
+        naive += independent
+        cluster += independent and bound_miss_rate(misses).rate < 0.01
+    return cluster / RUNS, naive / RUNS
+
+
+def ratios() -> list[Row]:
+    """Passes of the jitter gate, limit 1.2, on lognormal latencies of a known P99/P50."""
+    rng = np.random.default_rng(SEED + 1)
+    rows = []
+    for ratio, frames, goal, holds in (
+        (1.20, 3000, "<= 2.5 %", lambda found: found <= 0.025),
+        (1.15, 3000, ">= 95 %", lambda found: found >= 0.95),
+        (1.14, 1000, "-", lambda found: True),
+        (1.18, 9000, "-", lambda found: True),
+    ):
+        found = _share(lambda: _ratio_passes(rng, ratio, frames))  # noqa: B023
+        rows.append(
+            Row(
+                f"jitter gate at a true {ratio:.2f}, {frames} frames: passes",
+                found,
+                goal,
+                holds(found),
+            )
+        )
+    return rows
+
+
+def _ratio_passes(rng: np.random.Generator, ratio: float, frames: int) -> bool:
+    sigma = math.log(ratio) / 2.3263478740408408
+    latency = np.sort(rng.lognormal(math.log(20 * MS), sigma, frames).astype(np.int64))
+    return claim_ratio(latency, 1.2).outcome == "pass"
+
+
+def sequential() -> list[Row]:
+    """The sequential test: how soon it decides, and how often wrongly."""
+    rng = np.random.default_rng(SEED + 2)
+    clean = judge_sequence(np.zeros(1000, bool)).decided_at or 0
+    bad = [judge_sequence(independent_misses(rng, 2000, 0.05)) for _ in range(RUNS)]
+    median = float(np.median([claim.decided_at or math.inf for claim in bad]))
+    passed = float(np.mean([claim.outcome == "pass" for claim in bad]))
+    edge = [judge_sequence(independent_misses(rng, 18_000, 0.01)) for _ in range(RUNS)]
+    wrong = float(np.mean([claim.outcome == "pass" for claim in edge]))
+    good = [judge_sequence(independent_misses(rng, 18_000, 0.002)) for _ in range(RUNS)]
+    right = float(np.mean([claim.outcome == "pass" for claim in good]))
+    return [
+        Row(
+            "sequential test, no miss: passes after so many frames", clean, "373", clean == 373, ""
+        ),
+        Row(
+            "sequential test, 5 % missed: median frames to fail", median, "<= 40", median <= 40, ""
+        ),
+        Row("sequential test, 5 % missed: passes", passed, "0 %", passed == 0),
+        Row(
+            "sequential test, a true 1 %, looked at each frame: passes",
+            wrong,
+            "<= 5 %",
+            wrong <= 0.05,
+        ),
+        Row("sequential test, a true 0.2 %: passes", right, ">= 95 %", right >= 0.95),
+    ]
+
+
+def regressions() -> list[Row]:
+    """A tail that grows from 0.5 % to 2 % slow frames, and one that does not."""
+    rng = np.random.default_rng(SEED + 3)
+    frames = 9000
+    caught = _share(
+        lambda: compare_runs(_tail(rng, frames, 0.005), _tail(rng, frames, 0.02)).outcome == "fail"
+    )
+    alarms = _share(
+        lambda: compare_runs(_tail(rng, frames, 0.005), _tail(rng, frames, 0.005)).outcome == "fail"
+    )
+    near = _share(
+        lambda: compare_tails(_tail(rng, frames, 0.01), _tail(rng, frames, 0.01)).outcome == "fail"
+    )
+    return [
+        Row(f"slow frames 0.5 % then 2 %, {frames} each: found", caught, ">= 95 %", caught >= 0.95),
+        Row(
+            f"slow frames 0.5 % both, {frames} each: false alarms", alarms, "<= 1 %", alarms <= 0.01
+        ),
+        Row(
+            f"slow frames 1 % both (P99 on the edge), {frames} each: false alarms",
+            near,
+            "<= 1 %",
+            near <= 0.01,
+        ),
+    ]
+
+
+def _tail(rng: np.random.Generator, frames: int, slow: float) -> NDArray[np.int64]:
+    base = rng.lognormal(math.log(20 * MS), 0.02, frames)
+    tail = rng.lognormal(math.log(30 * MS), 0.05, frames)
+    return np.where(rng.random(frames) < slow, tail, base).astype(np.int64)
+
+
+def steadiness() -> list[Row]:
+    """The steady state: runs that have one, and runs that do not."""
+    rng = np.random.default_rng(SEED + 4)
+    shapes: tuple[tuple[str, Callable[[NDArray[np.float64]], NDArray[np.float64]], bool], ...] = (
+        ("level with 3 % noise", np.ones_like, True),
+        (
+            "level with a tenth of the frames half as slow again",
+            lambda x: 1 + 0.5 * (rng.random(len(x)) < 0.1),
+            True,
+        ),
+        (
+            "a warm-up of a tenth of the run, 30 % slower",
+            lambda x: np.where(x < 0.1, 1.3, 1.0),
+            True,
+        ),
+        ("a step of 5 % at half-time", lambda x: np.where(x < 0.5, 1.0, 1.05), False),
+        ("a drift of 10 %", lambda x: 1 + 0.1 * x, False),
+        (
+            "a sawtooth of 20 %, three and a third teeth",
+            lambda x: 1 + 0.2 * ((x * 10 / 3) % 1),
+            False,
+        ),
+    )
+    rows = []
+    share = np.arange(1000) / 1000
+    for name, shape, is_steady in shapes:
+        outcomes = [
+            find_steady(
+                (20 * MS * rng.lognormal(0, 0.03, 1000) * shape(share)).astype(np.int64), 1 / 30
+            ).outcome
+            for _ in range(RUNS // 10)
+        ]
+        found = outcomes.count("steady" if is_steady else "unsteady") / len(outcomes)
+        goal = ("steady " if is_steady else "refused ") + ">= 95 %"
+        rows.append(
+            Row(
+                f"steady state, {name}, 1000 frames ({RUNS // 10} runs)", found, goal, found >= 0.95
+            )
+        )
+    return rows
+
+
+def _share(happens: Callable[[], bool]) -> float:
+    return sum(happens() for _ in range(RUNS)) / RUNS
+
+
+if __name__ == "__main__":
+    main()

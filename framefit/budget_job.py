@@ -1,0 +1,214 @@
+"""What `budget-check` does: from the command line's words to a check of one subject."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.onnx_file import parse_input_shapes
+from artifacts.ownership import read_heads
+from framefit.workspace import Workspace
+from latency_budget.budget import MODES, Budget
+from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
+from latency_budget.driving_mode import cut_to_heads
+from latency_budget.measure import POLICIES, MeasureSettings
+from latency_budget.network import NETWORK_STAGE
+from latency_budget.priority import Scheduling
+from latency_budget.recorded import read_recorded
+from latency_budget.report import Report
+from latency_budget.restarts import ProcessSettings, measure_in_processes
+from latency_budget.run import Run
+from latency_budget.workload import Recipe
+
+Progress = Callable[[str, int, int], None]
+Engine = Mapping[str, Any]
+
+
+def read_check_settings(
+    path: Path,
+    *,
+    tier: str,
+    frames: int | None = None,
+    restarts: int | None = None,
+    environment: str | None = None,
+    cpus: str | None = None,
+    priority: str = "normal",
+    **rest: Any,
+) -> CheckSettings:
+    """Reads the budget and puts the command line's wishes into it.
+
+    Args:
+        path: the budget file.
+        tier: a name of its tiers.
+        frames: instead of the tier's; also the fewest.
+        restarts: instead of the tier's.
+        environment: instead of the budget's.
+        cpus: processors, separated by commas.
+        priority: see `Scheduling`.
+        rest: further values of `CheckSettings`.
+
+    Raises:
+        InputError: the file or a value is wrong.
+    """
+    budget = Budget.load(path)
+    evidence = budget.tier(tier)
+    if frames is not None:
+        if frames < 1:
+            raise InputError(f"--frames is {frames}", "1 or more")
+        evidence = replace(evidence, frames=frames, min_frames=min(frames, evidence.min_frames))
+    if restarts is not None:
+        evidence = replace(evidence, restarts=restarts)
+    if not 1 <= evidence.restarts <= evidence.frames:
+        raise InputError(
+            f"{evidence.restarts} restarts for {evidence.frames} frames", "1 up to the frames"
+        )
+    if environment is not None:
+        if environment not in MODES:
+            raise InputError(f"--environment is '{environment}'", " or ".join(MODES))
+        budget = replace(budget, environment=environment)
+    if rest["policy"] not in POLICIES or rest["warmup_frames"] < 0:
+        raise InputError(
+            f"--policy {rest['policy']}, --warmup {rest['warmup_frames']}",
+            f"{' or '.join(POLICIES)}, and 0 or more",
+        )
+    if rest["mode"] is not None:
+        budget.for_mode(rest["mode"])
+    scheduling = Scheduling(cpus=_parse_cpus(cpus), priority=priority)
+    return CheckSettings(budget=budget, tier=evidence, scheduling=scheduling, **rest)
+
+
+def make_report(
+    settings: CheckSettings,
+    model: Path | None,
+    samples: Path | None,
+    pipeline: str | None,
+    against: Path | None,
+    engine: Engine,
+    *,
+    progress: Progress | None = None,
+) -> Report:
+    """Judges recorded samples, a pipeline, or a model; the newest one where none is named.
+
+    Args:
+        settings: limits and evidence.
+        model: a model or plan; with `pipeline`, given to its function.
+        samples: recorded latencies.
+        pipeline: `package.module:function`.
+        against: an older model, measured in turns.
+        engine: runtime, threads, input_shape and data.
+        progress: called with (what, done, total).
+
+    Raises:
+        InputError: they do not go together, or are wrong.
+    """
+    if samples is not None:
+        if model is not None or pipeline is not None or against is not None:
+            raise InputError(
+                "--samples was given together with MODEL, --pipeline or --against", "one of them"
+            )
+        return check_recorded(samples, settings)
+    if model is None and pipeline is None:
+        model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
+    for path in (model, against):
+        if path is not None and not path.is_file():
+            raise InputError(f"{path} does not exist", "a model file")
+    heads = settings.budget.modes[settings.mode] if settings.mode else None
+    with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
+        recipe = _make_recipe(model, pipeline, heads, engine, Path(folder))
+        older = None
+        if against is not None:
+            older = _make_recipe(against, pipeline, heads, engine, Path(folder))
+        subject = Subject(
+            name=model.name if model else str(pipeline),
+            recipe=recipe,
+            stage_names=() if pipeline else (NETWORK_STAGE,),
+            artifact=model,
+            runtime=engine["runtime"] or "" if not pipeline else "",
+            against=older,
+        )
+        return check_subject(subject, settings, progress)
+
+
+def measure_or_read(
+    model: Path | None,
+    samples: Path | None,
+    pipeline: str | None,
+    engine: Engine,
+    *,
+    frames: int,
+    rate_hz: float,
+    progress: Progress | None = None,
+) -> tuple[Run, tuple[str, ...]]:
+    """Returns frames to make a budget of, and the heads of the measured network.
+
+    Raises:
+        InputError: nothing, or more than one thing, was named.
+    """
+    if (samples is not None) == (model is not None or pipeline is not None):
+        raise InputError(
+            "what to measure is not clear", "either MODEL or --pipeline, or else --samples"
+        )
+    if samples is not None:
+        return read_recorded(samples, rate_hz=rate_hz), ()
+    if model is not None and not model.is_file():
+        raise InputError(f"{model} does not exist", "a model file")
+    recipe = _make_recipe(model, pipeline, None, engine, Path())
+    process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
+    experiment = measure_in_processes(recipe, process, progress)
+    return experiment.paced, _heads_of(model)
+
+
+def _make_recipe(
+    model: Path | None,
+    pipeline: str | None,
+    heads: tuple[str, ...] | None,
+    engine: Engine,
+    folder: Path,
+) -> Recipe:
+    if pipeline is not None:
+        return Recipe(
+            function="latency_budget.pipeline:open_pipeline_workload",
+            arguments={
+                "name": pipeline,
+                "model": str(model) if model else None,
+                "heads": list(heads) if heads is not None else None,
+            },
+            artifact=str(model) if model else "",
+        )
+    if model is None:
+        raise InputError("no MODEL was given", "a model, --pipeline or --samples")
+    measured = model
+    if heads is not None:
+        measured = cut_to_heads(model, heads, folder / sha256_file(model)[:16] / model.name)
+    shapes = parse_input_shapes(tuple(engine["input_shape"] or ()))
+    return Recipe(
+        function="latency_budget.network:open_network_workload",
+        arguments={
+            "model": str(measured),
+            "runtime": engine["runtime"],
+            "threads": engine["threads"],
+            "input_shapes": {name: list(dims) for name, dims in shapes.items()},
+            "data": str(engine["data"]) if engine["data"] else None,
+        },
+        artifact=str(measured),
+    )
+
+
+def _heads_of(model: Path | None) -> tuple[str, ...]:
+    if model is None or model.suffix.lower() != ".onnx":
+        return ()
+    import onnx
+
+    return tuple(read_heads(onnx.load(model, load_external_data=False)))
+
+
+def _parse_cpus(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts):
+        raise InputError(f"--cpus is '{text}'", "numbers separated by commas, such as 0,1")
+    return tuple(int(part) for part in parts)

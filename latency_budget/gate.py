@@ -1,0 +1,57 @@
+"""A gate: one question, its answer, and the evidence for it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from latency_budget.run import Nanoseconds
+from latency_budget.statistics import bound_ns, claim_percentile, misses_allowed
+
+
+class Verdict(StrEnum):
+    """The outcome of a gate or of a whole check, from best to worst."""
+
+    PASS = "pass"
+    INCONCLUSIVE = "inconclusive"
+    FAIL = "fail"
+    INVALID = "invalid"
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 3 inconclusive, 4 invalid."""
+        return {"pass": 0, "fail": 1, "inconclusive": 3, "invalid": 4}[self.value]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One question and its answer.
+
+    Attributes:
+        name: what was judged.
+        verdict: the answer.
+        detail: the evidence in one line.
+    """
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+def judge_percentile(
+    name: str, latency_ns: Nanoseconds, limit_ns: int, confidence: float, quantile: float = 0.99
+) -> Gate:
+    """Judges "this percentile is within the limit" by order statistics."""
+    misses = int((latency_ns > limit_ns).sum())
+    claim = claim_percentile(misses, len(latency_ns), quantile, confidence)
+    bound = bound_ns(np.sort(latency_ns), quantile, confidence, upper=True)
+    allowed = misses_allowed(len(latency_ns), quantile, confidence) if len(latency_ns) else None
+    shown = f"{misses} of {claim.count} frames over {limit_ns / 1e6:.2f} ms"
+    shown += f" ({allowed} allowed)" if allowed is not None else ""
+    if bound is not None:
+        shown = f"at most {bound / 1e6:.2f} ms at {100 * confidence:g} % confidence; {shown}"
+    if claim.outcome == "inconclusive":
+        shown += f"; {claim.more_frames} more frames without a miss needed"
+    elif claim.outcome == "pass" and bound is not None:
+        shown += f"; headroom {(limit_ns - bound) / 1e6:.2f} ms"
+    return Gate(name, Verdict(claim.outcome), shown)

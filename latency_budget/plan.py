@@ -1,0 +1,108 @@
+"""The plan of a check, fixed before its first frame, and how often it was tried.
+
+A rule chosen after the frames were seen proves nothing, and neither does the one green run of
+twenty. So the limits, the evidence and the artifact are hashed before anything is measured, and
+each attempt leaves a line in a ledger before its first frame, aborted ones too.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from artifacts.digest import sha256_bytes
+from artifacts.errors import InputError
+from latency_budget.budget import Budget
+from latency_budget.clock import unix_time_s
+from latency_budget.tiers import Tier
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What was decided before the first frame.
+
+    Attributes:
+        values: everything that can change the verdict besides the frames themselves.
+        attempt: the how-manieth try of the same plan this is, from 1.
+    """
+
+    values: dict[str, Any]
+    attempt: int = 1
+
+    @property
+    def sha256(self) -> str:
+        """The plan's digest, over JSON with sorted keys."""
+        text = json.dumps(self.values, sort_keys=True, separators=(",", ":"))
+        return sha256_bytes(text.encode())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the plan as report.json holds it."""
+        return {"sha256": self.sha256, "attempt": self.attempt, "values": self.values}
+
+
+def make_plan(
+    budget: Budget, tier: Tier, *, subject: str, sha256: str, how: Mapping[str, Any]
+) -> Plan:
+    """Fixes a plan.
+
+    Args:
+        budget: the limits that the run is judged by.
+        tier: the evidence.
+        subject: what is measured.
+        sha256: the artifact's digest, empty where there is none.
+        how: further settings: policy, warm-up, mode, runtime, scheduling.
+    """
+    return Plan(
+        values={
+            "version": PLAN_VERSION,
+            "subject": subject,
+            "artifact_sha256": sha256,
+            "frame": asdict(budget.frame),
+            "stages": budget.stages,
+            "heads": {name: asdict(contract) for name, contract in budget.heads.items()},
+            "environment": budget.environment,
+            "tier": asdict(tier),
+            "how": dict(how),
+        }
+    )
+
+
+def begin_attempt(plan: Plan, ledger: Path | None) -> Plan:
+    """Writes the attempt down and returns the plan with its number.
+
+    Args:
+        plan: what is about to be measured.
+        ledger: a file of JSON lines, made if missing; None counts nothing.
+
+    Raises:
+        InputError: the ledger cannot be read or written.
+    """
+    if ledger is None:
+        return plan
+    try:
+        ledger.parent.mkdir(parents=True, exist_ok=True)
+        before = _count(ledger, plan.sha256) if ledger.exists() else 0
+        line = {"plan": plan.sha256, "attempt": before + 1, "started_s": unix_time_s()}
+        with ledger.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(f"cannot write the attempts to {ledger}: {error.strerror}") from error
+    return Plan(values=plan.values, attempt=before + 1)
+
+
+def _count(ledger: Path, sha256: str) -> int:
+    """Lines that are torn or of another kind count for nothing."""
+    found = 0
+    for line in ledger.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        found += isinstance(entry, dict) and entry.get("plan") == sha256
+    return found

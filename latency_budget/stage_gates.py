@@ -1,0 +1,63 @@
+"""The gates on single stages: each against its budget, and all together against the frame's."""
+
+import numpy as np
+
+from latency_budget.budget import Budget
+from latency_budget.gate import Gate, Verdict, judge_percentile
+from latency_budget.run import Run
+from latency_budget.statistics import bound_ns, claim_percentile, frames_needed, stage_quantile
+from latency_budget.tiers import Tier
+
+
+def judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
+    """Judges one stage's P99; it says whether the stricter quantile is proven too."""
+    label = f"stage {name} P99"
+    limit_ns = round(budget.stages[name] * 1e6)
+    if name not in run.stage_names:
+        known = ", ".join(run.stage_names) or "none"
+        return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
+    durations = run.stage_ns(name)
+    gate = judge_percentile(label, durations, limit_ns, tier.confidence)
+    if len(budget.stages) == 1:
+        return gate
+    quantile = stage_quantile(len(budget.stages))
+    misses = int((durations > limit_ns).sum())
+    strict = claim_percentile(misses, len(durations), quantile, tier.confidence)
+    note = f"P{100 * quantile:.4g} {'proven' if strict.outcome == 'pass' else 'not proven'}"
+    return Gate(label, gate.verdict, f"{gate.detail}; {note}")
+
+
+def judge_stages_together(run: Run, budget: Budget, tier: Tier) -> Gate:
+    """Judges whether the stages alone prove the frame, whatever the dependence between them.
+
+    P(total > sum of b_i) <= sum of P(stage_i > b_i): k stages with budgets that add up to the
+    deadline, each proven at 1 - 0.01 / k with its share of the error chance, imply the frame's P99.
+    A stage that is not proven makes it inconclusive: the frame's own gate decides.
+    """
+    name = "stages imply the frame"
+    count = len(budget.stages)
+    total_ms = sum(budget.stages.values())
+    if round(total_ms * 1e6) > budget.frame.deadline_ns:
+        return Gate(
+            name,
+            Verdict.INCONCLUSIVE,
+            f"their budgets add up to {total_ms:g} ms, the deadline is "
+            f"{budget.frame.deadline_ns / 1e6:g} ms",
+        )
+    quantile, confidence = stage_quantile(count), 1 - (1 - tier.confidence) / count
+    open_stages = []
+    for stage, limit_ms in budget.stages.items():
+        if stage not in run.stage_names:
+            open_stages.append(f"{stage} was not measured")
+            continue
+        durations = run.stage_ns(stage)
+        misses = int((durations > round(limit_ms * 1e6)).sum())
+        if claim_percentile(misses, len(durations), quantile, confidence).outcome != "pass":
+            bound = bound_ns(np.sort(durations), quantile, confidence, upper=True)
+            shown = "no bound" if bound is None else f"at most {bound / 1e6:.2f} ms"
+            needed = frames_needed(misses, quantile, confidence)
+            open_stages.append(f"{stage}: {misses} over, {shown}, {needed} frames needed")
+    claim = f"each of {count} stages at P{100 * quantile:.4g}, {100 * confidence:.4g} % confidence"
+    if open_stages:
+        return Gate(name, Verdict.INCONCLUSIVE, f"{claim}; not proven: {'; '.join(open_stages)}")
+    return Gate(name, Verdict.PASS, f"{claim}: proven, so P99 of the frame is within its deadline")

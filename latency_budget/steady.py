@@ -1,0 +1,155 @@
+"""Has the run settled? Steps and drift of the frame's service time, over blocks of frames.
+
+A just-in-time compiler, a warming processor or a growing heap changes what a frame costs while it
+is measured; a percentile over such a run describes no state of the machine. The medians of 30-frame
+blocks are cut into level pieces by Potts' functional with an absolute-error cost (Storath,
+Weinmann, Demaret, "Jump-Sparse and Sparse Recovery Using Potts Functionals", IEEE TSP 2014), and
+the last piece must be long and level. Some processes never settle (Barrett et al., arXiv
+1602.00602): that is an answer too.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latency_budget.run import Nanoseconds
+
+BLOCK_FRAMES = 30
+FEWEST_BLOCKS = 8
+STEADY_SHARE = 0.7
+STEP_SHARE = 0.01
+STEP_MADS = 3.0
+SLOPE_SHARE_PER_MIN = 0.005
+_LARGEST_BLOCKS = 400
+_PENALTY = 4.0
+_MAD_TO_SIGMA = 1.4826
+_TRIMMED_TO_SIGMA = 0.79
+_SURE_SIGMAS = 4.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """Whether a run settled.
+
+    Attributes:
+        outcome: "steady", "unsteady" or "unknown" (too few frames to tell).
+        first: number of the first frame of the steady part; frames before it are a warm-up that
+            took longer than was allowed for.
+        detail: one line.
+    """
+
+    outcome: str
+    first: int
+    detail: str
+
+
+def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness:
+    """Finds the steady part of a run of one process.
+
+    Args:
+        service_ns: [n] from the start of each processed frame to its result.
+        seconds_per_frame: for the drift per minute.
+    """
+    size = max(BLOCK_FRAMES, math.ceil(len(service_ns) / _LARGEST_BLOCKS))
+    count = len(service_ns) // size
+    if count < FEWEST_BLOCKS:
+        return Steadiness("unknown", 0, f"{len(service_ns)} frames are too few to tell")
+    blocks = np.median(service_ns[: count * size].reshape(count, size), axis=1)
+    starts = segment_levels(blocks)
+    levels = [float(np.median(part)) for part in np.split(blocks, starts[1:])]
+    tolerance = _tolerance(blocks)
+    first = len(levels) - 1
+    while first and abs(levels[first - 1] - levels[-1]) <= tolerance:
+        first -= 1
+    begin = starts[first]
+    step = max((abs(a - b) for a, b in pairwise(levels)), default=0.0)
+    if count - begin < STEADY_SHARE * count:
+        share = step / float(np.median(blocks))
+        return Steadiness(
+            "unsteady",
+            begin * size,
+            f"level only for the last {(count - begin) * size} of {len(service_ns)} frames; "
+            f"largest step {share:.1%}",
+        )
+    drift = _drift_per_minute(blocks[begin:], size * seconds_per_frame, tolerance)
+    if drift is not None:
+        return Steadiness("unsteady", begin * size, f"drifts by {drift:+.1%} per minute")
+    trimmed = f", from frame {begin * size} on" if begin else ""
+    return Steadiness("steady", begin * size, f"level over {count - begin} blocks{trimmed}")
+
+
+def segment_levels(blocks: Floats) -> list[int]:
+    """Returns where the level pieces of `blocks` begin, the first one at 0.
+
+    Minimizes the sum of absolute errors to each piece's median plus a penalty per piece, by
+    dynamic programming; the penalty is four times the noise of a block, estimated from the
+    differences of neighbours, times the logarithm of their number.
+    """
+    count = len(blocks)
+    penalty = _PENALTY * _noise(blocks) * max(1.0, math.log(count))
+    best = np.full(count + 1, np.inf)
+    best[0] = -penalty
+    cut = np.zeros(count + 1, int)
+    for end in range(1, count + 1):
+        costs = best[:end] + penalty + _errors_to(blocks[:end])
+        cut[end] = int(np.argmin(costs))
+        best[end] = costs[cut[end]]
+    starts = []
+    end = count
+    while end:
+        end = int(cut[end])
+        starts.append(end)
+    return starts[::-1]
+
+
+def _errors_to(values: Floats) -> Floats:
+    """Returns [n] the absolute error of `values[i:]` to its median, for every i.
+
+    Two heaps would do it in n log n; with at most 400 blocks insertion into a sorted array is
+    fast enough and plain.
+    """
+    count = len(values)
+    held = np.empty(count)
+    errors = np.empty(count)
+    for size, index in enumerate(range(count - 1, -1, -1), 1):
+        place = int(np.searchsorted(held[: size - 1], values[index]))
+        held[place + 1 : size] = held[place : size - 1].copy()
+        held[place] = values[index]
+        half = size // 2
+        errors[index] = held[size - half : size].sum() - held[:half].sum()
+    return errors
+
+
+def _noise(blocks: Floats) -> float:
+    """The standard deviation of a block around its level, from second differences.
+
+    They leave out a drift; the mean of the smaller three quarters leaves out a few steps. The
+    factor makes it right for normal noise, whose second differences are sqrt(6) as wide.
+    """
+    steps = np.sort(np.abs(np.diff(blocks, 2)))
+    floor = 1e-4 * float(np.median(blocks))
+    return max(floor, _TRIMMED_TO_SIGMA * float(steps[: math.ceil(0.75 * len(steps))].mean()))
+
+
+def _tolerance(blocks: Floats) -> float:
+    """A step below this is none: 1 %, or three times the noise's median absolute deviation."""
+    return max(STEP_SHARE * float(np.median(blocks)), STEP_MADS * _noise(blocks) / _MAD_TO_SIGMA)
+
+
+def _drift_per_minute(blocks: Floats, block_s: float, tolerance: float) -> float | None:
+    """The slope by least squares, None unless it is sure, and more than the tolerance in all."""
+    count = len(blocks)
+    minutes = np.arange(count) * block_s / 60
+    centred = minutes - minutes.mean()
+    slope = float((centred * (blocks - blocks.mean())).sum() / (centred**2).sum())
+    residual = blocks - blocks.mean() - slope * centred
+    error = math.sqrt(float((residual**2).sum()) / max(1, count - 2) / float((centred**2).sum()))
+    share = slope / float(np.median(blocks))
+    total = abs(slope) * float(minutes[-1] - minutes[0])
+    is_sure = abs(slope) > _SURE_SIGMAS * error and total > tolerance
+    return share if is_sure and abs(share) > SLOPE_SHARE_PER_MIN else None

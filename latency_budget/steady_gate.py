@@ -1,0 +1,34 @@
+"""The gate on the steady state: a run that never settled describes no state of the machine."""
+
+from latency_budget.gate import Gate, Verdict
+from latency_budget.run import Run
+from latency_budget.steady import find_steady
+
+_UNKNOWN_RATE_HZ = 30.0
+
+
+def judge_steadiness(run: Run, mode: str) -> Gate:
+    """Judges each process of a run by itself; their spread is reported elsewhere.
+
+    Nothing is cut off: frames before the steady part are judged like all others.
+
+    Args:
+        run: the frames; those of a closed loop follow each other at once.
+        mode: `Budget.environment`; "report" only shows an unsteady run.
+    """
+    parts = run.split()
+    found = []
+    for number, part in enumerate(parts, 1):
+        service = part.service_ns
+        period_s = 1 / (run.rate_hz or _UNKNOWN_RATE_HZ)
+        if run.mode == "closed" and len(service):
+            period_s = float(service.mean()) / 1e9
+        steadiness = find_steady(service, period_s)
+        label = f"process {number}: " if len(parts) > 1 else ""
+        found.append((steadiness.outcome, f"{label}{steadiness.detail}"))
+    bad = [detail for outcome, detail in found if outcome == "unsteady"]
+    if not bad:
+        return Gate("steady state", Verdict.PASS, "; ".join(dict.fromkeys(d for _, d in found)))
+    if mode == "report":
+        return Gate("steady state", Verdict.PASS, f"reported only: {'; '.join(bad)}")
+    return Gate("steady state", Verdict.INVALID, "; ".join(bad))
