@@ -1,0 +1,86 @@
+"""Writes docs/zoo.md from the rows of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_LEAD = """# The zoo
+
+Written by `python -m benchmarks.zoo`: {count} timm architectures with random weights (batch
+normalization settled on pictures), exported with `framefit export onnx`, quantized with {samples}
+samples for {targets}, linted for TensorRT-RTX, built with TensorRT-RTX into an INT8 plan for
+compute capability 8.9 (not run: there is no GPU), and run on OpenVINO.
+
+* **quality**: SQNR of the quantized outputs on the calibration samples, dB, with the cheapest
+  settings (min-max ranges, no repairs). With random weights it says that nothing is broken, not how
+  good a trained network gets.
+* **parity**: SQNR of OpenVINO's outputs against onnxruntime's for the same INT8 file, dB; below
+  {least_parity:.0f} it counts as a failure.
+* **int8 / float**: OpenVINO's time of the INT8 file as a share of the float file's, one thread,
+  least of {rounds} interleaved inferences. Below 1 is faster. {disturbed}
+* **lint**: warnings and infos; an error would say that the plan does not build.
+"""
+
+
+def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+    """Returns the page.
+
+    Args:
+        rows: what `run_zoo` gave.
+        facts: `targets`, `samples`, `rounds`, `least_parity`, `disturbed`, `date`, `versions`.
+    """
+    targets = facts["targets"]
+    passed = [row for row in rows if "problem" not in row]
+    slower = [row["name"] for row in passed if _best_ratio(row, targets) > 1]
+    lead = _LEAD.format(**{**facts, "targets": " and ".join(targets)}, count=len(rows))
+    lines = [lead, f"{facts['date']}; {facts['versions']}.", ""]
+    lines.append(f"**{len(passed)} of {len(rows)} pass every stage.**")
+    lines.append(_describe_slower(slower))
+    lines += ["", _header(targets), "|" + "---|" * (4 + 3 * len(targets))]
+    lines += [_line(row, targets) for row in rows]
+    failed = [row for row in rows if "problem" in row]
+    if failed:
+        lines += ["", "## What stops the others", ""]
+        lines += [f"* {row['name']}: {row['problem']}" for row in failed]
+    second = [row for row in rows if row.get("exporter_refusals")]
+    if second:
+        names = ", ".join(row["name"] for row in second)
+        lines += ["", f"Exported by the second exporter (TorchScript) only: {names}."]
+    return "\n".join([*lines, ""])
+
+
+def _describe_slower(names: Sequence[str]) -> str:
+    if not names:
+        return "None is slower in INT8 than in float."
+    return f"Slower in INT8 than in float: {', '.join(names)}."
+
+
+def _best_ratio(row: Mapping[str, Any], targets: Sequence[str]) -> float:
+    times = row["least_ms"]
+    return min(float(times[target]) for target in targets) / float(times["float"])
+
+
+def _header(targets: Sequence[str]) -> str:
+    columns = [
+        f"{what}, {target}" for what in ("quality", "parity", "int8 / float") for target in targets
+    ]
+    return " | ".join(["| network", "pixels", *columns, "lint", "plan, MB |"])
+
+
+def _line(row: Mapping[str, Any], targets: Sequence[str]) -> str:
+    cells = [row["name"], str(row["size"])]
+    cells += [_number(row.get("quality_db", {}).get(target), "{:.1f}") for target in targets]
+    cells += [_number(row.get("parity_db", {}).get(target), "{:.1f}") for target in targets]
+    times = row.get("least_ms", {})
+    cells += [
+        _number(times[target] / times["float"] if target in times else None, "{:.2f}")
+        for target in targets
+    ]
+    counts = row["lint"]["counts"] if "lint" in row else None
+    cells.append(f"{counts['warning']} w, {counts['info']} i" if counts else "-")
+    plan = row.get("plan_bytes")
+    cells.append(f"{plan / 1e6:.1f}" if plan else "-")
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
