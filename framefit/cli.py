@@ -17,6 +17,10 @@ COMPRESS = {
         "Compare two networks' outputs: SQNR, largest error, agreement.",
         "framefit.commands.compare:compare",
     ),
+    "diagnose": Row(
+        "Find what costs a quantized network its quality, and what helps.",
+        "framefit.commands.diagnose:diagnose",
+    ),
 }
 BUDGET_CHECK = Row("Judge a frame against its latency budget.", "framefit.commands.budget:check")
 BUDGET_CHECK_OTHERS = {

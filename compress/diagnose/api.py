@@ -1,0 +1,182 @@
+"""Diagnoses a quantization: `diagnose_model` is what the command line and users call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from artifacts.errors import FramefitError
+from artifacts.ownership import read_heads
+from compress.diagnose.layers import inspect_layers
+from compress.diagnose.remedies import Proposal, combine, propose_remedies
+from compress.diagnose.report import LEAST_GAIN_DB, Diagnosis, Remedy
+from compress.diagnose.tensor_meters import to_db
+from compress.errors import CalibrationError
+from compress.model_runner import open_runner
+from compress.quantize.api import quantize_model
+from compress.quantize.graph import Array
+from compress.quantize.prepared import prepare_network
+from compress.quantize.search.sensitivity import measure_layers
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import Progress, StreamingPass
+
+JUDGED_EVERY = 4
+"""One sample of so many judges; fewer samples than that calibrate and judge alike."""
+
+
+class HeadJudge:
+    """Measures the heads' SQNR of networks that shall do the same as one float network.
+
+    Args:
+        model: the float network.
+        samples: to judge on.
+        heads: the outputs of each head.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        samples: Sequence[dict[str, Array]],
+        heads: Mapping[str, Sequence[str]],
+    ) -> None:
+        reference = open_runner(model)
+        self._samples = samples
+        self._heads = heads
+        self._expected = [reference(samples[index]) for index in range(len(samples))]
+
+    def measure(self, model: onnx.ModelProto) -> dict[str, float]:
+        """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
+        candidate = open_runner(model)
+        signal = dict.fromkeys(self._expected[0], 0.0)
+        noise = dict.fromkeys(self._expected[0], 0.0)
+        for index, expected in enumerate(self._expected):
+            got = candidate(self._samples[index])
+            for name, value in expected.items():
+                signal[name] += float(np.sum(np.square(value, dtype=np.float64)))
+                error = np.subtract(got[name], value, dtype=np.float64)
+                noise[name] += float(np.sum(np.square(error)))
+        return {
+            head: float(
+                to_db(
+                    np.ones(1),
+                    np.mean([[noise[name] / (signal[name] or 1.0)] for name in outputs], axis=0),
+                )[0]
+            )
+            for head, outputs in self._heads.items()
+        }
+
+
+def diagnose_model(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Quantizes a float model, finds what costs its heads quality, and tries what may help.
+
+    Args:
+        model: as for `quantize_model`; it is not changed.
+        samples: every fourth one judges, the others calibrate; all do both where they are fewer.
+        settings: how to quantize; `prefer` and its contracts are left aside.
+        progress: is told (what, done, total).
+
+    Raises:
+        AlreadyQuantizedError, CalibrationError, InputError: as `quantize_model`.
+    """
+    settings = replace(settings or QuantizeSettings(), prefer=None, contracts=())
+    calibration, judged = _split(samples)
+    prepared = prepare_network(model, calibration, settings)
+    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings)
+    decisions = walk.run(calibration, progress)
+    matrix = measure_layers(prepared, decisions, calibration, progress=progress)
+    layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
+    heads = read_heads(model)
+    judge = HeadJudge(model, judged, heads)
+    heads_db = judge.measure(prepared.write_model(decisions))
+    weights_only = replace(settings, activations="float")
+    alone = quantize_model(model, calibration, weights_only, progress)
+    remedies = _try_all(
+        model, calibration, propose_remedies(settings, layers), judge, heads_db, progress
+    )
+    return Diagnosis(
+        heads=heads,
+        heads_db=heads_db,
+        weights_only_db=judge.measure(alone.model),
+        layers=layers,
+        remedies=remedies,
+        calibration_samples=len(calibration),
+        judged_samples=len(judged),
+        is_held_out=judged is not calibration,
+    )
+
+
+def _split(
+    samples: Sequence[dict[str, Array]],
+) -> tuple[Sequence[dict[str, Array]], Sequence[dict[str, Array]]]:
+    if len(samples) == 0:
+        raise CalibrationError("there are no calibration samples", "at least 1")
+    if len(samples) < JUDGED_EVERY:
+        whole = [samples[index] for index in range(len(samples))]
+        return whole, whole
+    parts: tuple[list[dict[str, Array]], list[dict[str, Array]]] = ([], [])
+    for index in range(len(samples)):
+        parts[index % JUDGED_EVERY == JUDGED_EVERY - 1].append(samples[index])
+    return parts
+
+
+def _try_all(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    proposals: Sequence[Proposal],
+    judge: HeadJudge,
+    before: Mapping[str, float],
+    progress: Progress | None,
+) -> tuple[Remedy, ...]:
+    tried: list[tuple[Proposal, Remedy]] = []
+    for done, proposal in enumerate(proposals):
+        if progress is not None:
+            progress("try remedies", done, len(proposals) + 1)
+        tried += _try(model, samples, proposal, judge, before)
+    both = _best_pair(tried)
+    if both is not None:
+        tried += _try(model, samples, both, judge, before)
+    if progress is not None:
+        progress("try remedies", len(proposals) + 1, len(proposals) + 1)
+    return tuple(sorted((remedy for _, remedy in tried), key=lambda item: -item.gain_db))
+
+
+def _try(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    proposal: Proposal,
+    judge: HeadJudge,
+    before: Mapping[str, float],
+) -> list[tuple[Proposal, Remedy]]:
+    """Measures a proposal; nothing is returned for one that this network cannot have."""
+    try:
+        result = quantize_model(model, samples, proposal.settings)
+    except FramefitError:
+        return []
+    after = judge.measure(result.model)
+    gains = [after[head] - value for head, value in before.items()]
+    remedy = Remedy(
+        options=proposal.options,
+        why=proposal.why,
+        cost=proposal.cost,
+        heads_db=after,
+        gain_db=float(np.mean(gains)),
+        worst_gain_db=min(gains),
+    )
+    return [(proposal, remedy)]
+
+
+def _best_pair(tried: Sequence[tuple[Proposal, Remedy]]) -> Proposal | None:
+    """Returns the best remedy without and the best with layers in float, if both help."""
+    helpful = sorted(
+        (item for item in tried if item[1].gain_db >= LEAST_GAIN_DB),
+        key=lambda item: -item[1].gain_db,
+    )
+    kept = [item for item, _ in helpful if "--keep-float" in item.options]
+    other = [item for item, _ in helpful if "--keep-float" not in item.options]
+    return combine(other[0], kept[0]) if kept and other else None

@@ -1,0 +1,148 @@
+"""`compress diagnose`: says what costs a quantized network its quality, and what helps."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framefit.commands.options import (
+    ColorOption,
+    DataOption,
+    FactoryOption,
+    InputShapeOption,
+    JsonOption,
+    MeanOption,
+    PixelScaleOption,
+    ResizeOption,
+    SamplesOption,
+    StdOption,
+    TrustOption,
+    VerboseOption,
+    spec_values,
+)
+
+if TYPE_CHECKING:
+    from compress.diagnose import Diagnosis
+
+SHOWN_LAYERS = 12
+
+
+def diagnose(
+    data: DataOption,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The float network: .onnx, .pt, .safetensors or .pt2; by default the newest float "
+            "one of the workspace.",
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="Runtime it would be quantized for, as in compress quantize.")
+    ] = "tensorrt",
+    observer: Annotated[
+        str, typer.Option(help="Chooses each activation's range, as in compress quantize.")
+    ] = "mse",
+    rounding: Annotated[
+        str, typer.Option(help="Rounds the weights, as in compress quantize.")
+    ] = "nearest",
+    keep_float: Annotated[
+        list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the diagnosis as a page.")] = None,
+    samples: SamplesOption = 16,
+    color: ColorOption = None,
+    pixel_scale: PixelScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    resize: ResizeOption = None,
+    input_shape: InputShapeOption = None,
+    factory: FactoryOption = None,
+    trust: TrustOption = False,
+    json_file: JsonOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """Find which layers cost which head how much quality in INT8, and try what may help.
+
+    Every fourth sample judges, the others calibrate.
+    """
+    from framefit.commands.quantize import read_settings
+    from framefit.diagnose_job import DiagnoseOutputs, diagnose_file
+    from framefit.model_source import ModelOptions
+    from framefit.progress import show_progress
+
+    outputs = DiagnoseOutputs(json=json_file, html=html)
+    with show_progress() as progress:
+        diagnosis = diagnose_file(
+            model,
+            data,
+            read_settings(target, observer, None, "int8", rounding, keep_float),
+            outputs,
+            samples=samples,
+            model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
+            spec_options=spec_values(color, pixel_scale, mean, std, resize),
+            progress=progress,
+        )
+    show_diagnosis(diagnosis, is_verbose=verbose)
+    if html is not None:
+        typer.echo(f"page: {html}")
+
+
+def show_diagnosis(diagnosis: "Diagnosis", *, is_verbose: bool) -> None:
+    """Prints the layers, the most costly ones only unless asked for all, and the remedies."""
+    from compress.diagnose.html import describe_layer, format_db, format_share
+    from framefit.table import print_table
+
+    shown = diagnosis.by_share if is_verbose else diagnosis.by_share[:SHOWN_LAYERS]
+    print_table(
+        (
+            "layer",
+            "belongs to",
+            "noise",
+            *(f"alone: {head}" for head in diagnosis.heads),
+            "output dB",
+            "worst channels",
+        ),
+        (
+            (
+                f"{layer.node} ({layer.op_type})",
+                layer.owner,
+                format_share(layer.share),
+                *(format_db(value) for value in layer.alone_db.values()),
+                format_db(layer.sqnr_db),
+                ", ".join(
+                    f"{index}: {format_db(layer.channel_db[index])}"
+                    for index in layer.worst_channels
+                ),
+            )
+            for layer in shown
+        ),
+    )
+    for layer in shown:
+        for note in describe_layer(layer) if is_verbose or layer.share >= 0.05 else ():
+            typer.echo(f"{layer.node}: {note}.")
+    heads = ", ".join(f"{name} {format_db(db)} dB" for name, db in diagnosis.heads_db.items())
+    typer.echo(f"\n{diagnosis.limit} ({heads}).")
+    show_remedies(diagnosis)
+
+
+def show_remedies(diagnosis: "Diagnosis") -> None:
+    """Prints what was tried and what it brought, the best first."""
+    from framefit.table import print_table
+
+    judged = "others" if diagnosis.is_held_out else "of the same"
+    samples = f"{diagnosis.calibration_samples} samples, judged on {diagnosis.judged_samples}"
+    if diagnosis.remedies:
+        print_table(
+            ("tried", "dB", "least"),
+            (
+                (item.command, f"{item.gain_db:+.1f}", f"{item.worst_gain_db:+.1f}")
+                for item in diagnosis.remedies
+            ),
+        )
+    best = diagnosis.recommended
+    advice = (
+        f"recommended: {best.command} ({best.gain_db:+.1f} dB; {best.why})"
+        if best is not None
+        else "nothing that was tried helps by half a decibel"
+    )
+    typer.echo(f"{advice}\ncalibrated on {samples} {judged}")
