@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import onnx
 
 from export.lint.finding import INFO, WARNING, Finding
-from export.lint.graph import DEQUANTIZE, QUANTIZE, LintGraph
+from export.lint.graph import DEQUANTIZE, LAYERS, QUANTIZE, LintGraph
 from export.lint.rule import TENSORRT, Rule
 from export.lint.rules.precision_flow import (
     COMMUTING,
@@ -15,6 +15,9 @@ from export.lint.rules.precision_flow import (
     find_makers,
 )
 from export.lint.target import Target
+
+_INPUT_BYTES = 4
+"""`export trt` leaves inputs in float32."""
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
@@ -30,7 +33,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 def _check_quantize(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Iterator[Finding]:
     tensor = node.input[0]
     makers = find_makers(graph, tensor)
-    if any(maker is not None and _is_joined(graph, maker) for maker in makers):
+    if any(maker is not None and _is_joined(graph, maker, target) for maker in makers):
         return
     is_input = all(maker is None for maker in makers)
     source = next((maker for maker in makers if maker is not None), None)
@@ -43,11 +46,13 @@ def _check_quantize(graph: LintGraph, node: onnx.NodeProto, target: Target) -> I
         change="float to INT8",
         severity=INFO if is_input or _is_small(source) else WARNING,
         why="nothing quantized makes it, so quantizing it is a kernel of its own",
-        fix="none: a network's input is float" if is_input else _suggest(source),
+        fix="none: a network's input is float" if is_input else _suggest(source, target),
     )
 
 
-def _is_joined(graph: LintGraph, maker: onnx.NodeProto) -> bool:
+def _is_joined(graph: LintGraph, maker: onnx.NodeProto, target: Target) -> bool:
+    if maker.op_type == "AveragePool" and not target.is_rtx:
+        return graph.dequantizer(maker.input[0]) is not None
     return graph.is_integer_layer(maker) or maker.op_type in JOINED | {DEQUANTIZE}
 
 
@@ -55,9 +60,11 @@ def _is_small(source: onnx.NodeProto | None) -> bool:
     return source is not None and source.op_type in REDUCTIONS
 
 
-def _suggest(source: onnx.NodeProto | None) -> str:
-    if source is not None and source.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+def _suggest(source: onnx.NodeProto | None, target: Target) -> str:
+    if source is not None and source.op_type in LAYERS:
         return f"quantize {source.name} as well, or leave what follows in float"
+    if source is not None and source.op_type == "AveragePool" and not target.is_rtx:
+        return "put a Q/DQ pair before the pool too, which then computes in INT8"
     return "leave the layer behind it in float if it is small, or join the float regions around it"
 
 
@@ -96,7 +103,8 @@ def _report(
     fix: str,
 ) -> Finding:
     elements = graph.elements(tensor)
-    float_bytes = 4 if "input" in place.split(" -> ")[0] else target.float_bytes
+    is_input = any(value.name == tensor for value in graph.inputs)
+    float_bytes = _INPUT_BYTES if is_input else target.float_bytes
     return Finding(
         rule=RULE.name,
         severity=severity,
