@@ -12,9 +12,12 @@ from latency_budget.budget import Budget
 from latency_budget.clock import unix_time_s
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment
+from latency_budget.experiment_figures import describe_experiment
+from latency_budget.report_extras import ReportExtras
 from latency_budget.run import DROPPED_NS, Nanoseconds, Run
 from latency_budget.statistics import bound_ns, percentile_ns
 from latency_budget.verdict import Gate, Judgement, Verdict
+from latency_budget.why.missed_frames import explain_misses, summarise_misses
 
 SCHEMA = 1
 NETWORK_STAGE = "network"
@@ -85,6 +88,7 @@ class Report:
         title: what was checked.
         notes: what a reader must know, such as what was not judged.
         created_s: Unix time.
+        extras: what is shown besides, such as a roofline; not part of report.json.
     """
 
     variants: tuple[Variant, ...]
@@ -95,6 +99,7 @@ class Report:
     title: str = "Frame budget"
     notes: tuple[str, ...] = ()
     created_s: int = field(default_factory=unix_time_s)
+    extras: ReportExtras = field(default_factory=ReportExtras)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as report.json holds it, without the raw samples."""
@@ -152,7 +157,8 @@ def build_variant(
         heads={head: dict(values) for head, values in (heads or {}).items()},
         verdict=judgement.verdict if judgement else None,
         gates=judgement.gates if judgement else (),
-        details=_summarise_details(run, experiment, session),
+        details=_summarise_details(run, experiment, session)
+        | {"missed": summarise_misses(explain_misses(run, budget.frame.deadline_ns))},
         run=run,
     )
 
@@ -234,6 +240,7 @@ def _summarise_details(
         "warmup_frames": len(run.warmup_ns),
     }
     if experiment is not None:
+        details |= describe_experiment(experiment)
         details["closed_ms"] = summarise_ms(experiment.closed.latency_ns)
         details["pacing_penalty"] = experiment.pacing_penalty
         details["omission_gap_ms"] = experiment.omission_gap_ms

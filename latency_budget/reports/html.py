@@ -7,6 +7,8 @@ from typing import Any
 from artifacts.atomic import write_text
 from latency_budget.report import Report, Variant
 from latency_budget.reports import charts
+from latency_budget.reports.mix import build_mix, to_script
+from latency_budget.reports.roofline_chart import build_roofline
 from latency_budget.reports.table import build_rows, head_metrics, head_value
 from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import (
@@ -47,16 +49,46 @@ def render(report: Report) -> str:
     created = datetime.fromtimestamp(report.created_s, UTC)
     page: str = environment.get_template("report.html.j2").render(
         report=report,
-        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
-        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+        style=Markup(_read("report.css") + _read("why.css")),
+        script=Markup(_read("report.js") + _read("mix.js")),
         headline=headline(report).removeprefix(f"{report.verdict.value.upper()}: "),
         gain=describe_gain(report),
         symbols=SYMBOLS,
         created=created.strftime("%Y-%m-%d %H:%M UTC"),
         rows=build_rows(report),
         **_draw(report),
+        **_draw_extras(report),
     )
     return page
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _draw_extras(report: Report) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    extras = report.extras
+    mix = build_mix(report, extras)
+    deadline = report.frame["deadline_ms"]
+    times = [point.p99_ms or point.p50_ms or 0.0 for point in extras.history]
+    axis = charts.build_axis(0.0, max([deadline * 1.15, *times]))
+    return {
+        "mix": mix,
+        "mix_data": Markup(to_script(mix)) if mix else "",
+        "roofline": extras.roofline,
+        "chart": build_roofline(extras.roofline) if extras.roofline else None,
+        "history": [
+            {
+                **vars(point),
+                "p50_at": axis.place(point.p50_ms) or 0.0,
+                "p99_at": axis.place(point.p99_ms) or 0.0,
+            }
+            for point in extras.history
+        ],
+        "history_deadline": axis.place(deadline),
+    }
 
 
 def _draw(report: Report) -> dict[str, Any]:

@@ -19,6 +19,7 @@ DROPPED = "dropped"
 GC, QUEUE = "garbage collection", "queueing"
 MAJOR_FAULT, MINOR_FAULT = "disk page fault", "page fault"
 PREEMPTED, THROTTLED, STOPPED, UNKNOWN = "preempted", "throttled", "stopped", "not recorded"
+TOO_SLOW = "too slow as usual"
 _FEWEST_MINOR_FAULTS = 64
 """Fewer new pages than this in one frame (256 kB) take less time than a miss is worth."""
 _TELLING_SHARE = 0.1
@@ -82,6 +83,8 @@ def explain_misses(run: Run, deadline_ns: int) -> tuple[MissedFrame, ...]:
     if not len(missed):
         return ()
     parts = _Parts.of(run)
+    if parts.usual_ns[1:].sum() > deadline_ns:
+        return tuple(_explain_slow(run, parts, int(index)) for index in missed)
     return tuple(_explain(run, parts, int(index)) for index in missed)
 
 
@@ -137,6 +140,22 @@ class _Parts:
         """How much more than usual a counter grew in a frame; 0 where it was not recorded."""
         values = self.grown.get(name)
         return 0 if values is None else max(0, int(values[index] - self.usual[name]))
+
+
+def _explain_slow(run: Run, parts: _Parts, index: int) -> MissedFrame:
+    """A frame of a pipeline whose medians alone are over the deadline: nothing has to happen."""
+    if run.dropped[index]:
+        return _explain(run, parts, index)
+    worst = int(np.argmax(parts.usual_ns[1:])) + 1
+    service_ms, stage_ms = parts.usual_ns[1:].sum() / 1e6, parts.usual_ns[worst] / 1e6
+    text = f"the stages' medians add up to {service_ms:.1f} ms, {stage_ms:.1f} of them here"
+    return MissedFrame(
+        index=index,
+        latency_ms=round(float(run.done_ns[index] - run.arrival_ns[index]) / 1e6, 3),
+        stage=parts.names[worst],
+        beyond_ms=round(float((parts.duration_ns[index] - parts.usual_ns)[worst]) / 1e6, 3),
+        causes=(Cause(TOO_SLOW, text),),
+    )
 
 
 def _explain(run: Run, parts: _Parts, index: int) -> MissedFrame:

@@ -14,6 +14,7 @@ from latency_budget.why.missed_frames import (
     MINOR_FAULT,
     PREEMPTED,
     QUEUE,
+    TOO_SLOW,
     UNKNOWN,
     WAIT,
     explain_misses,
@@ -161,3 +162,10 @@ def test_recorded_whole_frames_without_stages_are_explained_too():
     latency[4] = 50 * MS
     found = explain_misses(Run.from_latencies(latency), DEADLINE_NS)
     assert [(miss.index, miss.stage) for miss in found] == [(4, "frame")]
+
+
+def test_a_pipeline_that_is_always_too_slow_blames_its_longest_stage():
+    run = make_run(slow=[(frame, "network", 20) for frame in range(50)])
+    found = explain_misses(run, DEADLINE_NS)
+    assert len(found) == 50
+    assert {(miss.stage, miss.causes[0].kind) for miss in found} == {("network", TOO_SLOW)}

@@ -1,0 +1,97 @@
+"""Geometry of the roofline plot: a logarithmic square of operations per byte and per second."""
+
+import math
+from dataclasses import dataclass
+
+from latency_budget.report_extras import RooflineView
+
+WIDTH, HEIGHT = 1000.0, 420.0
+_SHAPES = ("circle", "square", "triangle", "diamond", "cross")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One layer: position in the box, radius, shape and words."""
+
+    x: float
+    y: float
+    radius: float
+    shape: str
+    colour: int
+    title: str
+
+
+@dataclass(frozen=True)
+class RooflineChart:
+    """The plot.
+
+    Attributes:
+        roofs: (precision, path, label x, label y) of each roof.
+        dots: the layers, the slowest drawn last.
+        owners: (name, shape, colour) for the legend.
+        x_ticks, y_ticks: (text, position).
+    """
+
+    roofs: tuple[tuple[str, str, float, float], ...]
+    dots: tuple[Dot, ...]
+    owners: tuple[tuple[str, str, int], ...]
+    x_ticks: tuple[tuple[str, float], ...]
+    y_ticks: tuple[tuple[str, float], ...]
+
+
+def build_roofline(view: RooflineView) -> RooflineChart:
+    """Returns the plot's geometry; its axes span whole decades."""
+    points = [p for p in view.points if p.intensity > 0 and p.operations_per_s > 0]
+    crossovers = [peak / view.bandwidth for peak in view.peaks.values()]
+    low_x, high_x = _decades([p.intensity for p in points] + crossovers)
+    low_y, high_y = _decades([p.operations_per_s for p in points] + list(view.peaks.values()))
+
+    def place(intensity: float, speed: float) -> tuple[float, float]:
+        x = (math.log10(intensity) - low_x) / (high_x - low_x) * WIDTH
+        y = HEIGHT - (math.log10(speed) - low_y) / (high_y - low_y) * HEIGHT
+        return round(x, 1), round(min(HEIGHT, max(0.0, y)), 1)
+
+    owners = tuple(
+        (owner, _SHAPES[index % len(_SHAPES)], index % 6)
+        for index, owner in enumerate(dict.fromkeys(p.owner for p in points))
+    )
+    look = {owner: (shape, colour) for owner, shape, colour in owners}
+    longest = max((p.ms for p in points), default=1.0) or 1.0
+    dots = tuple(
+        Dot(
+            *place(point.intensity, point.operations_per_s),
+            radius=round(4 + 10 * math.sqrt(point.ms / longest), 1),
+            shape=look[point.owner][0],
+            colour=look[point.owner][1],
+            title=f"{point.name} ({point.owner}, {point.precision}): {point.ms:.3f} ms, "
+            f"{point.intensity:.2g} ops/B, {point.operations_per_s / 1e9:.3g} GOP/s",
+        )
+        for point in sorted(points, key=lambda point: point.ms)
+    )
+    roofs = []
+    for precision, peak in view.peaks.items():
+        start = max(10**low_x, 10**low_y / view.bandwidth)
+        bend = peak / view.bandwidth
+        path = [place(start, start * view.bandwidth), place(bend, peak), place(10**high_x, peak)]
+        text = " L".join(f"{x} {y}" for x, y in path)
+        roofs.append((precision, f"M{text}", path[2][0], path[2][1]))
+    return RooflineChart(
+        roofs=tuple(roofs),
+        dots=dots,
+        owners=owners,
+        x_ticks=_ticks(low_x, high_x, 1.0),
+        y_ticks=_ticks(low_y, high_y, 1e9),
+    )
+
+
+def _decades(values: list[float]) -> tuple[int, int]:
+    low = math.floor(math.log10(min(values)))
+    high = math.ceil(math.log10(max(values)))
+    return (low, high) if high > low else (low, low + 1)
+
+
+def _ticks(low: int, high: int, unit: float) -> tuple[tuple[str, float], ...]:
+    return tuple(
+        (f"{10.0**power / unit:g}", round((power - low) / (high - low) * 100, 2))
+        for power in range(low, high + 1)
+    )
