@@ -32,13 +32,14 @@ class TiedScales:
         self._sources: dict[str, list[str]] = {}
         self._values: dict[str, list[Array]] = {}
         nodes = {node.name: node for node in graph.nodes}
+        made = {tensor for item in quantized if item.tied for tensor in nodes[item.node].output}
         for item in quantized:
             if item.tied:
                 node = nodes[item.node]
                 read = [node.input[position] for position in item.activations]
                 self._labels |= dict.fromkeys([*read, *node.output], item.tied)
                 sources = self._sources.setdefault(item.tied, [])
-                sources += [tensor for tensor in dict.fromkeys(read) if tensor not in sources]
+                sources += [name for name in dict.fromkeys(read) if name not in (*sources, *made)]
 
     def observe(self, samples: Sequence[Mapping[str, Array]]) -> None:
         """Takes values of every tie with several sources from the float network.
@@ -76,6 +77,13 @@ class TiedScales:
         if label is None:
             return None
         return next((decided[name] for name in decided if self._labels.get(name) == label), None)
+
+    def share(self, decided: dict[str, QParams], tensors: Sequence[str]) -> None:
+        """Gives `tensors` the qparams of those that they are tied to, where these have some."""
+        for tensor in tensors:
+            qparams = self.find_decided(tensor, decided)
+            if qparams is not None:
+                decided[tensor] = qparams
 
 
 def _thin(array: Array, count: int) -> Array:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.attention import quantize_attention
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
@@ -13,21 +14,26 @@ LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def place_layers(
-    graph: Graph, keep_float: frozenset[str], reasons: Mapping[str, str]
+    graph: Graph,
+    keep_float: frozenset[str],
+    *,
+    reasons: Mapping[str, str],
+    attention_slower_on: str = "",
 ) -> tuple[list[QuantizedNode], list[Declined]]:
-    """Looks at every layer, and at every residual Add.
+    """Looks at every layer, every residual Add, and the products of attention.
 
     Args:
         graph: the simplified float graph.
         keep_float: names of nodes that are declined without a look.
         reasons: why a runtime declines a node that could be quantized, by the node's name.
+        attention_slower_on: the runtime, where attention is faster in float.
     """
     quantized: list[QuantizedNode] = []
     declined: list[Declined] = []
     layers: set[str] = set()
     for node in graph.nodes:
-        answer: QuantizedNode | Declined | None = None
-        if node.op_type in LAYERS:
+        answer = quantize_attention(graph, node, attention_slower_on)
+        if answer is None and node.op_type in LAYERS:
             answer = quantize_layer(graph, node)
         elif node.op_type == "Add":
             answer = quantize_residual_add(graph, node, layers)

@@ -10,6 +10,7 @@ the provider's integer Softmax is several times slower than the float one.
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph
@@ -37,10 +38,13 @@ class OnnxRuntime:
 
     Attributes:
         fewest_multiplications: a layer with less of them stays in float.
+        fewest_at_border: multiplications per value that a layer must do if its result is read by
+            an operator that computes in float, which has to dequantize it.
     """
 
     symmetric: bool = False
     fewest_multiplications: int = 20_000
+    fewest_at_border: int = 128
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -51,7 +55,9 @@ class OnnxRuntime:
             for node in graph.nodes
             if (reason := self._find_obstacle(graph, node))
         }
-        quantized, declined = place_layers(graph, keep_float, reasons)
+        quantized, declined = place_layers(
+            graph, keep_float, reasons=reasons, attention_slower_on="onnxruntime"
+        )
         moving, refused = tie_movement(graph, quantized, keep_float)
         inside = [_with_all_inputs(graph, item) for item in moving]
         quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
@@ -72,10 +78,17 @@ class OnnxRuntime:
         result = fused_result(graph, node)
         if result in graph.outputs:
             return f"its result '{result}' is an output of the network"
+        each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
         for reader in graph.consumers(result):
-            is_layer = count_multiplications(graph, reader) is not None
-            if not (is_layer or reader.op_type in CLOSING or moved_inputs(graph, reader)):
+            if count_multiplications(graph, reader) is not None or moved_inputs(graph, reader):
+                continue
+            if reader.op_type not in CLOSING:
                 return f"'{reader.name}' ({reader.op_type}) needs its result in float"
+            if reader.op_type != "Add" and each < self.fewest_at_border:
+                return (
+                    f"'{reader.name}' ({reader.op_type}) computes in float, and {each}"
+                    " multiplications per value are too few to pay for that"
+                )
         return ""
 
 

@@ -16,6 +16,7 @@ class OpenVINO(TensorRT):
     """Asymmetric uint8 everywhere."""
 
     symmetric: bool = False
+    attention_slower_on: str = "OpenVINO"
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, whatever the values."""

@@ -1,8 +1,9 @@
 """TensorRT's placement: explicit quantization with symmetric int8.
 
-Q/DQ on the inputs of Conv, ConvTranspose, Gemm and MatMul, per-channel on their weights, and on
-one branch of a residual Add; none on biases, which TensorRT's parser refuses. See NVIDIA's
-documentation, "Working with Quantized Types", sections "Q/DQ Layer-Placement Recommendations".
+Q/DQ on the inputs of Conv, ConvTranspose, Gemm and MatMul (both inputs in attention), per-channel
+on their weights, on one branch of a residual Add, and with one scale on all that a Concat joins;
+none on biases, which TensorRT's parser refuses. See NVIDIA's documentation, "Working with Quantized
+Types", section "Q/DQ Layer-Placement Recommendations".
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,15 @@ from compress.quantize.qparams import IntegerGrid
 
 @dataclass(frozen=True, kw_only=True)
 class TensorRT:
-    """Symmetric int8 with zero_point 0 everywhere."""
+    """Symmetric int8 with zero_point 0 everywhere.
+
+    Attributes:
+        symmetric: whether activations have their zero_point in the middle of the grid.
+        attention_slower_on: the runtime, where the products of attention stay in float.
+    """
 
     symmetric: bool = True
+    attention_slower_on: str = ""
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -29,7 +36,9 @@ class TensorRT:
             graph: the simplified float graph.
             keep_float: names of nodes that are declined without a look.
         """
-        quantized, declined = place_layers(graph, keep_float, {})
+        quantized, declined = place_layers(
+            graph, keep_float, reasons={}, attention_slower_on=self.attention_slower_on
+        )
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 
