@@ -69,7 +69,12 @@ class QuantizeOutcome:
             "int8_bytes": self.int8_bytes,
             "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
             "layers": [
-                {"node": item.node, "op_type": item.op_type, "sqnr_db": item.sqnr_db}
+                {
+                    "node": item.node,
+                    "op_type": item.op_type,
+                    "sqnr_db": item.sqnr_db,
+                    "rounding": item.rounding,
+                }
                 for item in layers
             ],
             "precision": precision_values(self.result.precision),
@@ -142,7 +147,8 @@ def quantize_file(
             workspace.
         data: calibration pictures, `.npz`, or a dataset's name in framefit.toml.
         settings: how to quantize.
-        out: the file to write; None for the model's name with `.int8.onnx` in the current folder.
+        out: the file to write; None for the model's name with `.int8.onnx` (or `.int4.onnx`) in the
+            current folder.
         samples: use at most this many.
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`.
@@ -154,7 +160,7 @@ def quantize_file(
     from compress.quantize.api import quantize_model
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
-    out = require_writable(out or Path(f"{model.stem}.int8.onnx"))
+    out = require_writable(out or Path(f"{model.stem}.{settings.weights}.onnx"))
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name ending in .onnx")
     if out.exists() and model.exists() and out.samefile(model):

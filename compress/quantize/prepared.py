@@ -12,6 +12,7 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
 from compress.quantize.repairs.equalization import equalize
+from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
@@ -110,7 +111,8 @@ def prepare_network(
         )
     if settings.equalization:
         names = [item.node for item in quantized]
-        simplified += equalize(graph, samples, placement, names)
+        simplified += equalize(graph, samples, placement, names, settings.weight_grid)
+        simplified += migrate_scales(graph, samples, placement, names, settings.weight_grid)
     if settings.activations != "float":
         simplified += requantize(graph, samples, placement, settings.observer)
     prepared = PreparedNetwork(

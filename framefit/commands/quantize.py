@@ -38,7 +38,9 @@ def quantize(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write (default: MODEL's name with .int8.onnx, here)."),
+        typer.Option(
+            help="The file to write (default: MODEL's name with .int8.onnx or .int4.onnx, here)."
+        ),
     ] = None,
     target: Annotated[
         str, typer.Option(help="Runtime whose Q/DQ placement is used: tensorrt or openvino.")
@@ -53,8 +55,21 @@ def quantize(
     percentile: Annotated[
         float | None, typer.Option(help="Percentage kept by --observer percentile (99.99).")
     ] = None,
-    weights: Annotated[str, typer.Option(help="Type of the weights: int8.")] = "int8",
-    rounding: Annotated[str, typer.Option(help="Rounds the weights: nearest.")] = "nearest",
+    weights: Annotated[str, typer.Option(help="Type of the weights: int8 or int4.")] = "int8",
+    weight_group: Annotated[
+        int | None,
+        typer.Option(
+            help="Input channels that share a scale of --weights int4, 64 or 128 say (default: one "
+            "scale per output channel)."
+        ),
+    ] = None,
+    rounding: Annotated[
+        str | None,
+        typer.Option(
+            help="Rounds the weights: nearest, gptq, adaround or auto, the best for each layer "
+            "(default: nearest for int8, auto for int4)."
+        ),
+    ] = None,
     keep_float: Annotated[
         list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
     ] = None,
@@ -93,7 +108,15 @@ def quantize(
     if json_file is not None:
         require_writable(json_file)
     settings = read_settings(
-        target, observer, percentile, weights, rounding, keep_float, prefer, contract
+        target,
+        observer,
+        percentile,
+        weights,
+        rounding,
+        keep_float,
+        prefer,
+        contract,
+        weight_group,
     )
     with show_progress() as progress:
         outcome = quantize_file(
@@ -118,10 +141,11 @@ def read_settings(
     observer: str,
     percentile: float | None,
     weights: str,
-    rounding: str,
+    rounding: str | None,
     keep_float: list[str] | None,
     prefer: str | None = None,
     contract: list[str] | None = None,
+    weight_group: int | None = None,
 ) -> "QuantizeSettings":
     """Turns the options into settings, refusing what does not exist.
 
@@ -133,11 +157,9 @@ def read_settings(
     from compress.quantize.rounding import ROUNDINGS
     from compress.quantize.settings import QuantizeSettings
 
-    if weights != "int8":
-        raise InputError(f"--weights is '{weights}'", "int8")
     if observer not in OBSERVERS:
         raise InputError(f"--observer is '{observer}'", f"one of {', '.join(OBSERVERS)}")
-    if rounding not in ROUNDINGS:
+    if rounding is not None and rounding not in ROUNDINGS:
         raise InputError(f"--rounding is '{rounding}'", f"one of {', '.join(ROUNDINGS)}")
     if percentile is not None and observer != "percentile":
         raise InputError(f"--percentile was given with --observer {observer}", "percentile")
@@ -145,7 +167,9 @@ def read_settings(
     return QuantizeSettings(
         target=target,
         observer=OBSERVERS[observer](**parameters),
-        rounding=ROUNDINGS[rounding](),
+        weights=weights,
+        weight_group=weight_group,
+        rounding=None if rounding is None else ROUNDINGS[rounding](),
         keep_float=tuple(keep_float or ()),
         prefer=prefer,
         contracts=tuple(read_contract(text) for text in contract or ()),
@@ -187,7 +211,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         show_precision(result.precision)
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
-        f"{outcome.out}: {len(result.layers)} layers in INT8, {len(result.declined)} in float, "
+        f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
         f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
     )
 

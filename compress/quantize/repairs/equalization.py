@@ -22,7 +22,7 @@ from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales, to_rows
 from compress.quantize.observers import MeanSquaredError, ObservedTensor
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import WEIGHT_GRID, fake_quantize, qparams_for_range
+from compress.quantize.qparams import WEIGHT_GRID, IntegerGrid, fake_quantize, qparams_for_range
 from compress.quantize.repairs.scale_group import (
     find_scale_groups,
     rescale,
@@ -53,6 +53,7 @@ def equalize(
     samples: Sequence[dict[str, Array]],
     placement: Placement,
     quantized: Collection[str],
+    weight_grid: IntegerGrid = WEIGHT_GRID,
 ) -> list[str]:
     """Rescales channels in place where that lowers the error of the layers that read them.
 
@@ -61,6 +62,7 @@ def equalize(
         samples: calibration inputs.
         placement: tells the integers of activations.
         quantized: names of the nodes that will be quantized.
+        weight_grid: the integers of weights.
 
     Returns:
         one line per group that was rescaled.
@@ -75,7 +77,7 @@ def equalize(
     done = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
-        factors = _choose_factors(graph, readers, seen, placement)
+        factors = _choose_factors(graph, readers, seen, placement, weight_grid)
         if factors is not None:
             rescale(graph, group, factors)
             done.append(
@@ -105,7 +107,11 @@ def _observe(
 
 
 def _choose_factors(
-    graph: Graph, readers: list[str], seen: dict[str, _Seen], placement: Placement
+    graph: Graph,
+    readers: list[str],
+    seen: dict[str, _Seen],
+    placement: Placement,
+    weight_grid: IntegerGrid,
 ) -> NDArray[np.float64] | None:
     """Returns the factors [C] with the least error; None if leaving it alone is as good."""
     tensors = sorted({graph.node(name).input[0] for name in readers})
@@ -115,7 +121,10 @@ def _choose_factors(
     if not np.isfinite(peaks).all() or peaks.max() == 0:
         return None
     relative = np.clip(peaks / peaks.max(), SMALLEST_FACTOR, 1.0)
-    errors = [_error(graph, readers, seen, placement, relative**exponent) for exponent in EXPONENTS]
+    errors = [
+        _error(graph, readers, seen, placement, weight_grid, relative**exponent)
+        for exponent in EXPONENTS
+    ]
     best = int(np.argmin(errors))
     if best == 0 or errors[best] > errors[0] * LEAST_GAIN:
         return None
@@ -127,6 +136,7 @@ def _error(
     readers: list[str],
     seen: dict[str, _Seen],
     placement: Placement,
+    weight_grid: IntegerGrid,
     factors: NDArray[np.float64],
 ) -> float:
     """Returns the readers' squared output error, each relative to its signal, added up.
@@ -142,7 +152,7 @@ def _error(
             noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
         weight = graph.weights[layer.input[1]].astype(np.float64)
         power = np.square(tensor.values, dtype=np.float64).mean(axis=1)
-        rounded = _round_weight(layer, scale_input_channels(layer, weight, factors))
+        rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grid)
         weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
         energy = _input_energy(layer, weight)
         noise = np.dot(energy, noises[layer.input[0]])
@@ -166,15 +176,13 @@ def _activation_noise(
     return np.asarray(np.square(error, dtype=np.float64).mean(axis=1))
 
 
-def _round_weight(layer: onnx.NodeProto, weight: Array) -> Array:
+def _round_weight(layer: onnx.NodeProto, weight: Array, grid: IntegerGrid) -> Array:
     axis = 1 if layer.op_type == "ConvTranspose" else 0
-    scales = choose_row_scales(to_rows(weight, axis), WEIGHT_GRID)
+    scales = choose_row_scales(to_rows(weight, axis), grid)
     shape = [1] * weight.ndim
     shape[axis] = -1
     column = scales.reshape(shape)
-    return np.asarray(
-        np.clip(np.rint(weight / column), WEIGHT_GRID.lowest, WEIGHT_GRID.highest) * column
-    )
+    return np.asarray(np.clip(np.rint(weight / column), grid.lowest, grid.highest) * column)
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:

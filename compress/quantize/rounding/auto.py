@@ -1,6 +1,6 @@
 """The rounding of each layer that has the least error on held-out pictures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from compress.quantize.rounding.adaround import AdaRound
@@ -15,8 +15,9 @@ from compress.quantize.rounding.target import choose_ridge
 class Auto:
     """Tries nearest, GPTQ and, for few inputs, AdaRound, and is never worse than nearest.
 
-    Each is fitted to a part of the calibration pictures and judged on the others. The best is then
-    fitted to all of them, and kept if it still has less error than nearest on the others.
+    Each is fitted to a part of the calibration pictures (GPTQ with one scale only, to save time)
+    and judged on the others. The best is then fitted to all of them, and kept if it still has less
+    error than nearest on the others.
 
     Attributes:
         gptq, adaround: their settings.
@@ -37,7 +38,8 @@ class Auto:
         least = _error(problem, judge, nearest)
         best: tuple[float, GPTQ | AdaRound, float | None] | None = None
         for method, ridge in self._candidates(problem):
-            error = _error(problem, judge, method.round_to_fit(problem, problem.fit, ridge))
+            trial = replace(method, clip_factors=()) if isinstance(method, GPTQ) else method
+            error = _error(problem, judge, trial.round_to_fit(problem, problem.fit, ridge))
             if error < (least if best is None else best[0]):
                 best = (error, method, ridge)
         if best is None:

@@ -26,6 +26,7 @@ from compress.quantize.rounding.target import Objective, choose_ridge, damp
 
 Real = NDArray[np.float64]
 _FIRST_DAMPING, _MORE_DAMPING = 1e-6, 10.0
+_SMALL_TRIANGLE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,20 @@ def factor_inverse(hessian: Real, order: NDArray[np.int64]) -> Real:
         except np.linalg.LinAlgError:
             added = max(added * _MORE_DAMPING, _FIRST_DAMPING)
         else:
-            return np.asarray(np.triu(np.linalg.inv(lower[:, ::-1, ::-1])))
+            return invert_triangular(np.asarray(lower[:, ::-1, ::-1], np.float64))
+
+
+def invert_triangular(upper: Real) -> Real:
+    """Returns the inverses of upper triangular matrices, [groups, in, in], half by half."""
+    size = upper.shape[1]
+    if size <= _SMALL_TRIANGLE:
+        return np.asarray(np.triu(np.linalg.inv(upper)))
+    half = size // 2
+    inverse = np.zeros_like(upper)
+    inverse[:, :half, :half] = first = invert_triangular(upper[:, :half, :half])
+    inverse[:, half:, half:] = last = invert_triangular(upper[:, half:, half:])
+    inverse[:, :half, half:] = -first @ (upper[:, :half, half:] @ last)
+    return inverse
 
 
 def _widest_scales(task: Objective, grid: IntegerGrid) -> Real:

@@ -104,10 +104,9 @@ class MomentSums:
             outputs: [groups, out, n] float outputs without bias.
         """
         self._count += plain.shape[2]
-        transposed = quantized.transpose(0, 2, 1)
         parts = {
-            "hessian": quantized @ transposed,
-            "cross": plain @ transposed,
+            "hessian": _multiply(quantized, quantized),
+            "cross": _multiply(plain, quantized),
             "power": np.square(outputs, dtype=np.float64).sum(axis=2),
             "plain": plain.sum(axis=2, dtype=np.float64),
             "quantized": quantized.sum(axis=2, dtype=np.float64),
@@ -131,3 +130,10 @@ class MomentSums:
             cross -= means["plain"][:, :, None] * mean[:, None, :]
             power = np.maximum(power - np.square(means["outputs"]), 0.0)
         return Moments(hessian=hessian, cross=cross, power=power, columns=self._count)
+
+
+def _multiply(left: Columns, right: Columns) -> Columns:
+    """Returns left right' of each group; a single one as matrices, where H costs BLAS half."""
+    if len(left) == 1:
+        return np.asarray(left[0] @ right[0].T)[None]
+    return np.asarray(left @ right.transpose(0, 2, 1))

@@ -1,0 +1,159 @@
+"""Tensors whose last axis can be rescaled between their writer and the products that read them.
+
+Dividing channel c by a factor where it is written, and multiplying row c of each reader's matrix by
+it, cancels out. Writers are a LayerNormalization, a Mul or Add of one constant per channel (what
+normalizations are exported as), and a product with constant weights, with a ReLU behind it or not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from compress.quantize.graph import Array, Graph, attribute
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearGroup:
+    """A tensor with the constants that its factors go into.
+
+    Attributes:
+        tensor: its name.
+        channels: the size of its last axis.
+        divided: (node, position of the input, axis of the channels) of each constant on the
+            writing side.
+        readers: names of the products that read it, in topological order.
+    """
+
+    tensor: str
+    channels: int
+    divided: tuple[tuple[str, int, int], ...]
+    readers: tuple[str, ...]
+
+
+def find_linear_groups(graph: Graph) -> list[LinearGroup]:
+    """Returns the groups of a graph, in topological order."""
+    groups = []
+    for node in graph.nodes:
+        for tensor in node.output[:1]:
+            group = _group_at(graph, tensor)
+            if group is not None:
+                groups.append(group)
+    return groups
+
+
+def _group_at(graph: Graph, tensor: str) -> LinearGroup | None:
+    readers = graph.consumers(tensor)
+    if not readers or tensor in graph.outputs:
+        return None
+    if not all(_is_product_of(graph, reader, tensor) for reader in readers):
+        return None
+    channels = {_input_channels(graph, reader) for reader in readers}
+    if len(channels) != 1:
+        return None
+    size = channels.pop()
+    divided = _find_constants(graph, tensor, size)
+    if divided is None:
+        return None
+    names = tuple(reader.name for reader in readers)
+    return LinearGroup(tensor=tensor, channels=size, divided=divided, readers=names)
+
+
+def _is_product_of(graph: Graph, node: onnx.NodeProto, tensor: str) -> bool:
+    if node.op_type not in ("MatMul", "Gemm") or list(node.input).count(tensor) != 1:
+        return False
+    weight = graph.weights.get(node.input[1])
+    if node.input[0] != tensor or weight is None or weight.ndim != 2:
+        return False
+    is_plain = attribute(node, "transB", 0) and not attribute(node, "transA", 0)
+    return node.op_type == "MatMul" or bool(is_plain)
+
+
+def _input_channels(graph: Graph, product: onnx.NodeProto) -> int:
+    shape = graph.weights[product.input[1]].shape
+    return int(shape[0] if product.op_type == "MatMul" else shape[1])
+
+
+def _find_constants(
+    graph: Graph, tensor: str, channels: int
+) -> tuple[tuple[str, int, int], ...] | None:
+    """Returns the constants to divide so that `tensor` is divided; None if that cannot be."""
+    node = graph.producer(tensor)
+    if node is None:
+        return None
+    if node.op_type == "LayerNormalization":
+        return _norm_constants(graph, node, channels)
+    if node.op_type == "Relu" and graph.sole_consumer(node.input[0]) is not None:
+        return _find_constants(graph, node.input[0], channels)
+    if node.op_type in ("Mul", "Add"):
+        return _affine_constants(graph, node, channels)
+    if node.op_type in ("MatMul", "Gemm") and _is_product_of(graph, node, node.input[0]):
+        parts = [(node.name, 1, 1 if node.op_type == "MatMul" else 0)]
+        if len(node.input) > 2 and node.input[2]:
+            bias = graph.weights.get(node.input[2])
+            if bias is None or bias.shape != (channels,):
+                return None
+            parts.append((node.name, 2, 0))
+        return tuple(parts)
+    return None
+
+
+def _norm_constants(
+    graph: Graph, node: onnx.NodeProto, channels: int
+) -> tuple[tuple[str, int, int], ...] | None:
+    positions = [place for place in (1, 2) if place < len(node.input) and node.input[place]]
+    values = [graph.weights.get(node.input[place]) for place in positions]
+    if len(node.output) > 1 or any(item is None or item.shape != (channels,) for item in values):
+        return None
+    return tuple((node.name, place, 0) for place in positions)
+
+
+def _affine_constants(
+    graph: Graph, node: onnx.NodeProto, channels: int
+) -> tuple[tuple[str, int, int], ...] | None:
+    """A Mul's constant takes the factors; an Add's too, and what it is added to as well."""
+    place = 1 if node.input[1] in graph.weights else 0
+    constant, other = graph.weights.get(node.input[place]), node.input[1 - place]
+    if constant is None or constant.shape != (channels,):
+        return None
+    own = (node.name, place, 0)
+    if node.op_type == "Mul":
+        return (own,)
+    before = _find_constants(graph, other, channels)
+    if before is None or graph.sole_consumer(other) is None:
+        return None
+    return (*before, own)
+
+
+def rescale_linear(graph: Graph, group: LinearGroup, factors: Real) -> None:
+    """Divides the group's tensor by `factors` [C] and multiplies the readers' weights by them."""
+    for name, place, axis in group.divided:
+        _replace(graph, graph.node(name), place, 1 / factors, axis)
+    for name in group.readers:
+        reader = graph.node(name)
+        _replace(graph, reader, 1, factors, input_axis(reader))
+    graph.index()
+    graph.drop_unused_weights()
+
+
+def input_axis(product: onnx.NodeProto) -> int:
+    """Returns the axis of a product's weight that its input's channels meet."""
+    return 0 if product.op_type == "MatMul" else 1
+
+
+def multiply_axis(value: Array, factors: Real, axis: int) -> Real:
+    """Returns a constant times one factor per index of an axis."""
+    shape = [1] * value.ndim
+    shape[axis] = -1
+    return np.asarray(value.astype(np.float64) * factors.reshape(shape))
+
+
+def _replace(graph: Graph, node: onnx.NodeProto, place: int, factors: Real, axis: int) -> None:
+    """Gives a node a constant of its own, so that shared ones stay as they are."""
+    value = multiply_axis(graph.weights[node.input[place]], factors, axis)
+    name = graph.unused_name(f"{node.name}_input_{place}_rescaled")
+    graph.weights[name] = value.astype(np.float32)
+    node.input[place] = name

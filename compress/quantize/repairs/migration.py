@@ -1,0 +1,176 @@
+"""Moves resolution between activations and weights of products: SmoothQuant and AWQ.
+
+Xiao et al., "SmoothQuant" (ICML 2023), equation 4: s_c = max|x_c|^a / max|w_c|^(1-a) takes outliers
+out of the activations. Lin et al., "AWQ" (MLSys 2024), section 3.2: s_c = mean|x_c|^a gives the
+weights that meet large activations more of a coarse grid. x_c is divided by s_c and the weights are
+multiplied by it. Both are tried with several exponents; factors come from one part of the
+calibration pictures, and have to lower the readers' measured output error on the others too.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph
+from compress.quantize.layer_weights import choose_row_scales
+from compress.quantize.observers import MeanSquaredError, ObservedTensor
+from compress.quantize.placement import Placement
+from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.repairs.linear_group import (
+    LinearGroup,
+    find_linear_groups,
+    input_axis,
+    rescale_linear,
+)
+
+EXPONENTS = (0.25, 0.5, 0.75)
+LARGEST_FACTOR = 32.0
+LEAST_GAIN = 0.97
+ROWS = 2048
+HELD_OUT_EVERY = 3
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a tensor holds, as rows of channels, [n, C], in two parts."""
+
+    fit: NDArray[np.float32]
+    held_out: NDArray[np.float32]
+
+
+def migrate_scales(
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    placement: Placement,
+    quantized: Collection[str],
+    weight_grid: IntegerGrid,
+) -> list[str]:
+    """Rescales channels in place where that lowers the measured error of the products behind them.
+
+    Args:
+        graph: the simplified float graph.
+        samples: calibration inputs.
+        placement: tells the integers of activations.
+        quantized: names of the nodes that will be quantized.
+        weight_grid: the integers of weights.
+
+    Returns:
+        one line per tensor that was looked at: what was done, or why not.
+    """
+    groups = [group for group in find_linear_groups(graph) if set(group.readers) & set(quantized)]
+    if not groups:
+        return []
+    rows = _observe(graph, samples, [group.tensor for group in groups])
+    lines = []
+    for group in groups:
+        names = ", ".join(group.readers)
+        gain, how, factors = _choose(graph, group, rows[group.tensor], placement, weight_grid)
+        if factors is None:
+            lines.append(f"left the input of {names} as it is: {how}")
+        else:
+            rescale_linear(graph, group, factors)
+            lines.append(f"rescaled the input of {names} ({how}): error x {gain:.2f}")
+    return lines
+
+
+def _observe(
+    graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
+) -> dict[str, _Rows]:
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors)
+    each = max(1, ROWS // len(samples))
+    parts: dict[str, tuple[list[Array], list[Array]]] = {name: ([], []) for name in tensors}
+    for index in range(len(samples)):
+        is_held_out = index % HELD_OUT_EVERY == 1
+        for name, value in network.run(samples[index]).items():
+            flat = value.reshape(-1, value.shape[-1])
+            step = -(-len(flat) // each)
+            parts[name][is_held_out].append(flat[::step].copy())
+    return {
+        name: _Rows(np.concatenate(fit), np.concatenate(held_out or fit))
+        for name, (fit, held_out) in parts.items()
+    }
+
+
+def _choose(
+    graph: Graph, group: LinearGroup, rows: _Rows, placement: Placement, grid: IntegerGrid
+) -> tuple[float, str, Real | None]:
+    """Returns (error left on held-out rows, what or why not, factors or None)."""
+    if not (np.isfinite(rows.fit).all() and rows.fit.any()):
+        return 1.0, "it is 0 or not finite", None
+    weights = [_as_rows(graph, name) for name in group.readers]
+    plain = np.ones(group.channels)
+    before = [_error(part, weights, plain, placement, grid) for part in (rows.fit, rows.held_out)]
+    best: tuple[float, str, Real | None] = (
+        1.0,
+        "no factors lower the error on held-out data",
+        None,
+    )
+    for how, factors in _candidates(rows.fit, weights):
+        after = [
+            _error(part, weights, factors, placement, grid) for part in (rows.fit, rows.held_out)
+        ]
+        shares = [new / max(old, 1e-30) for new, old in zip(after, before, strict=True)]
+        if max(shares) < min(LEAST_GAIN, best[0]):
+            best = (max(shares), how, factors)
+    return best
+
+
+def _as_rows(graph: Graph, name: str) -> Real:
+    """Returns a product's weight as [out, in]."""
+    node = graph.node(name)
+    weight = graph.weights[node.input[1]].astype(np.float64)
+    return np.asarray(weight.T if input_axis(node) == 0 else weight)
+
+
+def _candidates(rows: NDArray[np.float32], weights: list[Real]) -> list[tuple[str, Real]]:
+    size = np.abs(rows)
+    peaks, means = size.max(axis=0).astype(np.float64), size.mean(axis=0, dtype=np.float64)
+    largest = np.max([np.abs(weight).max(axis=0) for weight in weights], axis=0)
+    found = []
+    for exponent in EXPONENTS:
+        smooth = _positive(peaks) ** exponent / _positive(largest) ** (1 - exponent)
+        found.append((f"SmoothQuant, exponent {exponent:g}", _bounded(smooth)))
+        found.append((f"AWQ, exponent {exponent:g}", _bounded(_positive(means) ** exponent)))
+    return found
+
+
+def _positive(values: Real) -> Real:
+    """Gives channels that are always 0 the smallest value of the others."""
+    smallest = values[values > 0].min(initial=np.inf)
+    return np.asarray(np.maximum(values, smallest if np.isfinite(smallest) else 1.0))
+
+
+def _bounded(factors: Real) -> Real:
+    """Returns factors around a geometric mean of 1, none beyond LARGEST_FACTOR."""
+    centred = factors / np.exp(np.log(factors).mean())
+    return np.asarray(np.clip(centred, 1 / LARGEST_FACTOR, LARGEST_FACTOR))
+
+
+def _error(
+    rows: NDArray[np.float32],
+    weights: list[Real],
+    factors: Real,
+    placement: Placement,
+    grid: IntegerGrid,
+) -> float:
+    """Returns the products' squared output error, each relative to its signal, added up."""
+    scaled = (rows / factors).astype(np.float32)
+    observed = ObservedTensor.of([scaled])
+    kind = placement.activation_grid(observed.low)
+    ends = MeanSquaredError().choose_range(observed, kind, symmetric=placement.symmetric)
+    qparams = qparams_for_range(*ends, kind, symmetric=placement.symmetric)
+    inputs = fake_quantize(scaled, qparams).astype(np.float64)
+    total = 0.0
+    for weight in weights:
+        moved = weight * factors
+        steps = choose_row_scales(moved, grid)[:, None]
+        rounded = np.clip(np.rint(moved / steps), grid.lowest, grid.highest) * steps
+        wanted = rows.astype(np.float64) @ weight.T
+        noise = np.square(inputs @ rounded.T - wanted).sum()
+        total += float(noise / max(np.square(wanted).sum(), 1e-30))
+    return total
