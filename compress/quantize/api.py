@@ -1,4 +1,4 @@
-"""Quantizes an ONNX model: `quantize_model` is what the command line and users call."""
+"""Quantizes an ONNX model: `quantize` takes files, `quantize_model` what was read from them."""
 
 import logging
 from collections.abc import Sequence
@@ -8,6 +8,9 @@ from pathlib import Path
 import onnx
 
 from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
+from artifacts.samples import open_samples
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import estimate_memory
@@ -44,6 +47,45 @@ class QuantizeResult:
     simplified: tuple[str, ...]
     outputs_db: dict[str, float]
     precision: PrecisionChoice | None = None
+
+
+def quantize(
+    model: onnx.ModelProto | Path | str,
+    data: Sequence[dict[str, Array]] | Path | str,
+    settings: QuantizeSettings | None = None,
+    *,
+    input_spec: InputSpec | None = None,
+    limit: int | None = 32,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> QuantizeResult:
+    """Quantizes a float network: files in, or objects.
+
+    Args:
+        model: a network, or the path of an `.onnx` file.
+        data: a folder of pictures, an `.npz` with one array per input, or a sequence of
+            dictionaries of input arrays (batch axis included).
+        settings: how; the defaults suit TensorRT.
+        input_spec: how pixels become the input; None for what the network's metadata says, and
+            RGB scaled by 1/255 where it says nothing.
+        limit: samples to use of a folder or `.npz`, evenly spread; None for all.
+        progress: is told (what, done, total).
+        clock: times networks on the target; `settings.prefer` needs it
+            (`framefit.network_clock.NetworkClock`).
+
+    Returns:
+        the quantized model with its report; `artifacts.onnx_file.save_onnx` writes it.
+
+    Raises:
+        InputError: the model, the data or a setting is not usable.
+    """
+    loaded = model if isinstance(model, onnx.ModelProto) else load_onnx(Path(model))
+    samples = data
+    if isinstance(samples, str | Path):
+        stored = read_metadata(loaded).get(INPUT_SPEC_KEY)
+        spec = input_spec or (InputSpec.from_json(stored) if stored else InputSpec())
+        samples = open_samples(samples, input_tensors(loaded), spec, limit=limit)
+    return quantize_model(loaded, samples, settings, progress, clock)
 
 
 def quantize_model(
