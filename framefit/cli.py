@@ -10,6 +10,7 @@ COMPRESS = {
     "quantize": Row(
         "Turn a float network into an INT8 one.", "framefit.commands.quantize:quantize"
     ),
+    "prune": Row("Take whole channels out of a network.", "framefit.commands.prune:prune"),
     "distill": Row(
         "Let a student learn to answer as its teacher does.", "framefit.commands.distill:distill"
     ),
@@ -27,6 +28,10 @@ BUDGET_CHECK_OTHERS = {
     "init": Row("Write a budget file from a measurement.", "framefit.commands.budget:init"),
     "selftest": Row(
         "Inject faults; the gate must catch each.", "framefit.commands.budget:selftest"
+    ),
+    "report": Row("Make the reports of a report.json again.", "framefit.commands.report:report"),
+    "verify": Row(
+        "Refuse every artifact but the measured one.", "framefit.commands.report:verify"
     ),
 }
 COMPRESS_HELP = "Make a network smaller and faster."

@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from framefit.commands.report import report, verify
+
 if TYPE_CHECKING:
     from latency_budget.report import Report
 
 app = typer.Typer(no_args_is_help=True, help="Check that a frame keeps its latency budget.")
+app.command()(report)
+app.command()(verify)
 
 _TIERS = "smoke, pr, nightly, release, mlperf-automotive"
 Model = Annotated[

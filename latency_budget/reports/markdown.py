@@ -26,20 +26,20 @@ def render(report: Report) -> str:
         f"## {SYMBOLS[report.verdict.value]} {escape(headline(report))}",
         "",
         *([f"{escape(describe_gain(report))}.", ""] if len(names) > 1 else []),
-        _row(["", *names]),
-        _row(["---"] + ["---:"] * len(names), literal=True),
+        table_row(["", *names]),
+        table_row(["---"] + ["---:"] * len(names), literal=True),
     ]
-    lines += [_row(row) for row in build_rows(report)]
+    lines += [table_row(row) for row in build_rows(report)]
     lines += _stage_lines(report)
-    lines += ["", "### Gates", "", _row(["gate", "verdict", "evidence"]), "|---|---|---|"]
+    lines += ["", "### Gates", "", table_row(["gate", "verdict", "evidence"]), "|---|---|---|"]
     for gate in report.gates:
         word = gate.verdict.value
-        lines.append(_row([gate.name, f"{SYMBOLS[word]} {word}", gate.detail]))
+        lines.append(table_row([gate.name, f"{SYMBOLS[word]} {word}", gate.detail]))
     checks = report.environment.get("checks", [])
     if checks:
         title = f"Machine: {report.environment['verdict']}"
         lines += ["", f"<details><summary>{title}</summary>", "", "| | | |", "|---|---|---|"]
-        lines += [_row([check["name"], check["verdict"], check["detail"]]) for check in checks]
+        lines += [table_row([check["name"], check["verdict"], check["detail"]]) for check in checks]
         lines += ["", "</details>"]
     lines += [f"\n{escape(note)}" for note in report.notes]
     lines += [
@@ -55,7 +55,8 @@ def escape(text: object) -> str:
     return "".join(f"\\{c}" if c in _SPECIAL else c for c in plain(text)).replace("\\@", "&#64;")
 
 
-def _row(cells: list[str], *, literal: bool = False) -> str:
+def table_row(cells: list[str], *, literal: bool = False) -> str:
+    """Returns one row of a table; names cannot break out of their cells."""
     return "| " + " | ".join(cell if literal else escape(cell) for cell in cells) + " |"
 
 
@@ -64,10 +65,10 @@ def _stage_lines(report: Report) -> list[str]:
     if len(names) < 2:
         return []
     title = ["stage P50 / P99, ms", "budget", *[variant.name for variant in report.variants]]
-    lines = ["", _row(title), _row(["---"] + ["---:"] * (len(title) - 1), literal=True)]
+    lines = ["", table_row(title), table_row(["---"] + ["---:"] * (len(title) - 1), literal=True)]
     for name in names:
         found = [{s["name"]: s for s in v.stages}.get(name, {}) for v in report.variants]
         budget = next((s["budget_ms"] for s in found if s.get("budget_ms")), None)
         cells = [f"{format_ms(s.get('p50'))} / {format_ms(s.get('p99'))}" for s in found]
-        lines.append(_row([name, format_ms(budget), *cells]))
+        lines.append(table_row([name, format_ms(budget), *cells]))
     return lines

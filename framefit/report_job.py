@@ -1,0 +1,165 @@
+"""The work of `budget-check report`: other formats, beside a base, a history and a roofline."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from artifacts.atomic import write_text
+from artifacts.errors import InputError
+from engines.runtimes import SessionSettings
+from framefit.why_job import known_targets, profile_network, roofline_network
+from latency_budget.report import Report
+from latency_budget.report_extras import (
+    HistoryPoint,
+    ReportExtras,
+    RooflinePoint,
+    RooflineView,
+    StageOption,
+)
+from latency_budget.reports import write_report
+from latency_budget.reports.comment import render_comment
+from latency_budget.reports.github import append_step_summary, list_annotations
+from latency_budget.reports.read_report import read_report
+
+COMMENT = "comment.md"
+PROFILED_RUNS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What to make of a report.json.
+
+    Attributes:
+        out: folder for report.html, .md, .xml, .json and comment.md.
+        base: report.json of the base branch.
+        history: a `.jsonl` of earlier verdicts; this one is appended, once per label.
+        label: this verdict's name in the history, such as a commit.
+        options: a JSON list of `StageOption.to_dict()`, for the toggles.
+        model: a network to profile and place under this machine's roofline now.
+        step_summary: file that GITHUB_STEP_SUMMARY names.
+    """
+
+    out: Path | None = None
+    base: Path | None = None
+    history: Path | None = None
+    label: str = ""
+    options: Path | None = None
+    model: Path | None = None
+    step_summary: Path | None = None
+
+
+def make_reports(path: Path, options: ReportOptions) -> tuple[Report, list[str]]:
+    """Writes what the options ask for.
+
+    Returns:
+        the report, and its GitHub annotations.
+
+    Raises:
+        InputError: a file cannot be read or written, or is of another kind.
+    """
+    report = read_report(path)
+    base = read_report(options.base) if options.base else None
+    extras = ReportExtras(
+        options=_read_options(options.options) if options.options else (),
+        roofline=view_roofline(options.model) if options.model else None,
+        history=_extend_history(options.history, options.label, report) if options.history else (),
+    )
+    report = replace(report, extras=extras)
+    comment = render_comment(report, base)
+    if options.out is not None:
+        write_report(report, options.out)
+        write_text(options.out / COMMENT, comment)
+    if options.step_summary is not None:
+        append_step_summary(report, options.step_summary, comment)
+    return report, list_annotations(report)
+
+
+def view_roofline(model: Path, settings: SessionSettings | None = None) -> RooflineView:
+    """Profiles a network on this machine and places its layers under the measured roofline."""
+    settings = settings or SessionSettings()
+    times = profile_network(model, None, settings, runs=PROFILED_RUNS)
+    found = roofline_network(model, settings, targets=known_targets(), is_measured=True)
+    machine = found.machine
+    if machine is None or not machine.bandwidth or found.walls is None:
+        raise InputError(f"{model} could not be placed under a roofline")
+    kernels = {kernel.name: kernel for kernel in found.costs.kernels}
+    points = []
+    for owned in times.layers:
+        moved = sum(kernels[name].moved_bytes for name in owned.nodes if name in kernels)
+        if owned.operations_per_s and owned.operations and moved:
+            precision = next(kernels[name].precision for name in owned.nodes if name in kernels)
+            points.append(
+                RooflinePoint(
+                    name=owned.layer.name,
+                    owner=owned.owner,
+                    precision=precision,
+                    intensity=owned.operations / moved,
+                    operations_per_s=owned.operations_per_s,
+                    ms=owned.layer.median_s * 1e3,
+                )
+            )
+    return RooflineView(
+        machine=f"{machine.name}, measured",
+        peaks=machine.peaks,
+        bandwidth=machine.bandwidth,
+        points=tuple(points),
+        wall=found.walls.wall,
+        advice=found.advice,
+        predictions=tuple(prediction.to_dict() for prediction in found.predictions),
+        owners_ms={owner: value * 1e3 for owner, value in times.seconds.items()},
+    )
+
+
+def _read_options(path: Path) -> tuple[StageOption, ...]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}", "a list of stage options") from error
+    if not isinstance(content, list):
+        raise InputError(f"{path} is no list", "a list of stage options")
+    return tuple(StageOption.from_dict(item) for item in content)
+
+
+def _extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
+    """Appends this verdict to the history; a label that is there already is replaced."""
+    points = [point for point in _read_history(path) if point.label != label or not label]
+    frame = report.variants[-1].frame_ms
+    points.append(
+        HistoryPoint(
+            label=label or f"#{len(points) + 1}",
+            p50_ms=frame["p50"],
+            p99_ms=frame["p99"],
+            verdict=report.verdict.value,
+            created_s=report.created_s,
+        )
+    )
+    write_text(path, "".join(f"{json.dumps(vars(point))}\n" for point in points))
+    return tuple(points)
+
+
+def _read_history(path: Path) -> list[HistoryPoint]:
+    if not path.exists():
+        return []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [_point(json.loads(line)) for line in lines if line.strip()]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{path} is not a history: {error!r}", "a .jsonl that budget-check report wrote"
+        ) from error
+
+
+def _point(values: Mapping[str, Any]) -> HistoryPoint:
+    return HistoryPoint(
+        label=str(values["label"]),
+        p50_ms=None if values["p50_ms"] is None else float(values["p50_ms"]),
+        p99_ms=None if values["p99_ms"] is None else float(values["p99_ms"]),
+        verdict=str(values["verdict"]),
+        created_s=int(values["created_s"]),
+    )

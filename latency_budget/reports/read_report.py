@@ -1,0 +1,109 @@
+"""Reads a report.json again, so that every other format can be made from it elsewhere and later."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from artifacts.errors import InputError
+from latency_budget.report import SCHEMA, Report, Variant
+from latency_budget.run import Run
+from latency_budget.verdict import Gate, Verdict
+
+_WHAT = "a report.json of framefit"
+
+
+def read_content(path: Path | str) -> dict[str, Any]:
+    """Returns the JSON of a report of this schema.
+
+    Raises:
+        InputError: the file cannot be read or is something else.
+    """
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}", _WHAT) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}", _WHAT) from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise InputError(f"{path} is not a report of schema {SCHEMA}", _WHAT)
+    return content
+
+
+def read_report(path: Path | str) -> Report:
+    """Returns the report that a report.json was written from.
+
+    The times of the samples come back as they were; what the reports do not show (arrivals,
+    counters) does not.
+
+    Raises:
+        InputError: the file cannot be read, is something else, or lacks a part.
+    """
+    content = read_content(path)
+    try:
+        samples = content["samples"]
+        variants = tuple(
+            _variant(values, part, content["frame"]["rate_hz"])
+            for values, part in zip(content["variants"], samples, strict=True)
+        )
+        return Report(
+            variants=variants,
+            verdict=Verdict(content["verdict"]),
+            gates=_gates(content["gates"]),
+            environment=dict(content["environment"]),
+            frame={str(key): _number(value) for key, value in content["frame"].items()},
+            title=str(content.get("title", "")),
+            notes=tuple(str(note) for note in content.get("notes", [])),
+            created_s=int(content["created_s"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path} is not a whole report: {error!r}", _WHAT) from error
+
+
+def _variant(values: dict[str, Any], samples: dict[str, Any], rate_hz: float) -> Variant:
+    verdict = values.get("verdict")
+    return Variant(
+        name=str(values["name"]),
+        artifact=str(values["artifact"]),
+        sha256=str(values["sha256"]),
+        size_bytes=int(values["size_bytes"]),
+        runtime=str(values["runtime"]),
+        network_ms=values["network_ms"],
+        frame_ms=dict(values["frame_ms"]),
+        stages=[dict(stage) for stage in values["stages"]],
+        heads={str(head): dict(found) for head, found in values["heads"].items()},
+        verdict=Verdict(verdict) if verdict else None,
+        gates=_gates(values["gates"]),
+        details=dict(values["details"]),
+        run=_run(samples, rate_hz),
+    )
+
+
+def _run(samples: dict[str, Any], rate_hz: float) -> Run:
+    frames = samples["frame_ns"]
+    dropped = np.asarray([value is None for value in frames], bool)
+    run = Run.from_latencies(
+        np.asarray([value or 0 for value in frames], np.int64),
+        stages_ns={
+            str(name): np.asarray([value or 0 for value in values], np.int64)
+            for name, values in samples["stages_ns"].items()
+        },
+        dropped=dropped,
+        rate_hz=rate_hz,
+    )
+    return replace(run, warmup_ns=np.asarray(samples["warmup_ns"], np.int64))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return value
+
+
+def _gates(values: list[dict[str, Any]]) -> tuple[Gate, ...]:
+    return tuple(
+        Gate(str(gate["name"]), Verdict(gate["verdict"]), str(gate["detail"])) for gate in values
+    )

@@ -1,0 +1,224 @@
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifacts.errors import InputError
+from latency_budget.artifact_match import match_artifact
+from latency_budget.budget import Budget
+from latency_budget.gate import Gate, Verdict
+from latency_budget.report import build_report, build_variant
+from latency_budget.reports import json_report
+from latency_budget.reports.comment import MARKER, render_comment
+from latency_budget.reports.github import (
+    MOST_ANNOTATIONS,
+    SUMMARY_LIMIT_BYTES,
+    append_step_summary,
+    list_annotations,
+)
+from latency_budget.reports.read_report import read_report
+from latency_budget.run import Run
+from latency_budget.verdict import judge
+
+ROOT = Path(__file__).parents[2]
+MS = 1_000_000
+NASTY = "a\n::error::forged|x`y"
+
+
+def make_report(tmp_path, network_ms=18, name="int8", slow=()):
+    budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
+    network = np.full(400, network_ms * MS) + np.arange(400) * 1000
+    network[list(slow)] += 40 * MS
+    parts = {"preprocess": np.full(400, 2 * MS), "network": network}
+    dropped = np.zeros(400, bool)
+    dropped[7] = bool(slow)
+    run = Run.from_latencies(sum(parts.values()), stages_ns=parts, dropped=dropped)
+    judgement = judge(run, budget)
+    artifact = tmp_path / "model.onnx"
+    artifact.write_bytes(b"network")
+    reference = tmp_path / "float.onnx"
+    reference.write_bytes(b"float network")
+    variants = [
+        build_variant("float", run, budget, judgement=judgement, artifact=reference),
+        build_variant(name, run, budget, judgement=judgement, artifact=artifact),
+    ]
+    return build_report(variants, budget, judgement, title="CI")
+
+
+def with_gates(report, gates):
+    return dataclasses.replace(report, gates=tuple(gates))
+
+
+def test_a_report_survives_its_json(tmp_path):
+    report = make_report(tmp_path, slow=(20, 21))
+    again = read_report(json_report.write(report, tmp_path))
+    assert json_report.render(again) == json_report.render(report)
+    assert list(again.variants[-1].run.latency_ns) == list(report.variants[-1].run.latency_ns)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"schema": 2}', '{"schema": 1, "verdict": "pass"}', "[" * 100_000]
+)
+def test_anything_else_is_refused(tmp_path, text):
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        read_report(path)
+
+
+def test_nine_annotations_the_worst_first_and_one_that_counts(tmp_path):
+    gates = [Gate(f"soft {i}", Verdict.INCONCLUSIVE, "?") for i in range(6)]
+    gates += [Gate(f"hard {i}", Verdict.FAIL, "x") for i in range(7)]
+    gates += [Gate("fine", Verdict.PASS, "x"), Gate("machine", Verdict.INVALID, "x")]
+    lines = list_annotations(with_gates(make_report(tmp_path), gates))
+    assert len(lines) == MOST_ANNOTATIONS + 1
+    assert "machine" in lines[0]
+    assert all(line.startswith("::error") for line in lines[:8])
+    assert lines[8].startswith("::warning")
+    assert "5 more" in lines[-1]
+    assert not any("fine" in line for line in lines)
+
+
+def test_a_passing_report_annotates_nothing(tmp_path):
+    gates = [Gate("fine", Verdict.PASS, "x")]
+    assert list_annotations(with_gates(make_report(tmp_path), gates)) == []
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_no_name_can_forge_a_workflow_command(name, detail):
+    base = make_report_once()
+    (line,) = list_annotations(with_gates(base, [Gate(name, Verdict.FAIL, detail)]))
+    assert len(line.splitlines()) == 1
+    command, _, _ = line.removeprefix("::").partition("::")
+    assert command.startswith("error title=fail%3A ")
+    assert "," not in command
+
+
+_ONCE = []
+
+
+def make_report_once():
+    if not _ONCE:
+        run = Run.from_latencies(np.full(10, 20 * MS))
+        budget = Budget()
+        judgement = judge(run, budget)
+        variant = build_variant("v", run, budget, judgement=judgement)
+        _ONCE.append(build_report([variant], budget, judgement))
+    return _ONCE[0]
+
+
+def test_the_step_summary_is_appended_and_cut_at_its_limit(tmp_path):
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    append_step_summary(make_report(tmp_path), path)
+    assert path.read_text().startswith("before\n##")
+    append_step_summary(make_report(tmp_path), path, "line\n" * SUMMARY_LIMIT_BYTES)
+    assert path.stat().st_size <= SUMMARY_LIMIT_BYTES
+    assert "Cut here" in path.read_text()
+
+
+def test_the_comment_shows_each_stage_beside_the_base(tmp_path):
+    slower = make_report(tmp_path, network_ms=20, slow=(20, 21))
+    text = render_comment(slower, make_report(tmp_path, network_ms=16))
+    assert text.startswith(MARKER)
+    row = next(line for line in text.splitlines() if line.startswith("| network "))
+    assert "+24.7 %" in row
+    bars = re.findall(r"^(preprocess|network|frame|deadline) +(.*)$", text, re.MULTILINE)
+    assert [name for name, _ in bars][:4] == ["preprocess", "network", "frame", "deadline"]
+    assert "Missed frames by stage: network 2, dropped 1" in text
+    assert "−" not in render_comment(slower).split("| network ")[1].splitlines()[0]
+
+
+def test_the_comment_holds_no_foreign_markup(tmp_path):
+    text = render_comment(make_report(tmp_path, name=NASTY))
+    assert "\n::error" not in text
+
+
+def test_only_the_measured_and_passed_file_is_accepted(tmp_path):
+    report = dataclasses.replace(make_report(tmp_path), verdict=Verdict.PASS)
+    assert match_artifact(report, tmp_path / "model.onnx").is_accepted
+    (tmp_path / "other.onnx").write_bytes(b"networK")
+    assert "was not measured" in match_artifact(report, tmp_path / "other.onnx").detail
+    found = match_artifact(report, tmp_path / "float.onnx")
+    assert not found.is_accepted
+    assert "'float', which was not judged" in found.detail
+    failed = dataclasses.replace(report, verdict=Verdict.INCONCLUSIVE)
+    assert not match_artifact(failed, tmp_path / "model.onnx").is_accepted
+
+
+def test_a_report_of_recorded_samples_binds_no_artifact(tmp_path):
+    with pytest.raises(InputError, match="names no digest"):
+        match_artifact(make_report_once(), tmp_path)
+
+
+def run_action(tmp_path, latency_ms, **environment):
+    script = ROOT / ".github" / "actions" / "budget-check" / "check.sh"
+    (tmp_path / "budget.toml").write_text(
+        "[frame]\nrate_hz = 30\ndeadline_ms = 33.0\n[environment]\nmode = 'report'\n"
+    )
+    rows = "\n".join(f"{latency_ms + index % 7 * 0.01:.2f}" for index in range(1000))
+    (tmp_path / "frames.csv").write_text(f"latency_ms\n{rows}\n")
+    files = {"GITHUB_OUTPUT": tmp_path / "output", "GITHUB_STEP_SUMMARY": tmp_path / "summary"}
+    values = {
+        "BUDGET": "budget.toml", "MODEL": "", "PIPELINE": "", "TIER": "pr", "BASE": "",
+        "HISTORY": "history.jsonl", "OUT": "out", "ARGUMENTS": "--samples frames.csv",
+        "GITHUB_SHA": "0123456789abcdef", **environment,
+    }  # fmt: skip
+    folder = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        env={
+            **os.environ,
+            **values,
+            **{name: str(path) for name, path in files.items()},
+            "PATH": f"{folder}:{os.environ['PATH']}",
+        },
+    )
+    return done, {name: path.read_text() for name, path in files.items() if path.exists()}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_ends_with_the_checks_exit_code_and_shows_why(tmp_path):
+    done, files = run_action(tmp_path, 20.0)
+    assert done.returncode == 0, done.stderr
+    assert files["GITHUB_OUTPUT"] == "verdict=pass\n"
+    assert MARKER in files["GITHUB_STEP_SUMMARY"]
+    assert (tmp_path / "out" / "comment.md").exists()
+    assert "::error" not in done.stdout
+    done, files = run_action(tmp_path, 40.0, GITHUB_SHA="f" * 16)
+    assert done.returncode == 1
+    assert "verdict=fail" in files["GITHUB_OUTPUT"]
+    assert "::error title=fail%3A frame P99::" in done.stdout
+    history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [point["label"] for point in history] == ["012345678", "fffffffff"]
+    assert [point["verdict"] for point in history] == ["pass", "fail"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_runs_no_code_of_its_inputs(tmp_path):
+    done, files = run_action(tmp_path, 20.0, BUDGET='budget.toml"; touch forged; "')
+    assert done.returncode == 2
+    assert not (tmp_path / "forged").exists()
+    assert files["GITHUB_OUTPUT"] == "verdict=\n"
+
+
+def test_the_action_and_the_example_are_whole():
+    action = (ROOT / ".github/actions/budget-check/action.yml").read_text()
+    run = action.split("run: ", 1)[1]
+    assert "${{" not in run
+    names = re.findall(r"^        ([A-Z]+): \$\{\{ inputs\.(\w+) \}\}$", action, re.MULTILINE)
+    assert all(name.lower() == key for name, key in names)
+    assert len(names) == 8
