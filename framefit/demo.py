@@ -125,7 +125,7 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
                 measure=MeasureSettings(frames=settings.frames, rate_hz=BUDGET["frame"]["rate_hz"]),
                 restarts=settings.restarts,
                 parts=PARTS,
-                scheduling=Scheduling(priority="high"),
+                scheduling=Scheduling(priority="realtime"),
             ),
             _picture_indices(settings.drive_frames),
             progress,

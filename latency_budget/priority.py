@@ -1,15 +1,17 @@
 """Processors and priority of the measuring process: asked for, got, and why not."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from artifacts.errors import InputError
 
-PRIORITIES = ("normal", "high", "realtime")
+PRIORITIES = ("normal", "high", "realtime")  # from low to high
 _NICE_HIGH = -10
 _REALTIME_LEVEL = 10
+_AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +54,27 @@ class Scheduling:
         return {"asked": sorted(self.cpus) or None, "got": got}
 
     def _raise_priority(self) -> dict[str, Any]:
-        try:
-            if self.priority == "high":
-                os.setpriority(os.PRIO_PROCESS, 0, _NICE_HIGH)
-            elif self.priority == "realtime":
-                level = os.sched_param(_REALTIME_LEVEL)
-                os.sched_setscheduler(0, os.SCHED_FIFO, level)
-        except (OSError, AttributeError) as error:
-            reason = getattr(error, "strerror", None) or "not on this system"
-            return {"asked": self.priority, "got": f"normal ({reason})"}
-        return {"asked": self.priority, "got": self.priority}
+        """What is refused falls back to the next lower one."""
+        refusals = []
+        for name in PRIORITIES[PRIORITIES.index(self.priority) : 0 : -1]:
+            try:
+                _CHANGES[name]()
+            except (OSError, AttributeError) as error:
+                refusals.append(f"{name}: {getattr(error, 'strerror', None) or 'not here'}")
+                continue
+            return {"asked": self.priority, "got": name, "refused": refusals}
+        return {"asked": self.priority, "got": "normal", "refused": refusals}
 
 
-def find_unmet(described: Mapping[str, Any]) -> list[str]:
-    """Returns in words what `Scheduling.apply` asked for and did not get."""
-    return [
-        f"{name}: asked for {value['asked']}, got {value['got']}"
-        for name, value in described.items()
-        if value["asked"] not in (None, value["got"])
-    ]
+def _become_urgent() -> None:
+    """Nice counts only within an automatic task group, so the group of this session rises too."""
+    os.setpriority(os.PRIO_PROCESS, 0, _NICE_HIGH)
+    if hasattr(os, "getsid") and os.getsid(0) == os.getpid() and _AUTOGROUP.exists():
+        _AUTOGROUP.write_text(str(_NICE_HIGH), encoding="ascii")
+
+
+def _become_realtime() -> None:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_REALTIME_LEVEL))
+
+
+_CHANGES: dict[str, Callable[[], None]] = {"high": _become_urgent, "realtime": _become_realtime}

@@ -191,6 +191,7 @@ def _run_child(request: dict[str, Any], progress: Progress | None, label: str) -
             stderr=complaints,
             text=True,
             env=_child_environment(),
+            start_new_session=True,
         )
         try:
             _listen(child, request, progress, label)

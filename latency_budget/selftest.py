@@ -181,7 +181,16 @@ SIMULATED: tuple[Fault, ...] = (
                 {"after": changed_after(throttle_count=1)},
             ),
             ("a major page fault", "major page faults:", {"after": changed_after(major_faults=1)}),
-            ("a busy neighbour", "other processes:", {"after": changed_after(busy_ticks=12_000)}),
+            (
+                "a busy neighbour",
+                "other processes:",
+                {"after": changed_after(busy_ticks=12_000, wait_ns=10**9)},
+            ),
+            (
+                "a runtime whose threads wait",
+                "runtime threads waiting:",
+                {"after": changed_after(helpers_wait_ns=40 * 10**9)},
+            ),
             (
                 "a wait for the processor",
                 "waiting for a processor:",

@@ -20,6 +20,7 @@ class Snapshot:
         throttle_count: thermal throttling events of all processors.
         pressure: share of the last 10 s in percent that some task waited, per resource.
         wait_ns: how long the calling thread was ready to run while its processor ran another.
+        helpers_wait_ns: the same of the process's other threads together, those of a runtime.
         busy_ticks: time that all processors worked, for whomever.
         own_ticks: time that the processors worked for this process, all its threads together.
         swapped_pages: pages that the machine swapped in or out.
@@ -35,6 +36,7 @@ class Snapshot:
     busy_ticks: int | None = None
     own_ticks: int | None = None
     swapped_pages: int | None = None
+    helpers_wait_ns: int | None = None
 
 
 def read_snapshot(root: Path = Path("/")) -> Snapshot:
@@ -47,7 +49,8 @@ def read_snapshot(root: Path = Path("/")) -> Snapshot:
         total_ticks=sum(ticks[:8]) if ticks else None,
         throttle_count=_read_throttles(root),
         pressure={name: _read_pressure(root, name) for name in ("cpu", "io", "memory")},
-        wait_ns=_read_wait(root),
+        wait_ns=_read_wait(root / "proc/thread-self"),
+        helpers_wait_ns=_read_helpers_wait(root),
         busy_ticks=sum(ticks[:8]) - ticks[3] - ticks[4] - ticks[7] if len(ticks) > 7 else None,
         own_ticks=_read_own_ticks(root),
         swapped_pages=_read_swapped(root),
@@ -100,9 +103,16 @@ def _read_ticks(root: Path) -> list[int]:
     return [int(part) for part in first[1:] if part.isdigit()] if first[:1] == ["cpu"] else []
 
 
-def _read_wait(root: Path) -> int | None:
-    parts = read_text_or_empty(root / "proc/thread-self/schedstat").split()
+def _read_wait(folder: Path) -> int | None:
+    parts = read_text_or_empty(folder / "schedstat").split()
     return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
+
+
+def _read_helpers_wait(root: Path) -> int | None:
+    own = _read_wait(root / "proc/thread-self")
+    waits = [_read_wait(folder) for folder in (root / "proc/self/task").glob("*")]
+    known = [wait for wait in waits if wait is not None]
+    return None if own is None or not known else max(0, sum(known) - own)
 
 
 def _read_own_ticks(root: Path) -> int | None:

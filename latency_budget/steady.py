@@ -60,6 +60,8 @@ def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness
     if count < FEWEST_BLOCKS:
         return Steadiness("unknown", 0, f"{len(service_ns)} frames are too few to tell")
     blocks = np.median(service_ns[: count * size].reshape(count, size), axis=1)
+    if float(np.median(blocks)) <= 0:
+        return Steadiness("unknown", 0, "most frames took no time")
     starts = segment_levels(blocks)
     levels = [float(np.median(part)) for part in np.split(blocks, starts[1:])]
     tolerance = _tolerance(blocks)

@@ -38,10 +38,16 @@ def assign_pairs(cost: NDArray[np.float64], limit: float) -> NDArray[np.int64]:
 
 
 def _solve(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns rows and columns of the least-cost full assignment of the shorter side."""
+    """Returns rows and columns of the least-cost full assignment of the shorter side.
+
+    Where every row's cheapest column is another one, those pairs are the answer.
+    """
     if cost.shape[0] > cost.shape[1]:
-        columns, rows = _augment_rows(cost.T)
+        columns, rows = _solve(cost.T)
         return rows, columns
+    cheapest = cost.argmin(axis=1)
+    if np.bincount(cheapest).max() == 1:
+        return np.arange(len(cheapest)), cheapest
     return _augment_rows(cost)
 
 

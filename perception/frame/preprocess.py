@@ -33,6 +33,7 @@ class Preprocessor:
         self._tables = _build_tables(spec)
         self._resized = np.full((height, width, 3), LETTERBOX_FILL, np.uint8)
         self._plane = np.empty((height, width), np.uint8)
+        self._planes = [np.empty((height, width), np.uint8) for _ in range(3)]
         self._tensor = np.zeros((1, channels, height, width), np.float32)
         self._source_size: tuple[int, int] | None = None
 
@@ -57,9 +58,9 @@ class Preprocessor:
             self._cv2.cvtColor(resized, self._cv2.COLOR_BGR2GRAY, dst=self._plane)
             self._cv2.LUT(self._plane, self._tables[0], dst=self._tensor[0, 0])
             return self._tensor
+        self._cv2.split(resized, self._planes)
         for channel, source in enumerate(self._source_channels):
-            self._cv2.extractChannel(resized, source, dst=self._plane)
-            self._cv2.LUT(self._plane, self._tables[channel], dst=self._tensor[0, channel])
+            self._cv2.LUT(self._planes[source], self._tables[channel], dst=self._tensor[0, channel])
         return self._tensor
 
     def _fit(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

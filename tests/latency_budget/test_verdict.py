@@ -196,7 +196,7 @@ def test_a_baseline_catches_a_slower_build():
     assert same.verdict is Verdict.PASS
 
 
-SNAPSHOT = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 1.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0)
+SNAPSHOT = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 1.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0, 0)
 
 
 def paced_run(n=400, late_ns=10_000, **values):
@@ -227,13 +227,23 @@ def paced_run(n=400, late_ns=10_000, **values):
         ({"wait_ns": 10**8}, "waiting for a processor", "warn"),
         ({"wait_ns": 10**6}, "waiting for a processor", "ok"),
         ({"wait_ns": None}, "waiting for a processor", "unknown"),
-        ({"busy_ticks": 6000, "own_ticks": 1000}, "other processes", "invalid"),
+        ({"busy_ticks": 6000, "own_ticks": 1000}, "other processes", "warn"),
+        (
+            {"busy_ticks": 6000, "own_ticks": 1000, "wait_ns": 10**9},
+            "other processes",
+            "invalid",
+        ),
+        ({"helpers_wait_ns": 8 * 10**9}, "runtime threads waiting", "invalid"),
         ({"busy_ticks": 6000, "own_ticks": 5900}, "other processes", "ok"),
         ({"swapped_pages": 5}, "swapping", "invalid"),
         ({"major_faults": 1}, "major page faults", "invalid"),
         ({"throttle_count": 1}, "thermal throttling", "invalid"),
         ({"throttle_count": None}, "thermal throttling", "unknown"),
-        ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, cpu", "invalid"),
+        (
+            {"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}, "wait_ns": 10**9},
+            "pressure, cpu",
+            "invalid",
+        ),
         ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, io", "unknown"),
         ({"pressure": {"cpu": 60.0, "io": None, "memory": 6.0}}, "pressure, memory", "warn"),
     ],

@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from artifacts.errors import InputError
+from latency_budget.budget import Budget, FrameBudget
+from latency_budget.plan import begin_attempt, make_plan
+from latency_budget.run import Run
+from latency_budget.statistics import misses_allowed
+from latency_budget.tiers import TIERS, Tier
+from latency_budget.verdict import Verdict, judge
+
+MS = 1_000_000
+
+
+def plan_of(budget=None, tier=None, sha256="a" * 64, **how):
+    return make_plan(
+        budget or Budget(), tier or TIERS["pr"], subject="m.onnx", sha256=sha256, how=how
+    )
+
+
+def test_everything_that_can_change_the_verdict_changes_the_digest():
+    plans = [
+        plan_of(),
+        plan_of(budget=Budget(frame=FrameBudget(deadline_ms=32.9))),
+        plan_of(budget=Budget(stages={"network": 20.0})),
+        plan_of(tier=TIERS["nightly"]),
+        plan_of(sha256="b" * 64),
+        plan_of(policy="latest"),
+    ]
+    assert len({plan.sha256 for plan in plans}) == len(plans)
+    assert plan_of().sha256 == plan_of().sha256
+
+
+def test_attempts_are_counted_per_plan_before_they_begin(tmp_path):
+    ledger = tmp_path / "deep" / "attempts.jsonl"
+    assert [begin_attempt(plan_of(), ledger).attempt for _ in range(3)] == [1, 2, 3]
+    assert begin_attempt(plan_of(sha256="b" * 64), ledger).attempt == 1
+    with ledger.open("a") as stream:
+        stream.write('{"plan": "torn\n[]\n')
+    assert begin_attempt(plan_of(), ledger).attempt == 4
+    assert begin_attempt(plan_of(), None).attempt == 1
+
+
+def test_a_ledger_that_cannot_be_written_is_bad_input(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(InputError, match="attempts"):
+        begin_attempt(plan_of(), tmp_path / "file" / "attempts.jsonl")
+
+
+def test_a_pass_after_too_many_attempts_proves_nothing():
+    run = Run.from_latencies((np.random.default_rng(0).normal(20, 0.2, 1000) * MS).astype(int))
+    tier = Tier(frames=1000, attempts=2)
+    assert judge(run, Budget(), tier=tier, attempt=2).verdict is Verdict.PASS
+    late = judge(run, Budget(), tier=tier, attempt=3)
+    assert late.verdict is Verdict.INCONCLUSIVE
+    assert "attempt 3 of 2" in str(late.gates)
+
+
+def test_the_error_chance_is_shared_among_the_planned_attempts():
+    shared = Tier(frames=1000, attempts=5).spend()
+    assert shared.confidence == pytest.approx(0.99)
+    assert Tier(frames=1000, attempts=1).spend().confidence == 0.95
+    assert TIERS["release"].spend() == replace(TIERS["release"])
+
+
+def test_the_release_tier_allows_41_misses_for_p999():
+    assert misses_allowed(TIERS["release"].frames, 0.999, TIERS["release"].p999_confidence) == 41

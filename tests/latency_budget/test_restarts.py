@@ -1,0 +1,204 @@
+import json
+import os
+import signal
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from artifacts.errors import FramefitError, InputError, UnsafeFileError
+from latency_budget.budget import Budget
+from latency_budget.experiment import Parts
+from latency_budget.measure import MeasureSettings
+from latency_budget.priority import Scheduling
+from latency_budget.regression import compare_interleaved
+from latency_budget.restarts import ProcessSettings, measure_in_processes, measure_in_turns
+from latency_budget.run import Run
+from latency_budget.run_file import load_runs, save_runs
+from latency_budget.stop_rule import SequentialStop
+from latency_budget.verdict import Verdict, judge
+from latency_budget.workload import Recipe
+
+MS = 1_000_000
+MODULE = """
+import os, signal, sys, time
+from latency_budget import Stage
+from latency_budget.workload import Workload
+
+def frame(spend_ms=1.0, note=None):
+    if note:
+        with open(note, "a") as stream:
+            stream.write(f"{os.getpid()} {'torch' in sys.modules} {spend_ms}\\n")
+    end = lambda x: time.sleep(spend_ms / 1e3)
+    return Workload(stages=[Stage("work", end)], frames=[0], session={"threads": 1})
+
+def broken():
+    def work(x):
+        raise RuntimeError("no camera")
+    return Workload(stages=[Stage("work", work)], frames=[0])
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path, monkeypatch):
+    (tmp_path / "workload_for_test.py").write_text(textwrap.dedent(MODULE))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def recipe(name="frame", **arguments):
+    return Recipe(function=f"workload_for_test:{name}", arguments=arguments)
+
+
+def settings(frames=30, restarts=1, **values):
+    measure = MeasureSettings(frames=frames, rate_hz=200, warmup_frames=2, **values)
+    return ProcessSettings(
+        measure=measure, restarts=restarts, parts=Parts(control=5, closed=10, other=5)
+    )
+
+
+def test_each_restart_is_a_process_of_its_own_without_torch(tmp_path):
+    note = tmp_path / "pids"
+    experiment = measure_in_processes(recipe(note=str(note)), settings(31, 3))
+    lines = [line.split() for line in note.read_text().splitlines()]
+    assert len({pid for pid, _, _ in lines} | {str(os.getpid())}) == 4
+    assert {has_torch for _, has_torch, _ in lines} == {"False"}
+    assert experiment.paced.count == 31
+    assert [part.count for part in experiment.paced.split()] == [11, 10, 10]
+    assert experiment.process_spread is not None
+    assert len(experiment.cold) == 3
+    assert all(cold.load_ns > 0 and len(cold.first_ns) == 10 for cold in experiment.cold)
+    assert experiment.cold[0].start_ns > 0
+    assert experiment.paced.find_defects() == ()
+    assert experiment.session == {"threads": 1}
+    assert (experiment.paced.latency_ns >= MS).all()
+    assert experiment.paced.counters.shape == (31, 5)
+
+
+def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"one")
+    bound = Recipe(function="workload_for_test:frame", artifact=str(model)).bind()
+    assert measure_in_processes(bound, settings(5)).paced.count == 5
+    model.write_bytes(b"two")
+    with pytest.raises(UnsafeFileError, match="changed while it was measured"):
+        measure_in_processes(bound, settings(5))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("broken", InputError, "stage 'work' raised RuntimeError on frame 0: no camera"),
+        ("nothing", InputError, "returned a int"),
+        ("killed", FramefitError, "ended by signal 9"),
+        ("absent", FramefitError, "has no attribute 'absent'"),
+    ],
+)
+def test_what_a_process_raises_is_told_in_one_line(name, kind, message):
+    with pytest.raises(kind, match=message):
+        measure_in_processes(recipe(name), settings(5))
+
+
+def test_two_variants_are_measured_in_turns(tmp_path):
+    note = tmp_path / "order"
+    recipes = {
+        "a": recipe(note=str(note), spend_ms=1.0),
+        "b": recipe(note=str(note), spend_ms=2.0),
+    }
+    found = measure_in_turns(recipes, settings(20, 4))
+    order = [line.split()[2] for line in note.read_text().splitlines()]
+    assert order == ["1.0", "2.0", "2.0", "1.0"] * 2
+    assert found["b"].paced.service_ns.min() >= 2 * MS
+
+
+def test_a_run_that_surely_fails_ends_early():
+    stop = SequentialStop(deadline_ns=MS // 2, min_frames=1000)
+    experiment = measure_in_processes(recipe(), settings(900, stop=stop))
+    assert experiment.paced.count == 30
+
+
+def test_priority_that_is_refused_falls_back_and_says_so(monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "setpriority", refuse)
+    got = Scheduling(priority="realtime").apply()["priority"]
+    assert got["got"] == "normal"
+    assert got["refused"] == [
+        "realtime: Operation not permitted",
+        "high: Operation not permitted",
+    ]
+    with pytest.raises(InputError):
+        Scheduling(priority="highest")
+
+
+def test_pinning_is_asked_for_and_told(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(cpus))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1})
+    assert Scheduling(cpus=(1,)).apply()["cpus"] == {"asked": [1], "got": [1]}
+    assert asked == [(1,)]
+
+
+def test_runs_survive_a_file_unchanged(tmp_path):
+    run = Run.join([Run.from_latencies(np.full(5, MS)), Run.from_latencies(np.full(4, 2 * MS))])
+    save_runs(tmp_path / "r.npz", {"paced": run}, {"a": [1]})
+    runs, facts = load_runs(tmp_path / "r.npz")
+    assert facts == {"a": [1]}
+    assert (runs["paced"].latency_ns == run.latency_ns).all()
+    assert runs["paced"].origins == (0, 5)
+    assert json.dumps(runs["paced"].stage_names) == "[]"
+
+
+def joined(level, spread, seed, slow=0.0, frames=2000):
+    rng = np.random.default_rng(seed)
+    parts = []
+    for offset in np.linspace(-spread, spread, 5):
+        base = rng.normal(20 * level * (1 + offset), 0.2, frames)
+        parts.append(np.where(rng.random(frames) < slow, 1.5 * base, base))
+    runs = [Run.from_latencies((part * MS).astype(np.int64)) for part in parts]
+    shifts = [number * frames * 10**9 for number in range(len(runs))]
+    return Run.join(
+        [
+            replace(run, arrival_ns=run.arrival_ns + shift, marks_ns=run.marks_ns + shift)
+            for run, shift in zip(runs, shifts, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        (joined(1.0, 0.0, 1), joined(1.0, 0.0, 2), "pass"),
+        (joined(1.0, 0.0, 1), joined(1.02, 0.0, 2), "pass"),
+        (joined(1.0, 0.0, 1), joined(1.05, 0.0, 2), "fail"),
+        (joined(1.0, 0.03, 1), joined(1.02, 0.03, 2), "pass"),
+        (joined(1.0, 0.0, 1), joined(1.0, 0.0, 2, slow=0.03), "fail"),
+        (joined(1.0, 0.0, 1), joined(0.8, 0.0, 2), "pass"),
+    ],
+)
+def test_side_by_side_only_more_than_the_spread_is_slower(before, after, outcome):
+    assert compare_interleaved(before, after).outcome == outcome
+
+
+def test_a_slower_build_side_by_side_fails_the_check():
+    slower = judge(joined(1.05, 0.0, 2), Budget(), reference=joined(1.0, 0.0, 1))
+    assert slower.verdict is Verdict.FAIL
+    assert "no slower side by side" in {
+        gate.name for gate in slower.gates if gate.verdict is Verdict.FAIL
+    }
+
+
+def test_a_signal_handler_is_put_back():
+    before = signal.getsignal(signal.SIGCONT)
+    measure_in_processes(recipe(), settings(5))
+    assert signal.getsignal(signal.SIGCONT) is before
+    assert "workload_for_test" not in sys.modules

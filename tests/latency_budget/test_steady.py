@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latency_budget.run import Run
+from latency_budget.steady import _errors_to, find_steady, segment_levels
+from latency_budget.steady_gate import judge_steadiness
+from latency_budget.verdict import Verdict
+
+MS = 1_000_000
+SHARE = np.arange(1000) / 1000
+
+
+def noisy(shape, seed=1):
+    noise = np.random.default_rng(seed).lognormal(0, 0.02, len(shape))
+    return (20 * MS * noise * shape).astype(np.int64)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
+def test_errors_are_those_to_the_median_of_each_tail(values):
+    values = np.asarray(values, float)
+    expected = [np.abs(values[i:] - np.median(values[i:])).sum() for i in range(len(values))]
+    assert _errors_to(values) == pytest.approx(expected)
+
+
+def test_a_step_is_cut_where_it_is():
+    assert segment_levels(np.r_[np.full(12, 20.0), np.full(20, 25.0)] + 0.01) == [0, 12]
+
+
+@pytest.mark.parametrize(
+    ("shape", "outcome"),
+    [
+        (np.ones(1000), "steady"),
+        (np.where(SHARE < 0.1, 1.3, 1.0), "steady"),
+        (np.where(SHARE < 0.5, 1.0, 1.1), "unsteady"),
+        (1 + 0.15 * SHARE, "unsteady"),
+        (1 + 0.3 * (SHARE * 4 % 1), "unsteady"),
+        (np.ones(200), "unknown"),
+        (np.zeros(1000), "unknown"),
+    ],
+)
+def test_runs_that_settle_and_runs_that_do_not(shape, outcome):
+    """Row 108."""
+    assert find_steady(noisy(shape), 1 / 30).outcome == outcome
+
+
+def test_a_longer_warm_up_is_told_and_nothing_is_cut_off():
+    found = find_steady(noisy(np.where(SHARE < 0.1, 1.3, 1.0)), 1 / 30)
+    assert 60 <= found.first <= 120
+
+
+def test_outliers_alone_are_no_step():
+    shape = np.where(np.arange(1000) % 11 == 0, 3.0, 1.0)
+    assert find_steady(noisy(shape), 1 / 30).outcome == "steady"
+
+
+def test_each_process_is_judged_by_itself():
+    first, second = (Run.from_latencies(noisy(np.full(500, level))) for level in (1.0, 1.2))
+    joined = Run.join([first, second])
+    assert judge_steadiness(joined, "enforce").verdict is Verdict.PASS
+    one = Run.from_latencies(np.r_[first.latency_ns, second.latency_ns])
+    assert judge_steadiness(one, "enforce").verdict is Verdict.INVALID
+    assert judge_steadiness(one, "report").verdict is Verdict.PASS

@@ -1,0 +1,113 @@
+import sys
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from latency_budget.clock import ManualClock, MonotonicClock
+from latency_budget.measure import MeasureSettings, measure_closed, measure_paced
+from latency_budget.stage import Stage
+from latency_budget.timed_loop import COUNTERS, LOOPS, Recording, TimedLoop
+
+MS = 1_000_000
+
+
+class StepClock(ManualClock):
+    """Moves by a microsecond at every look, so that latest and fifo make progress."""
+
+    def now_ns(self):
+        self.advance_ns(1000)
+        return super().now_ns()
+
+
+def make_loop(frames, stages=3):
+    recording = Recording.allocate(frames, stages)
+    steps = [Stage(str(i), lambda payload: payload) for i in range(stages)]
+    loop = TimedLoop(steps, [None], StepClock(), recording)
+    loop.schedule(2000 * MS, Fraction(1000))
+    return loop, recording
+
+
+@pytest.mark.parametrize("mode", list(LOOPS))
+def test_the_timed_loop_leaves_no_allocation_behind(mode):
+    """Blocks alive after 2000 frames are those alive before them, and the peak is a few frames'."""
+    loop, recording = make_loop(3000)
+    LOOPS[mode](loop, 0, 1000)
+    tracemalloc.start()
+    before = sys.getallocatedblocks()
+    LOOPS[mode](loop, 1000, 3000)
+    grown = sys.getallocatedblocks() - before
+    current, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    loop.close()
+    assert (recording.marks_ns >= 0).all()
+    assert grown < 50
+    assert current < 4000
+    assert peak < 8000
+
+
+def test_the_check_for_allocations_can_fail():
+    held = []
+    recording = Recording.allocate(3000, 1)
+    loop = TimedLoop([Stage("hoard", lambda x: held.append([0]))], [None], StepClock(), recording)
+    before = sys.getallocatedblocks()
+    loop.run_closed(0, 3000)
+    assert sys.getallocatedblocks() - before > 2000
+    loop.close()
+
+
+def test_counters_grow_by_what_a_frame_did():
+    pages = []
+
+    def touch(index):
+        if index == 5:
+            pages.append(np.ones(50 << 18))
+
+    run = measure_closed(
+        [Stage("touch", touch)], range(10), MeasureSettings(frames=10, warmup_frames=0)
+    )
+    faults = run.counts_of("minor_faults")
+    assert run.counters.shape == (10, len(COUNTERS))
+    assert faults[5] > 20
+    assert faults[5] == faults.max()
+
+
+def test_a_backwards_clock_does_not_stop_the_latest_loop():
+    clock = ManualClock()
+    seen = []
+
+    def work(payload):
+        seen.append(payload)
+        clock.advance_ns(-20 * MS if len(seen) == 5 else 10 * MS)
+
+    settings = MeasureSettings(frames=20, warmup_frames=0, policy="latest", clock=clock)
+    run = measure_paced([Stage("work", work)], range(20), settings)
+    assert len(seen) + run.dropped.sum() == 20
+    assert run.find_defects()
+
+
+def test_a_stop_rule_ends_the_run_and_keeps_its_frames():
+    clock = ManualClock()
+    looks = []
+
+    def stop(latencies):
+        looks.append(len(latencies))
+        return len(latencies) >= 60
+
+    settings = MeasureSettings(frames=1000, warmup_frames=0, clock=clock, stop=stop)
+    run = measure_paced([Stage("work", lambda x: clock.advance_ns(MS))], [None], settings)
+    assert run.count == 60
+    assert looks == [30, 60]
+    assert (run.latency_ns == MS).all()
+
+
+@pytest.mark.timing
+def test_the_harness_costs_less_than_twenty_microseconds():
+    """Median over no-op frames; the best of five, so that a busy machine does not decide."""
+    costs = []
+    for _ in range(5):
+        settings = MeasureSettings(frames=500, warmup_frames=200, clock=MonotonicClock())
+        run = measure_closed([Stage("no-op", lambda x: x)], [None], settings)
+        costs.append(float(np.median(np.diff(run.start_ns))))
+    assert min(costs) < 20_000
