@@ -1,6 +1,8 @@
 """Small networks and calibration samples for the quantizer's tests."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,3 +101,22 @@ def residual_model(make_model: Any) -> onnx.ModelProto:
 def samples() -> list[dict[str, Array]]:
     rng = np.random.default_rng(1)
     return [{"x": rng.standard_normal((1, 3, 12, 16)).astype(np.float32)} for _ in range(6)]
+
+
+@pytest.fixture
+def make_pattern(make_model: Any) -> Callable[[str], onnx.ModelProto]:
+    """Makes a network of `network_patterns.PATTERNS`."""
+    module = importlib.util.spec_from_file_location(
+        "network_patterns", Path(__file__).with_name("network_patterns.py")
+    )
+    assert module is not None
+    assert module.loader is not None
+    patterns = importlib.util.module_from_spec(module)
+    module.loader.exec_module(patterns)
+
+    def make(name: str) -> onnx.ModelProto:
+        net = patterns.Layers()
+        result = patterns.PATTERNS[name](net)
+        return make_model(net.nodes, net.weights, {"x": (1, 3, 12, 16)}, [result])
+
+    return make

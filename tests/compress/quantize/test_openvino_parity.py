@@ -47,6 +47,11 @@ def concat_model(make_model, tail):
     return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
 
 
+PATTERNS = ("shuffle", "neck", "split", "uneven", "gate", "attention", "distances", "upsample")
+CASES = [(pattern, target) for pattern in PATTERNS for target in ("tensorrt", "openvino")]
+CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "uneven")]
+
+
 def sqnr_db(wanted, got):
     return 10 * np.log10(np.square(wanted).sum() / max(np.square(wanted - got).sum(), 1e-12))
 
@@ -81,3 +86,49 @@ def test_a_residual_network_is_computed_as_written(
     wanted, got = run_model(quantized, samples[0]), run_openvino(quantized, samples[0])
     for name, value in wanted.items():
         assert sqnr_db(value, got[name]) > 40
+
+
+@pytest.mark.parametrize(("pattern", "target"), CASES)
+def test_every_pattern_is_computed_as_written(
+    pattern, target, make_pattern, samples, run_model, run_openvino
+):
+    """Values on the edge between two integers may fall either way, so 35 dB, not more."""
+    model = make_pattern(pattern)
+    quantized = quantize_model(model, samples[:2], QuantizeSettings(target=target)).model
+    (name,) = (item.name for item in model.graph.output)
+    wanted = run_model(quantized, samples[0])[name]
+    assert sqnr_db(wanted, run_openvino(quantized, samples[0])[name]) > 35
+    assert sqnr_db(run_model(model, samples[0])[name], wanted) > 20
+
+
+@pytest.mark.parametrize("pattern", ["shuffle", "neck"])
+def test_without_their_guards_tied_int8_tensors_go_wrong(
+    pattern, make_pattern, samples, run_model, run_openvino
+):
+    quantized = quantize_model(make_pattern(pattern), samples[:2]).model
+    (name,) = (item.name for item in quantized.graph.output)
+    wanted = run_model(quantized, samples[0])[name]
+    bare = remove_guards(quantized)
+    np.testing.assert_array_equal(run_model(bare, samples[0])[name], wanted)
+    assert sqnr_db(wanted, run_openvino(bare, samples[0])[name]) < 30
+
+
+@pytest.mark.parametrize("target", ["openvino", "tensorrt"])
+@pytest.mark.parametrize("pattern", ["shuffle", "neck", "split"])
+def test_openvino_joins_integers(target, pattern, make_pattern, samples):
+    """What ties are for: every Concat and shuffle moves bytes, not floats."""
+    quantized = quantize_model(make_pattern(pattern), samples[:2], QuantizeSettings(target=target))
+    core = openvino.Core()
+    compiled = core.compile_model(
+        core.read_model(quantized.model.SerializeToString()),
+        "CPU",
+        {"INFERENCE_PRECISION_HINT": "f32"},
+    )
+    facts = [node.get_rt_info() for node in compiled.get_runtime_model().get_ordered_ops()]
+    precisions = [
+        item["runtimePrecision"].astype(str)
+        for item in facts
+        if item["layerType"].astype(str) in ("Concatenation", "Transpose", "Gather", "Split")
+    ]
+    assert precisions
+    assert set(precisions) <= {"u8", "i8"}

@@ -1,0 +1,121 @@
+"""Small networks, one per pattern that placements treat on its own."""
+
+import numpy as np
+from onnx import helper
+
+
+class Layers:
+    """Collects nodes and weights; every method returns the name of what it computes."""
+
+    def __init__(self):
+        self.nodes, self.weights, self.rng = [], {}, np.random.default_rng(0)
+
+    def add(self, kind, inputs, count=1, **attributes):
+        name = f"{kind.lower()}{len(self.nodes)}"
+        outputs = [name] if count == 1 else [f"{name}_{index}" for index in range(count)]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, f"{name}_node", **attributes))
+        return outputs[0] if count == 1 else outputs
+
+    def constant(self, value):
+        name = f"constant{len(self.weights)}"
+        self.weights[name] = np.asarray(value)
+        return name
+
+    def conv(self, data, before, after, size=1, relu=True, gain=1.0, **attributes):
+        group = attributes.get("group", 1)
+        spread = gain / np.sqrt(before // group * size * size)
+        weight = self.rng.standard_normal((after, before // group, size, size)) * spread
+        inputs = [data, self.constant(weight.astype(np.float32))]
+        inputs.append(self.constant((0.1 * self.rng.standard_normal(after)).astype(np.float32)))
+        result = self.add("Conv", inputs, pads=[size // 2] * 4, **attributes)
+        return self.add("Relu", [result]) if relu else result
+
+    def reshape(self, data, shape):
+        return self.add("Reshape", [data, self.constant(np.array(shape, np.int64))])
+
+    def pick(self, data, index):
+        return self.add("Gather", [data, self.constant(np.array(index, np.int64))], axis=0)
+
+
+def shuffle(net):
+    """Two blocks of ShuffleNetV2: Concat, channel shuffle, half of the channels pass by."""
+    left, right = net.conv("x", 3, 8), net.conv("x", 3, 8, size=3)
+    for _ in range(2):
+        joined = net.add("Concat", [left, right], axis=1)
+        pairs = net.reshape(joined, [8, 2, 192])
+        halves = net.reshape(net.add("Transpose", [pairs], perm=[1, 0, 2]), [2, 1, 8, 12, 16])
+        left, right = net.pick(halves, 0), net.conv(net.pick(halves, 1), 8, 8, size=3)
+    return net.conv(net.add("Concat", [left, right], axis=1), 16, 5, relu=False)
+
+
+def neck(net):
+    """A feature pyramid: nearest upsampling joined with a finer level, which an average reads."""
+    fine = net.conv("x", 3, 8, size=3)
+    coarse = net.conv(fine, 8, 8, size=3, strides=[2, 2])
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    larger = net.add("Resize", [coarse, "", scales], mode="nearest")
+    joined = net.add("Concat", [larger, fine], axis=1)
+    pool = net.add("AveragePool", [joined], kernel_shape=[2, 2], strides=[2, 2])
+    again = net.add("Resize", [net.conv(pool, 16, 6), "", scales], mode="nearest")
+    return net.conv(net.add("Concat", [net.conv(joined, 16, 6), again], axis=1), 12, 5, relu=False)
+
+
+def split(net):
+    """A CSP block: half of the channels goes through a layer, all parts are joined."""
+    sizes = net.constant(np.array([4, 4], np.int64))
+    first, second = net.add("Split", [net.conv("x", 3, 8), sizes], count=2, axis=1)
+    joined = net.add("Concat", [first, second, net.conv(second, 4, 4, size=3)], axis=1)
+    return net.conv(joined, 12, 5, relu=False)
+
+
+def uneven(net):
+    """A narrow tensor with a layer of its own, joined with one that is 20 times as wide."""
+    left, right = net.conv("x", 3, 4), net.conv("x", 3, 4, size=3)
+    narrow = net.add("Concat", [left, right], axis=1)
+    wide = net.conv("x", 3, 8, gain=20.0)
+    joined = net.conv(net.add("Concat", [narrow, wide], axis=1), 16, 5, relu=False)
+    return net.add("Add", [joined, net.conv(narrow, 8, 5, relu=False)])
+
+
+def gate(net):
+    """Squeeze and excite with SiLU before and hard-sigmoid inside."""
+    data = net.conv("x", 3, 8, size=3, relu=False)
+    data = net.add("Mul", [data, net.add("Sigmoid", [data])])
+    squeezed = net.conv(net.add("GlobalAveragePool", [data]), 8, 4)
+    excited = net.add("HardSigmoid", [net.conv(squeezed, 4, 8, relu=False)])
+    return net.conv(net.add("Mul", [data, excited]), 8, 5, relu=False)
+
+
+def attention(net):
+    """One head over 192 places: MatMul, Softmax, MatMul."""
+    queries, keys, values = (
+        net.reshape(net.conv("x", 3, 8, relu=False), [1, 8, 192]) for _ in range(3)
+    )
+    scores = net.add("MatMul", [net.add("Transpose", [queries], perm=[0, 2, 1]), keys])
+    likely = net.add("Softmax", [net.add("Mul", [scores, net.constant(np.float32(0.3))])], axis=-1)
+    mixed = net.add("MatMul", [values, net.add("Transpose", [likely], perm=[0, 2, 1])])
+    return net.conv(net.reshape(mixed, [1, 8, 12, 16]), 8, 5, relu=False)
+
+
+def distances(net):
+    """A detection head with DFL: the mean of a distribution over 4 distances."""
+    logits = net.reshape(net.conv("x", 3, 16, size=3, relu=False), [1, 4, 4, 192])
+    likely = net.add("Softmax", [net.add("Transpose", [logits], perm=[0, 2, 1, 3])], axis=1)
+    steps = net.constant(np.arange(4, dtype=np.float32).reshape(1, 4, 1, 1))
+    return net.add("Conv", [likely, steps])
+
+
+def upsample(net):
+    """A depthwise Conv, a ConvTranspose, and a linear Resize."""
+    data = net.conv("x", 3, 8)
+    data = net.conv(data, 8, 8, size=3, group=8)
+    weight = net.constant((net.rng.standard_normal((8, 6, 2, 2)) * 0.3).astype(np.float32))
+    data = net.add("Relu", [net.add("ConvTranspose", [data, weight], strides=[2, 2])])
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    return net.conv(net.add("Resize", [data, "", scales], mode="linear"), 6, 5, relu=False)
+
+
+PATTERNS = {
+    rule.__name__: rule
+    for rule in (shuffle, neck, split, uneven, gate, attention, distances, upsample)
+}

@@ -1,0 +1,90 @@
+"""What the placements of single runtimes decide on their own."""
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto
+
+from compress.quantize.api import quantize_model
+from compress.quantize.graph import Graph
+from compress.quantize.placement import PLACEMENTS, OnnxRuntime
+from compress.quantize.settings import QuantizeSettings
+
+
+def declined_reasons(placement, model):
+    graph = Graph(model)
+    return {graph.node(item.node).op_type: item.reason for item in placement.place(graph)[1]}
+
+
+@pytest.mark.parametrize("target", PLACEMENTS)
+def test_the_mean_of_a_distribution_stays_in_float(target, make_pattern):
+    graph = Graph(make_pattern("distances"))
+    placed, declined = PLACEMENTS[target]().place(graph)
+    decoder = graph.nodes[-1].name
+    assert decoder not in {item.node for item in placed}
+    assert "Softmax" in next(item.reason for item in declined if item.node == decoder)
+
+
+def test_attention_is_quantized_for_tensorrt_only(make_pattern):
+    graph = Graph(make_pattern("attention"))
+    placed, declined = PLACEMENTS["tensorrt"]().place(graph)
+    products = [item for item in placed if graph.node(item.node).op_type == "MatMul"]
+    assert [item.activations for item in products] == [(0, 1), (0, 1)]
+    assert not declined
+    for target in ("openvino", "onnxruntime"):
+        reasons = declined_reasons(PLACEMENTS[target](), make_pattern("attention"))
+        assert "faster in float" in reasons["MatMul"]
+
+
+def test_a_product_that_is_no_attention_is_declined(make_model):
+    node = onnx.helper.make_node("MatMul", ["x", "z"], ["y"], "product")
+    model = make_model([node], {}, {"x": (1, 4, 6), "z": (1, 6, 4)}, ["y"])
+    for target in PLACEMENTS:
+        placed, declined = PLACEMENTS[target]().place(Graph(model))
+        assert placed == []
+        assert "computed" in declined[0].reason
+
+
+def test_onnxruntime_computes_the_shuffle_in_integers(make_pattern, samples, tmp_path):
+    """Every layer with an integer weight is fused with its quantizers and its ReLU."""
+    settings = QuantizeSettings(target="onnxruntime")
+    model = quantize_model(make_pattern("shuffle"), samples[:2], settings).model
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.InferenceSession(
+        model.SerializeToString(), options, disabled_optimizers=["WeightBiasQuantization"]
+    )
+    kinds = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    floats = {item.name for item in model.graph.initializer}
+    layers = [
+        node for node in model.graph.node if node.op_type == "Conv" and node.input[1] not in floats
+    ]
+    assert kinds.count("QLinearConv") == len(layers) > 2
+    assert kinds.count("QLinearConcat") == 2
+
+
+def test_integer_biases_stand_for_the_corrected_ones(make_pattern, samples, run_model):
+    model = quantize_model(
+        make_pattern("shuffle"), samples[:2], QuantizeSettings(target="onnxruntime")
+    ).model
+    biases = [item for item in model.graph.initializer if item.data_type == TensorProto.INT32]
+    assert biases
+    (name,) = (item.name for item in model.graph.output)
+    wanted = run_model(make_pattern("shuffle"), samples[0])[name]
+    error = run_model(model, samples[0])[name] - wanted
+    assert np.square(error).sum() < 1e-3 * np.square(wanted).sum()
+
+
+@pytest.mark.parametrize(
+    ("placement", "pattern", "reason"),
+    [
+        (OnnxRuntime(fewest_multiplications=10**9), "shuffle", "too few to pay for its quantizers"),
+        (OnnxRuntime(fewest_multiplications=0, fewest_at_border=100), "gate", "computes in float"),
+        (OnnxRuntime(), "upsample", "output of the network"),
+    ],
+)
+def test_onnxruntime_leaves_alone_what_does_not_pay(placement, pattern, reason, make_pattern):
+    _, declined = placement.place(Graph(make_pattern(pattern)))
+    assert any(reason in item.reason for item in declined)
