@@ -18,12 +18,19 @@ from torch import Tensor, nn
 
 from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
+from artifacts.edits import apply_edits
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.pt2_check import read_sample_inputs
 from artifacts.safetensors_check import check_safetensors
-from artifacts.state_dict import check_tensor, check_weights, find_weights, fit_weights
+from artifacts.state_dict import (
+    check_tensor,
+    check_weights,
+    find_weights,
+    fit_weights,
+    require_module,
+)
 from artifacts.zip_check import check_torch_zip, refuse_compressed
 
 FORMAT = "framefit/1"
@@ -150,24 +157,20 @@ def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Mo
     Args:
         checkpoint: what `load_checkpoint` returned.
         factory: a builder outside `perception` that the user named; it must be the checkpoint's.
+            A user's own is called without arguments where the checkpoint has no `config`.
 
     Returns:
         the network in evaluation mode.
 
     Raises:
         UnsafeFileError: the checkpoint names a builder that is neither in `perception` nor given.
-        InputError: the builder fails, or the weights do not fit it.
+        InputError: the builder fails, or the edits or the weights do not fit it.
     """
-    if checkpoint.edits:
-        raise InputError(
-            f"the checkpoint has structural edits ({checkpoint.edits[0].get('kind', '?')!r})",
-            "a checkpoint without edits",
-            "use the version of framefit that wrote it",
-        )
     build = find_builder(checkpoint.builder, factory)
-    return fit_weights(
-        call_builder(build, checkpoint.builder, checkpoint.config), checkpoint.state_dict
-    )
+    is_users = not checkpoint.builder.startswith("perception.")
+    arguments = () if is_users and not checkpoint.config else (checkpoint.config,)
+    module = require_module(call_builder(build, checkpoint.builder, *arguments))
+    return fit_weights(apply_edits(module, checkpoint.edits), checkpoint.state_dict)
 
 
 def build_from_factory(factory: str, state_dict: Mapping[str, Tensor]) -> nn.Module:

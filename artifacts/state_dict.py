@@ -19,10 +19,7 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     Raises:
         InputError: keys are missing or left over, or shapes differ; the first five are named.
     """
-    if not hasattr(module, "load_state_dict"):
-        raise InputError(
-            f"the builder returned {type(module).__name__}", "a torch.nn.Module (the network)"
-        )
+    module = require_module(module)
     own = module.state_dict()
     problems = {
         "missing": [name for name in own if name not in state_dict],
@@ -45,6 +42,19 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
         )
     module.load_state_dict(dict(state_dict), strict=True)
     module.eval()
+    return module
+
+
+def require_module(module: Any) -> "nn.Module":
+    """Returns what a builder returned if it is a network.
+
+    Raises:
+        InputError: it is something else.
+    """
+    if not hasattr(module, "load_state_dict"):
+        raise InputError(
+            f"the builder returned {type(module).__name__}", "a torch.nn.Module (the network)"
+        )
     return module  # type: ignore[no-any-return]
 
 

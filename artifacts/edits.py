@@ -1,0 +1,103 @@
+"""Structural changes of a module as plain data, so that a pruned network needs no pickle.
+
+An edit is one of
+
+* `{"kind": "keep", "tensor": NAME, "axis": A, "indices": [...]}`: the parameter or buffer keeps
+  only these indices along an axis;
+* `{"kind": "attribute", "module": NAME, "name": ATTRIBUTE, "value": NUMBER or [NUMBER, ...]}`: a
+  number that the module keeps about its own shape (`out_channels`, `num_heads`) gets a new value.
+
+Nothing else can be said, so replaying edits of a file runs no code of the file. Torch is not
+imported.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from artifacts.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Edit = Mapping[str, Any]
+_LARGEST = 1 << 24
+
+
+def apply_edits(module: "nn.Module", edits: Iterable[Edit]) -> "nn.Module":
+    """Replays structural changes on a freshly built module, in place.
+
+    Args:
+        module: what the builder returned; its weights may be the original ones, and are then cut.
+        edits: in the order in which they were made.
+
+    Returns:
+        `module`.
+
+    Raises:
+        InputError: an edit is malformed or does not fit the module.
+    """
+    actions = {"keep": _keep, "attribute": _set_attribute}
+    for edit in edits:
+        kind = edit.get("kind") if isinstance(edit, Mapping) else None
+        if kind not in actions:
+            raise InputError(
+                f"structural edit of the kind {kind!r}",
+                " or ".join(actions),
+                "use the version of framefit that wrote it",
+            )
+        try:
+            actions[kind](module, edit)
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            shown = {key: value for key, value in edit.items() if key != "indices"}
+            raise InputError(
+                f"the structural edit {shown} does not fit the network: {error}",
+                "edits of this very network",
+            ) from error
+    return module
+
+
+def _keep(module: "nn.Module", edit: Edit) -> None:
+    owner_name, _, name = edit["tensor"].rpartition(".")
+    owner = module.get_submodule(owner_name)
+    tensor = owner._parameters.get(name)
+    if tensor is None:
+        tensor = owner._buffers[name]
+    axis, indices = edit["axis"], edit["indices"]
+    if tensor is None or not _is_count(axis) or axis >= tensor.ndim:
+        raise ValueError(f"no axis {axis!r}")
+    size = tensor.shape[axis]
+    if not (
+        isinstance(indices, list)
+        and indices
+        and all(_is_count(index) and index < size for index in indices)
+        and all(first < second for first, second in pairwise(indices))
+    ):
+        raise ValueError(f"indices must rise and lie below {size}")
+    kept = tensor.detach()[(slice(None),) * axis + (indices,)].contiguous()
+    tensor.data = kept
+    tensor.grad = None
+
+
+def _set_attribute(module: "nn.Module", edit: Edit) -> None:
+    owner = module.get_submodule(edit["module"])
+    name, value = edit["name"], edit["value"]
+    known = vars(owner)[name]
+    if type(known) is int and _is_count(value) and value:
+        setattr(owner, name, value)
+        return
+    if (
+        isinstance(known, list | tuple)
+        and isinstance(value, list | tuple)
+        and len(known) == len(value)
+        and all(type(old) is int and _is_count(new) for old, new in zip(known, value, strict=True))
+    ):
+        setattr(owner, name, type(known)(value))
+        return
+    raise ValueError(f"'{name}' is {known!r} and cannot become {value!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST

@@ -1,0 +1,1 @@
+"""Structured pruning: whole channels leave a network, and what is left computes the same."""

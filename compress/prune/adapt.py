@@ -1,0 +1,212 @@
+"""Makes sure that pruning a family leaves a network that runs and computes the same.
+
+Python code may name the size of an axis (`self.num_heads`, `split((c, c))`). Which numbers have to
+follow is found by trying: a few channels leave, and the pruned network must equal the original with
+those channels zeroed. A family for which nothing works is left alone, with the reason.
+"""
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from compress.prune.analysis.api import find_channels, output_tensors, run_module
+from compress.prune.analysis.families import Channels, Family
+from compress.prune.reference import run_zeroed
+from compress.prune.surgery import (
+    Adjustments,
+    ConflictError,
+    Edits,
+    attributes_of,
+    make_edits,
+    name_adjustment,
+)
+
+TOLERANCE = 1e-9
+"""Largest difference from the zeroed original in float64, relative to the largest output."""
+_MOST_TOGETHER = 3
+_MOST_NEAR, _MOST_FAR = 5, 8
+"""How many attributes are tried, of the module that names the size and of those around it."""
+
+
+@dataclass(frozen=True)
+class PrunableNetwork:
+    """A network whose channel groups are known and proven removable.
+
+    Attributes:
+        module: the network.
+        inputs: arguments in float64 with which it was traced.
+        channels: its structure.
+        adjustments: attributes that have to follow a channel count.
+    """
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    channels: Channels
+    adjustments: Adjustments
+
+    def make_edits(self, removed: set[int]) -> Edits:
+        """Returns the edits that remove channel groups."""
+        return make_edits(self.module, self.channels, removed, self.adjustments)
+
+    def largest_difference(self, removed: set[int]) -> float:
+        """Returns how far the pruned network is from the zeroed original.
+
+        Float64; relative to the largest absolute output.
+
+        Raises:
+            InputError: the pruned network does not run.
+        """
+        wide = deepcopy(self.module).double().eval()
+        wanted = run_zeroed(wide, self.channels, removed, self.inputs)
+        apply_edits(wide, self.make_edits(removed))
+        with torch.no_grad():
+            found = output_tensors(run_module(wide, self.inputs))
+        if [value.shape for value in found] != [value.shape for value in wanted]:
+            raise InputError("the pruned network's outputs have other shapes")
+        return max(_difference(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def _difference(found: Tensor, wanted: Tensor) -> float:
+    if not wanted.is_floating_point():
+        return float((found != wanted).any())
+    scale = float(wanted.abs().max()) or 1.0
+    return float((found - wanted).abs().max()) / scale
+
+
+def open_network(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    *,
+    protect: tuple[str, ...] = (),
+    progress: Callable[[str, int, int], None] | None = None,
+) -> PrunableNetwork:
+    """Finds what can be pruned and proves it on the network itself.
+
+    Args:
+        module: the network; it is not changed.
+        inputs: arguments to run it with.
+        protect: modules whose outputs stay whole.
+        progress: told (what, done, total).
+
+    Raises:
+        InputError: the network cannot run with these inputs.
+    """
+    wide = deepcopy(module).double().eval()
+    given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
+    channels = find_channels(wide, given, protect)
+    network = PrunableNetwork(module, given, channels, frozenset())
+    everything = {_probe_root(family) for family in channels.families}
+    if _problem(network, everything) == "":
+        return network
+    return _try_families(network, progress)
+
+
+def _try_families(
+    network: PrunableNetwork, progress: Callable[[str, int, int], None] | None
+) -> PrunableNetwork:
+    """Tries the families one by one.
+
+    Those that meet the same code as one before are taken on trust until all are proven together.
+    """
+    families = network.channels.families
+    reasons: dict[str, str] = {}
+    known: dict[frozenset[tuple[str, str]], str] = {}
+    for index, family in enumerate(families):
+        if progress is not None:
+            progress("prove", index, len(families))
+        code = _code_met(network, family)
+        if code in known and not known[code]:
+            continue
+        found, problem = _adapt(network, family, is_new=code not in known)
+        known[code] = problem
+        if problem:
+            reasons[family.name] = problem
+            continue
+        network = replace(network, adjustments=network.adjustments | found)
+    return _settle_together(replace(network, channels=network.channels.without(reasons)))
+
+
+def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str]]:
+    """Returns the operators with sizes that a family's channels meet, and where."""
+    members = np.array(family.roots)
+    return frozenset(
+        (type(network.module.get_submodule(site.modules[-1])).__name__, site.operator)
+        for site in network.channels.trace.sites
+        if site.modules and np.isin(network.channels.roots[site.ids], members).any()
+    )
+
+
+def _adapt(network: PrunableNetwork, family: Family, *, is_new: bool) -> tuple[Adjustments, str]:
+    """Finds the attributes that have to follow a family; else says why there are none.
+
+    Args:
+        network: what is known so far.
+        family: the family to try.
+        is_new: whether to search; a family that meets code for which nothing was found does not.
+    """
+    removed = {_probe_root(family)}
+    first = _problem(network, removed)
+    if not first or not is_new:
+        return frozenset(), first
+    for extra in _candidates(network, family):
+        trial = replace(network, adjustments=network.adjustments | extra)
+        if not _problem(trial, removed):
+            return extra, ""
+    return frozenset(), first
+
+
+def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
+    """Yields sets of attributes equal to a size that the code names, likely ones first."""
+    members = np.array(family.roots)
+    own: dict[tuple[str, str], set[tuple[str, str, str, int]]] = {}
+    outer: dict[tuple[str, str], set[tuple[str, str, str, int]]] = {}
+    for site in network.channels.trace.sites:
+        if not np.isin(network.channels.roots[site.ids], members).any():
+            continue
+        found = list(attributes_of(network.module, site))
+        for owner, name, _ in found:
+            chosen = own if owner and owner == found[0][0] else outer
+            use = name_adjustment(network.module, site, owner, name)
+            chosen.setdefault(use[:2], set()).add(use)
+    near = list(own.values())[:_MOST_NEAR]
+    for count in range(1, min(_MOST_TOGETHER, len(near)) + 1):
+        yield from (frozenset().union(*choice) for choice in combinations(near, count))
+    yield from (frozenset(uses) for uses in [*outer.values()][:_MOST_FAR])
+
+
+def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
+    """Adds family by family until all prune together; one that disturbs others is left alone."""
+    everything = {_probe_root(family) for family in network.channels.families}
+    if not everything or not _problem(network, everything):
+        return network
+    removed: set[int] = set()
+    reasons = {}
+    for family in network.channels.families:
+        problem = _problem(network, removed | {_probe_root(family)})
+        if problem:
+            reasons[family.name] = problem
+        else:
+            removed.add(_probe_root(family))
+    return replace(network, channels=network.channels.without(reasons))
+
+
+def _probe_root(family: Family) -> int:
+    return family.roots[len(family.roots) // 3]
+
+
+def _problem(network: PrunableNetwork, removed: set[int]) -> str:
+    """Returns what goes wrong when these groups leave; empty where nothing does."""
+    try:
+        difference = network.largest_difference(removed)
+    except (InputError, ConflictError) as error:
+        return f"its code names a size that cannot follow ({str(error).splitlines()[0][:160]})"
+    if not difference <= TOLERANCE:
+        return f"pruned, it computes something else (by {difference:.1e})"
+    return ""

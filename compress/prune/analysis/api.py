@@ -1,0 +1,69 @@
+"""Runs a network once and finds its channel groups."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from artifacts.errors import InputError
+from compress.prune.analysis.families import Channels, find_families
+from compress.prune.analysis.layer_rules import LAYER_RULES
+from compress.prune.analysis.movement_rules import MOVEMENT_RULES
+from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
+from compress.prune.analysis.reduction_rules import REDUCTION_RULES
+from compress.prune.analysis.tracer import ChannelTracer, follow_modules, plain_operators
+
+RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
+
+
+def find_channels(
+    module: nn.Module, inputs: tuple[Tensor, ...], protect: tuple[str, ...] = ()
+) -> Channels:
+    """Finds what can be pruned in a network by following one run of it.
+
+    Args:
+        module: the network, in evaluation mode.
+        inputs: its arguments.
+        protect: modules whose outputs stay whole, by name.
+
+    Returns:
+        the channel groups; outputs of the network are protected.
+
+    Raises:
+        InputError: the network cannot run with these inputs, or `protect` names no module.
+    """
+    unknown = sorted(set(protect) - dict(module.named_modules()).keys())
+    if unknown:
+        raise InputError(f"there is no module '{unknown[0]}' to protect", "names of modules")
+    tracer = ChannelTracer(module, RULES)
+    with plain_operators(), follow_modules(module, tracer.stack), tracer:
+        result = run_module(module, inputs)
+    for number, tensor in enumerate(output_tensors(result)):
+        tracer.freeze(tensor, f"output {number} of the network")
+    for name, axes in tracer.trace.weights.items():
+        if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
+            tracer.trace.sets.freeze(axes[0], "protected by the user")
+    return find_families(tracer.trace)
+
+
+def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+    """Runs a network.
+
+    Raises:
+        InputError: it fails; the first line says how.
+    """
+    try:
+        return module(*inputs)
+    except Exception as error:
+        shapes = [list(value.shape) for value in inputs]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"the network cannot run with inputs of {shapes}: {reason[:200]}",
+            "the shape it was trained with",
+            "give it with --input-shape",
+        ) from error
+
+
+def output_tensors(result: Any) -> list[Tensor]:
+    """Lists the tensors in what a network returned."""
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]

@@ -1,0 +1,162 @@
+"""Channel groups (what must leave together), gathered into families of groups alike."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from compress.prune.analysis.channel_sets import FIXED, Ids
+from compress.prune.analysis.tracer import Trace
+
+Place = tuple[str, int]
+"""A weight's name and one of its axes."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Channel groups that touch the same weights in the same way: the width of one feature map.
+
+    Attributes:
+        name: the weight's, with a number where several families share the weight.
+        source: the weight that makes these channels, the first of them, and its axis.
+        roots: one number per channel group.
+        places: weights and axes that each group occupies, with the number of indices.
+        is_exact: whether removing groups leaves the rest's values as they are; False where a
+            normalization or a mean computes over these channels.
+    """
+
+    name: str
+    source: Place
+    roots: tuple[int, ...]
+    places: tuple[tuple[Place, int], ...]
+    is_exact: bool = True
+
+    @property
+    def width(self) -> int:
+        """How many outputs of its source each group is."""
+        return dict(self.places)[self.source]
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """Channels of a weight that cannot be removed.
+
+    Attributes:
+        weight: the weight that makes them.
+        channels: how many.
+        reason: why.
+    """
+
+    weight: str
+    channels: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channel structure of a network.
+
+    Attributes:
+        trace: what was followed.
+        roots: the channel group of each id.
+        families: what can be pruned.
+        left_alone: what cannot, and why.
+    """
+
+    trace: Trace
+    roots: Ids
+    families: tuple[Family, ...]
+    left_alone: tuple[LeftAlone, ...]
+    kept_whole: dict[str, str] = field(default_factory=dict)
+
+    def groups(self, ids: Ids) -> Ids:
+        """Returns the channel group of each id."""
+        return self.roots[ids]
+
+    def without(self, reasons: dict[str, str]) -> "Channels":
+        """Returns the structure with some families kept whole, by name and reason."""
+        gone = [family for family in self.families if family.name in reasons]
+        added = tuple(
+            LeftAlone(family.source[0], len(family.roots) * family.width, reasons[family.name])
+            for family in gone
+        )
+        kept = tuple(family for family in self.families if family.name not in reasons)
+        return Channels(
+            self.trace, self.roots, kept, self.left_alone + added, {**self.kept_whole, **reasons}
+        )
+
+
+def find_families(trace: Trace) -> Channels:
+    """Solves the ties of a trace."""
+    roots, reasons = trace.sets.solve()
+    inexact = {
+        int(root)
+        for statistic in trace.statistics
+        for ids in statistic.axes.values()
+        for root in np.unique(roots[ids])
+    }
+    places: dict[int, list[tuple[Place, int]]] = {}
+    first_index: dict[int, int] = {}
+    for name, axes in trace.weights.items():
+        for axis, ids in axes.items():
+            for root, count in Counter(roots[ids].tolist()).items():
+                places.setdefault(root, []).append(((name, axis), count))
+            for index, root in enumerate(roots[ids].tolist()):
+                first_index.setdefault(root, index)
+    used = {int(root) for layer in trace.layers for root in np.unique(roots[layer.outputs])}
+    alike: dict[tuple[tuple[Place, int], ...], list[int]] = {}
+    for root, found in places.items():
+        if root in used and root not in reasons:
+            alike.setdefault(tuple(sorted(found)), []).append(root)
+    families, alone = [], _left_alone(trace, roots, reasons)
+    producers = _producing_places(trace)
+    for shared, members in alike.items():
+        place = _producer(shared, producers)
+        if place is None:
+            continue
+        if len(members) < 2:
+            reason = "all its channels are tied together"
+            alone.append(LeftAlone(place[0], dict(shared)[place], reason))
+            continue
+        ordered = tuple(sorted(members, key=lambda root: first_index[root]))
+        is_exact = not set(members) & inexact
+        families.append(Family(place[0], place, ordered, shared, is_exact))
+    return Channels(trace, roots, _name_apart(families), tuple(alone))
+
+
+def _producing_places(trace: Trace) -> list[Place]:
+    """Lists the weights with the axis of their outputs, in the network's order."""
+    return [
+        (name, axis)
+        for name, axes in trace.weights.items()
+        for axis, ids in axes.items()
+        if any(
+            layer.weight == name and np.array_equal(layer.outputs[: ids.size], ids)
+            for layer in trace.layers
+        )
+    ]
+
+
+def _producer(shared: tuple[tuple[Place, int], ...], producers: list[Place]) -> Place | None:
+    """Returns the first weight, in the network's order, whose outputs these channels are."""
+    return next((place for place in producers if place in dict(shared)), None)
+
+
+def _name_apart(families: list[Family]) -> tuple[Family, ...]:
+    """Numbers the families that the outputs of one weight are divided into."""
+    seen: Counter[str] = Counter()
+    named = []
+    for family in families:
+        part = seen[family.name]
+        seen[family.name] += 1
+        named.append(replace(family, name=f"{family.name}[{part}]") if part else family)
+    return tuple(named)
+
+
+def _left_alone(trace: Trace, roots: Ids, reasons: dict[int, str]) -> list[LeftAlone]:
+    alone: dict[tuple[str, str], set[int]] = {}
+    for layer in trace.layers:
+        for index, root in enumerate(roots[layer.outputs].tolist()):
+            if root in reasons and root != FIXED and layer.weight:
+                alone.setdefault((layer.weight, reasons[root]), set()).add(index)
+    return [LeftAlone(name, len(found), reason) for (name, reason), found in alone.items()]

@@ -1,0 +1,193 @@
+"""Layers with weights: convolutions, matrix products, normalizations."""
+
+import math
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from compress.prune.analysis.channel_sets import FIXED, Ids
+from compress.prune.analysis.movement_rules import tie_rows
+from compress.prune.analysis.pointwise_rules import combine_axes
+from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, LayerUse
+
+STAYS = "its input's channels cannot leave"
+
+
+def convolve(tracer: ChannelTracer, call: Call) -> None:
+    """Ties a convolution's inputs to its weight; its outputs are channels of their own."""
+    x, weight, bias, stride, padding, dilation, is_transposed, _, groups = call.args
+    axis = 1 if x.ndim == weight.ndim else 0
+    tracer.freeze(x, f"'{tracer.place}' convolves across them", _other_axes(x, axis))
+    tracer.freeze(weight, "a kernel's extent", tuple(range(2, weight.ndim)))
+    inputs = _row(tracer, x, axis)
+    if groups == 1:
+        in_axis = 0 if is_transposed else 1
+        tracer.trace.sets.tie(inputs, _row(tracer, weight, in_axis), STAYS)
+        outputs = _row(tracer, weight, 1 - in_axis)
+    else:
+        outputs = _convolve_groups(tracer, inputs, weight, groups, is_transposed)
+    if bias is not None:
+        tracer.trace.sets.tie(_row(tracer, bias, 0), outputs, "a bias of channels that stay")
+    tracer.set_ids(call.out, {axis: outputs} if (outputs != FIXED).any() else {})
+    settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    kind = "conv_transpose" if is_transposed else "conv"
+    spatial = call.args[0] if is_transposed else call.out
+    positions = math.prod(spatial.shape) // spatial.shape[axis]
+    _note_layer(tracer, kind, weight, (x, call.out), settings, (inputs, outputs), positions)
+
+
+def _convolve_groups(
+    tracer: ChannelTracer, inputs: Ids, weight: Tensor, groups: int, is_transposed: bool
+) -> Ids:
+    """Ties a grouped convolution so that its groups stay equal; returns the output's ids.
+
+    Whole groups leave where there are more groups than channels in one (a depthwise convolution is
+    the extreme case); otherwise the same places leave from every group.
+    """
+    sets = tracer.trace.sets
+    first, second = _row(tracer, weight, 0), _row(tracer, weight, 1)
+    grouped_in = inputs.reshape(groups, -1)
+    by_group = first.reshape(groups, -1)
+    if groups >= max(grouped_in.shape[1], by_group.shape[1], second.size):
+        tracer.trace.whole_groups.add(tracer.place)
+        sets.tie(grouped_in, grouped_in[:, :1], STAYS)
+        sets.tie(by_group, grouped_in[:, :1], STAYS)
+        sets.freeze(second, f"whole groups leave '{tracer.place}', not parts of one")
+        return np.repeat(by_group[:, 0], second.size) if is_transposed else first
+    reason = f"the groups of '{tracer.place}' have to stay equal"
+    sets.tie(grouped_in, grouped_in[:1], reason)
+    sets.tie(by_group, by_group[:1], reason)
+    if is_transposed:
+        sets.tie(grouped_in, by_group, reason)
+        return np.tile(second, groups)
+    sets.tie(grouped_in[0], second, reason)
+    return first
+
+
+def multiply(tracer: ChannelTracer, call: Call) -> None:
+    """Ties the axes that a matrix product sums over; rows, columns and batches keep their ids."""
+    a, b = call.args[:2] if call.name in ("mm", "bmm", "mv", "dot") else call.args[1:3]
+    reason = f"multiplied in '{tracer.place}'"
+    rows = [tracer.ids(a).get(a.ndim - 1), tracer.ids(b).get(max(b.ndim - 2, 0))]
+    inputs = tie_rows(tracer, rows, reason)
+    axes: AxisIds = {}
+    if call.out.ndim == 3:
+        batch = tie_rows(tracer, [tracer.ids(a).get(0), tracer.ids(b).get(0)], reason)
+        if batch is not None:
+            axes[0] = batch
+    if a.ndim >= 2 and (left := tracer.ids(a).get(a.ndim - 2)) is not None:
+        axes[call.out.ndim - (2 if b.ndim > 1 else 1)] = left
+    if b.ndim >= 2 and (outputs := tracer.ids(b).get(b.ndim - 1)) is not None:
+        axes[call.out.ndim - 1] = outputs
+    tracer.set_ids(call.out, axes)
+    if call.name in ("addmm", "baddbmm", "addmv"):
+        axes = combine_axes(tracer, [call.args[0], call.out], call.out)
+        tracer.set_ids(call.out, axes)
+    if call.out.ndim == 2 and b in tracer.weight_names:
+        ids = tuple(
+            np.full(size, FIXED) if found is None else found
+            for found, size in ((inputs, a.shape[1]), (outputs, b.shape[1]))
+        )
+        _note_layer(tracer, "linear", b, (a, call.out), {}, (ids[0], ids[1]), a.shape[0])
+
+
+def normalize_batch(tracer: ChannelTracer, call: Call) -> None:
+    """Ties the per-channel values of a BatchNorm to its input's channels."""
+    x = call.args[0]
+    _tie_parameters(tracer, [x, *call.tensors[1:]], [1] + [0] * (len(call.tensors) - 1))
+    tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
+
+
+def normalize_layer(tracer: ChannelTracer, call: Call) -> None:
+    """Ties a LayerNorm's weights to its input's channels, over which it computes its statistics."""
+    x, shape = call.args[0], call.args[1]
+    first = x.ndim - len(shape)
+    parameters = [value for value in call.args[2:4] if isinstance(value, Tensor)]
+    over = {}
+    for axis in range(first, x.ndim):
+        _tie_parameters(tracer, [x, *parameters], [axis] + [axis - first] * len(parameters))
+        if axis in tracer.ids(x):
+            over[axis] = tracer.ids(x)[axis]
+            tracer.note_site(call, over[axis])
+    tracer.note_statistic(call, over)
+    tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
+
+
+def normalize_group(tracer: ChannelTracer, call: Call) -> None:
+    """Ties a GroupNorm: whole groups leave; with a single group any channel may."""
+    x, groups = call.args[0], call.args[6]
+    parameters = [value for value in call.args[1:3] if isinstance(value, Tensor)]
+    _tie_parameters(tracer, [x, *parameters], [1] + [0] * len(parameters))
+    ids = tracer.ids(x).get(1)
+    if ids is not None and groups == 1:
+        tracer.note_statistic(call, {1: ids})
+    elif ids is not None:
+        table = ids.reshape(groups, -1)
+        tracer.trace.sets.tie(table, table[:, :1], f"grouped in '{tracer.place}'")
+        tracer.trace.whole_groups.add(tracer.place)
+    tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
+
+
+def look_up(tracer: ChannelTracer, call: Call) -> None:
+    """An embedding's rows are picked by a table; its columns are channels."""
+    weight = call.args[0]
+    tracer.freeze(weight, f"'{tracer.place}' looks them up", (0,))
+    columns = tracer.ids(weight).get(1)
+    tracer.set_ids(call.out, {} if columns is None else {call.out.ndim - 1: columns})
+
+
+def _tie_parameters(tracer: ChannelTracer, tensors: list[Tensor], axes: list[int]) -> None:
+    rows = [tracer.ids(tensor).get(axis) for tensor, axis in zip(tensors, axes, strict=True)]
+    tie_rows(tracer, rows, f"normalized by '{tracer.place}'")
+
+
+def _row(tracer: ChannelTracer, tensor: Tensor, axis: int) -> Ids:
+    found = tracer.ids(tensor).get(axis)
+    return np.full(tensor.shape[axis], FIXED, np.int64) if found is None else found
+
+
+def _other_axes(x: Tensor, axis: int) -> tuple[int, ...]:
+    return tuple(other for other in range(x.ndim) if other != axis)
+
+
+def _note_layer(
+    tracer: ChannelTracer,
+    kind: str,
+    weight: Tensor,
+    ends: tuple[Tensor, Tensor],
+    settings: dict[str, Any],
+    ids: tuple[Ids, Ids],
+    positions: int,
+) -> None:
+    tracer.trace.layers.append(
+        LayerUse(
+            module=tracer.place,
+            weight=tracer.weight_names.get(weight, ""),
+            kind=kind,
+            input_shape=tuple(ends[0].shape),
+            output_shape=tuple(ends[1].shape),
+            weight_shape=tuple(weight.shape),
+            settings=settings,
+            inputs=ids[0],
+            outputs=ids[1],
+            positions=positions,
+        )
+    )
+
+
+LAYER_RULES = {
+    "convolution": convolve,
+    "convolution_overrideable": convolve,
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv"), multiply),
+    **dict.fromkeys(
+        (
+            *("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"),
+            *("_native_batch_norm_legit_no_training", "batch_norm", "_batch_norm_with_update"),
+        ),
+        normalize_batch,
+    ),
+    "native_layer_norm": normalize_layer,
+    "native_group_norm": normalize_group,
+    "embedding": look_up,
+}

@@ -1,0 +1,265 @@
+"""Operators that only move values: the same operator, run on the ids, tells where they went."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from compress.prune.analysis.channel_sets import FIXED, Ids
+from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, expand_ids
+
+_VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
+_CUTS = ("slice", "select", "split", "split_with_sizes", "unbind", "narrow")
+
+
+def move(tracer: ChannelTracer, call: Call) -> None:
+    """Hands ids through an operator with one source (view, permute, slice, pad, expand …)."""
+    source = call.args[0]
+    found: list[AxisIds] = [{} for _ in call.outputs]
+    cut = _cut(tracer, call, source, found) if call.name in _CUTS else None
+    for axis, ids in tracer.ids(source).items():
+        if axis == cut:
+            continue
+        positions = expand_ids(ids, axis, tuple(source.shape))
+        moved = _run_on(call, source, positions)
+        for out, axes, moved_ids in zip(call.outputs, found, moved, strict=True):
+            _settle(tracer, call, out, axes, moved_ids)
+    for out, axes in zip(call.outputs, found, strict=True):
+        tracer.set_ids(out, axes)
+        if source in tracer.weight_names and call.name in ("t", "detach", "alias"):
+            tracer.weight_names[out] = tracer.weight_names[source]
+
+
+def _run_on(call: Call, source: Tensor, positions: Tensor) -> list[Tensor]:
+    """Runs the operator on ids instead of values; a filled border gets `FIXED`."""
+    if call.name in _VIEWS:
+        return [positions.reshape(call.out.shape)]
+
+    def swap(value: Any) -> Any:
+        return positions if value is source else value
+
+    args, kwargs = tree_map(swap, (call.args, dict(call.kwargs)))
+    if call.name == "constant_pad_nd":
+        args, kwargs = (args[0], args[1], FIXED), {}
+    if call.name == "_to_copy":
+        args, kwargs = args[:1], {}
+    out = call.func(*args, **kwargs) if call.name != "_to_copy" else args[0]
+    return [out] if isinstance(out, Tensor) else list(out)
+
+
+def _settle(
+    tracer: ChannelTracer, call: Call, out: Tensor, axes: AxisIds, positions: Tensor
+) -> None:
+    """Finds the one axis of the result that the ids belong to, tying ids to make it so."""
+    support = [axis for axis in range(positions.ndim) if _varies(positions, axis)]
+    if not support:
+        tracer.trace.sets.freeze(
+            np.array([int(positions.reshape(-1)[0])] if positions.numel() else [], np.int64),
+            f"'{call.name}' in '{tracer.place}' takes a single channel",
+        )
+        return
+    axis = support[0]
+    if len(support) > 1:
+        axis = _choose_axis(tracer, out, support)
+    ids = _tie_slabs(tracer, positions, axis, support)
+    if axis in axes:
+        reason = f"'{call.name}' in '{tracer.place}' mixes two channel axes"
+        tracer.trace.sets.freeze(ids, reason)
+        tracer.trace.sets.freeze(axes.pop(axis), reason)
+        return
+    axes[axis] = ids
+    if call.name in (*_VIEWS, "expand"):
+        tracer.note_site(call, ids)
+
+
+def _varies(positions: Tensor, axis: int) -> bool:
+    if positions.shape[axis] < 2 or positions.stride(axis) == 0:
+        return False
+    return not bool((positions == positions.narrow(axis, 0, 1)).all())
+
+
+def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int]) -> int:
+    """Chooses, among axes that share a channel axis, the one along which channels leave.
+
+    Attention loses whole heads (of the shapes [heads, width] and [3, heads, width]); otherwise the
+    longest axis gives the finest choice.
+    """
+    heads = {size for size in tracer.head_counts() if size > 1}
+    matching = [axis for axis in support[-2:] if out.shape[axis] in heads]
+    if matching:
+        return matching[0]
+    return max(support, key=lambda axis: (out.shape[axis], -axis))
+
+
+def _tie_slabs(tracer: ChannelTracer, positions: Tensor, axis: int, support: list[int]) -> Ids:
+    """Ties all ids of each slab across `axis` and returns one id per slab."""
+    compact = positions
+    for other in range(positions.ndim):
+        if other != axis and other not in support:
+            compact = compact.narrow(other, 0, 1)
+    table = compact.movedim(axis, 0).reshape(compact.shape[axis], -1).numpy()
+    ids = np.ascontiguousarray(table[:, 0])
+    if table.shape[1] > 1:
+        tracer.trace.sets.tie(
+            table[:, 1:], ids[:, None], f"joined in '{tracer.place}' with values that stay"
+        )
+    return ids
+
+
+def _cut(tracer: ChannelTracer, call: Call, source: Tensor, found: list[AxisIds]) -> int | None:
+    """Handles a cut across a channel axis; returns that axis, or None where it is no such cut.
+
+    Equal parts stay equal: the same places of every part leave together, whether the code names
+    their size or halves what comes. Unequal parts have sizes that are written in the code.
+    """
+    if call.name == "unbind":
+        axis = call.args[1] if len(call.args) > 1 else 0
+    else:
+        position = {"slice": 1, "select": 1, "split": 2, "split_with_sizes": 2}[call.name]
+        axis = call.args[position] if len(call.args) > position else 0
+    axis %= source.ndim
+    ids = tracer.ids(source).get(axis)
+    if ids is None or (call.name == "slice" and call.out.shape[axis] == ids.size):
+        return None
+    reason = f"'{call.name}' in '{tracer.place}' cuts channels at places written in the code"
+    parts = _parts(call, axis, ids)
+    if parts is None or len({part.size for part in parts}) > 1 or parts[0].size < 2:
+        tracer.trace.sets.freeze(ids, reason)
+        return axis
+    for part in parts[1:]:
+        tracer.trace.sets.tie(part, parts[0], reason)
+    tracer.note_site(call, parts[0])
+    tracer.note_site(call, ids)
+    kept = parts if call.name != "slice" else [parts[_slice_start(call) // parts[0].size]]
+    for axes, part in zip(found, kept, strict=True):
+        axes[axis] = part
+    return axis
+
+
+def _slice_start(call: Call) -> int:
+    start = call.args[2] if len(call.args) > 2 and call.args[2] is not None else 0
+    return start + (call.args[0].shape[call.args[1]] if start < 0 else 0)
+
+
+def _parts(call: Call, axis: int, ids: Ids) -> list[Ids] | None:
+    """Returns the consecutive parts that the cut makes of the axis."""
+    if call.name in ("split", "split_with_sizes"):
+        ends = np.cumsum([out.shape[axis] for out in call.outputs])[:-1]
+        return list(np.split(ids, ends))
+    if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):
+        return None
+    start, size = _slice_start(call), call.out.shape[axis]
+    if size == 0 or ids.size % size or start % size:
+        return None
+    return list(ids.reshape(-1, size))
+
+
+def concatenate(tracer: ChannelTracer, call: Call) -> None:
+    """Joins tensors along an axis; their other axes must keep the same channels."""
+    tensors = [tensor for tensor in call.args[0] if tensor.numel()]
+    axis = (call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)) % call.out.ndim
+    axes: AxisIds = {}
+    for other in range(call.out.ndim):
+        rows = [tracer.ids(tensor).get(other) for tensor in tensors]
+        if all(row is None for row in rows):
+            continue
+        if other == axis:
+            axes[axis] = np.concatenate(
+                [
+                    np.full(tensor.shape[axis], FIXED, np.int64) if row is None else row
+                    for row, tensor in zip(rows, tensors, strict=True)
+                ]
+            )
+        else:
+            tied = tie_rows(tracer, rows, f"joined in '{tracer.place}'")
+            if tied is not None:
+                axes[other] = tied
+    tracer.set_ids(call.out, axes)
+
+
+def stack(tracer: ChannelTracer, call: Call) -> None:
+    """Stacks tensors along a new axis; all their axes must keep the same channels."""
+    tensors = call.args[0]
+    axis = (call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)) % call.out.ndim
+    axes: AxisIds = {}
+    for other in range(tensors[0].ndim):
+        rows = [tracer.ids(tensor).get(other) for tensor in tensors]
+        tied = tie_rows(tracer, rows, f"stacked in '{tracer.place}'")
+        if tied is not None:
+            axes[other + (other >= axis)] = tied
+    tracer.set_ids(call.out, axes)
+
+
+def tie_rows(tracer: ChannelTracer, rows: list[Ids | None], where: str) -> Ids | None:
+    """Ties axes that must keep the same channels.
+
+    Returns:
+        the ids of the result, or None where one operand has no channels, which keeps all others'.
+    """
+    known = [row for row in rows if row is not None]
+    reason = f"{where} with values whose channels cannot leave"
+    for row in known[1:]:
+        tracer.trace.sets.tie(known[0], row, reason)
+    if known and len(known) < len(rows):
+        tracer.trace.sets.freeze(known[0], reason)
+    return known[0] if len(known) == len(rows) else None
+
+
+def take_rows(tracer: ChannelTracer, call: Call) -> None:
+    """Indexes axes by constant tables (relative positions); the other axes keep their ids."""
+    source = call.args[0]
+    if call.name == "index":
+        indices = call.args[1]
+    else:
+        indices = [None] * (call.args[1] % source.ndim) + [call.args[2]]
+    indexed = tuple(axis for axis, index in enumerate(indices) if index is not None)
+    reason = f"'{call.name}' in '{tracer.place}' picks channels by a table"
+    for index in indices:
+        if index is not None:
+            tracer.freeze(index, reason)
+    tracer.freeze(source, reason, indexed)
+    axes: AxisIds = {}
+    for axis, ids in tracer.ids(source).items():
+        if axis not in indexed:
+            positions = expand_ids(ids, axis, tuple(source.shape))
+            arguments = (indices,) if call.name == "index" else call.args[1:]
+            _settle(tracer, call, call.out, axes, call.func(positions, *arguments))
+    tracer.set_ids(call.out, axes)
+
+
+def copy_into(tracer: ChannelTracer, call: Call) -> None:
+    """Writes one tensor over another: both must keep the same channels."""
+    target, value = call.args[0], call.args[1]
+    offset = target.ndim - value.ndim
+    for axis in range(target.ndim):
+        rows = [tracer.ids(target).get(axis), tracer.ids(value).get(axis - offset)]
+        tie_rows(tracer, rows, f"written in '{tracer.place}'")
+    tracer.set_ids(call.out, dict(tracer.ids(target)))
+
+
+def like(tracer: ChannelTracer, call: Call) -> None:
+    """A constant of another tensor's shape has its channels."""
+    tracer.set_ids(call.out, dict(tracer.ids(call.args[0])))
+
+
+MOVEMENT_RULES = {
+    **dict.fromkeys(
+        (
+            *_CUTS,
+            *_VIEWS,
+            *("permute", "transpose", "t", "expand", "unsqueeze"),
+            *("squeeze", "clone", "contiguous", "_to_copy", "alias", "detach", "roll", "flip"),
+            *("repeat", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
+            *("native_channel_shuffle", "lift_fresh", "unfold", "transpose_"),
+            *("unsqueeze_", "squeeze_", "movedim", "repeat_interleave"),
+        ),
+        move,
+    ),
+    "cat": concatenate,
+    "stack": stack,
+    "index": take_rows,
+    "index_select": take_rows,
+    "copy_": copy_into,
+    **dict.fromkeys(("zeros_like", "ones_like", "empty_like", "full_like", "rand_like"), like),
+}

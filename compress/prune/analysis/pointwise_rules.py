@@ -1,0 +1,48 @@
+"""Operators that work value by value: operands of one size on an axis keep the same channels."""
+
+from torch import Tensor
+
+from compress.prune.analysis.movement_rules import tie_rows
+from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer
+
+UNTAGGED = (
+    *("hardswish", "hardswish_", "_prelu_kernel", "prelu", "dropout", "native_dropout", "lerp"),
+    *(
+        "lerp_",
+        "hardsigmoid_",
+        "masked_fill",
+        "masked_fill_",
+        "where",
+        "relu6",
+        "addcmul",
+        "addcdiv",
+    ),
+    *("bitwise_not", "fill_", "zero_", "clamp_", "nan_to_num"),
+)
+
+
+def combine(tracer: ChannelTracer, call: Call) -> None:
+    """Ties the operands of an elementwise operator on the axes where they are not broadcast."""
+    for out in call.outputs:
+        axes = combine_axes(tracer, call.tensors, out)
+        tracer.set_ids(out, axes)
+
+
+def combine_axes(tracer: ChannelTracer, operands: list[Tensor], out: Tensor) -> AxisIds:
+    """Returns the ids of an elementwise result of these operands."""
+    axes: AxisIds = {}
+    for axis, size in enumerate(out.shape):
+        if size < 2:
+            continue
+        rows = []
+        for operand in operands:
+            own = axis - (out.ndim - operand.ndim)
+            if own >= 0 and operand.shape[own] == size:
+                rows.append(tracer.ids(operand).get(own))
+        tied = tie_rows(tracer, rows, f"combined by the operators of '{tracer.place}'")
+        if tied is not None:
+            axes[axis] = tied
+    return axes
+
+
+POINTWISE_RULES = {"pointwise": combine, **dict.fromkeys(UNTAGGED, combine)}

@@ -1,0 +1,260 @@
+"""Follows channels through a network while it runs, operator by operator.
+
+Every tensor carries, per axis, a vector of channel ids: position i of that axis exists because of
+channel `ids[i]`. Weights start with fresh ids on every axis. Operators hand ids on, tie them (an
+addition needs the same channels on both sides) or freeze them (an output's channels must stay).
+A tensor is rectangular, so a channel is always a whole slab across one axis.
+
+The walk sees the operators that PyTorch really dispatches (ATen), after every composite one has
+been taken apart: about seventy kinds, whatever Python code the network is made of.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from compress.prune.analysis.channel_sets import ChannelSets, Ids
+
+AxisIds = dict[int, Ids]
+_RECENT = 64
+HEAD_NAMES = ("num_heads", "n_heads", "nhead", "heads", "num_attention_heads")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where the network's code names or assumes the size of a channel axis.
+
+    Attributes:
+        modules: names of the modules that were running, outermost first.
+        operator: what was called.
+        order: which such operator of the innermost module it is.
+        ids: the channels along the axis whose size is named.
+    """
+
+    modules: tuple[str, ...]
+    operator: str
+    order: int
+    ids: Ids
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """An operator that computes over a channel axis, so that its result depends on their number.
+
+    Attributes:
+        operator, order: which it is: the operator's name, and the how-manieth of that name in a run
+            (other operators come and go with a tensor's memory layout).
+        axes: channels per axis of its input that it computes over.
+        modules: names of the modules that were running.
+    """
+
+    operator: str
+    order: int
+    axes: AxisIds
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LayerUse:
+    """One convolution or matrix product with a weight, as it was met.
+
+    Attributes:
+        module: name of the innermost module.
+        weight: name of the weight.
+        kind: "conv", "conv_transpose" or "linear".
+        input_shape, output_shape: of the activations.
+        weight_shape: of the weight.
+        settings: stride, padding, dilation and groups of a convolution.
+        inputs, outputs: channel ids of the activations.
+        positions: how many times each weight is used in one inference.
+    """
+
+    module: str
+    weight: str
+    kind: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    settings: dict[str, Any]
+    inputs: Ids
+    outputs: Ids
+    positions: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator as it was dispatched: `name` without its namespace, arguments, result."""
+
+    func: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    out: Any
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors among the arguments."""
+        return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """The tensors among the results."""
+        return [leaf for leaf in tree_leaves(self.out) if isinstance(leaf, Tensor)]
+
+
+@dataclass
+class Trace:
+    """What following the channels of a network found.
+
+    Attributes:
+        sets: the ties and freezes.
+        weights: ids per axis of each parameter and buffer, by name.
+        sites, statistics, layers: see their classes.
+        whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
+    """
+
+    sets: ChannelSets = field(default_factory=ChannelSets)
+    weights: dict[str, AxisIds] = field(default_factory=dict)
+    sites: list[Site] = field(default_factory=list)
+    statistics: list[Statistic] = field(default_factory=list)
+    layers: list[LayerUse] = field(default_factory=list)
+    whole_groups: set[str] = field(default_factory=set)
+
+
+class ChannelTracer(TorchDispatchMode):
+    """Attaches channel ids to every tensor of a run.
+
+    Args:
+        module: the network.
+        rules: what each operator does to ids, by name; `None` as key: for unknown operators.
+    """
+
+    def __init__(
+        self, module: nn.Module, rules: Mapping[str, Callable[["ChannelTracer", Call], None]]
+    ) -> None:
+        super().__init__()
+        self.trace = Trace()
+        self.stack: list[str] = []
+        self._counts: Counter[str] = Counter()
+        self._rules = rules
+        self._ids = WeakTensorKeyDictionary()
+        self.weight_names = WeakTensorKeyDictionary()
+        self._modules_by_name = dict(module.named_modules())
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            owner = self._modules_by_name[name.rpartition(".")[0]]
+            known = 2 if isinstance(owner, nn.modules.conv._ConvNd) else tensor.ndim
+            axes = {
+                axis: self.trace.sets.add_ids(size)
+                for axis, size in enumerate(tensor.shape[:known])
+            }
+            self.trace.weights[name] = axes
+            self._ids[tensor] = axes
+            self.weight_names[tensor] = name
+
+    def ids(self, tensor: Tensor) -> AxisIds:
+        """Returns the channel ids of a tensor's axes; axes without channels are left out."""
+        found: AxisIds = self._ids.get(tensor, {})
+        return found
+
+    def set_ids(self, tensor: Tensor, axes: AxisIds) -> None:
+        """Attaches ids to a tensor; the only channel of an axis can never leave."""
+        kept = {}
+        for axis, ids in axes.items():
+            if ids.size > 1:
+                kept[axis] = ids
+            else:
+                self.trace.sets.freeze(ids, "the only channel of its tensor")
+        self._ids[tensor] = kept
+
+    def freeze(self, tensor: Tensor, reason: str, axes: tuple[int, ...] | None = None) -> None:
+        """Keeps all channels of a tensor (of these axes only, where given)."""
+        for axis, ids in self.ids(tensor).items():
+            if axes is None or axis in axes:
+                self.trace.sets.freeze(ids, reason)
+
+    def note_site(self, call: Call, ids: Ids) -> None:
+        """Remembers that the code may name the size of this axis."""
+        same = sum(site.modules == tuple(self.stack) for site in self.trace.sites[-_RECENT:])
+        self.trace.sites.append(Site(tuple(self.stack), call.name, same, ids))
+
+    def note_statistic(self, call: Call, axes: AxisIds) -> None:
+        """Remembers that an operator computes over these channels."""
+        if axes:
+            order = self._counts[call.name]
+            self.trace.statistics.append(Statistic(call.name, order, axes, tuple(self.stack)))
+
+    def head_counts(self) -> set[int]:
+        """Returns what the running modules call their number of attention heads."""
+        modules = [self._modules_by_name[name] for name in self.stack]
+        values = [getattr(part, name, None) for part in modules for name in HEAD_NAMES]
+        return {value for value in values if type(value) is int}
+
+    @property
+    def place(self) -> str:
+        """The innermost running module's name."""
+        return self.stack[-1] if self.stack else "the network"
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._overloadpacket.__name__
+        self._counts[name] += 1
+        call = Call(func, name, args, kwargs or {}, out)
+        if any(self.ids(tensor) for tensor in call.tensors):
+            rule = self._rules.get(name)
+            if rule is None and torch.Tag.pointwise in func.tags:
+                rule = self._rules["pointwise"]
+            (rule or self._rules["unknown"])(self, call)
+        return out
+
+
+@contextmanager
+def follow_modules(module: nn.Module, stack: list[str]) -> Iterator[None]:
+    """Keeps the names of the running modules in `stack` during the block."""
+    handles = []
+
+    def enter(name: str) -> Callable[..., None]:
+        return lambda *_: stack.append(name)
+
+    def leave(*_: Any) -> None:
+        stack.pop()
+
+    for name, part in module.named_modules():
+        if name:
+            handles.append(part.register_forward_pre_hook(enter(name), prepend=True))
+            handles.append(part.register_forward_hook(leave))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def plain_operators() -> Iterator[None]:
+    """Runs attention as matrix products and softmax, and transformer layers without fusion."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def expand_ids(ids: Ids, axis: int, shape: tuple[int, ...]) -> Tensor:
+    """Returns the ids of one axis as an integer tensor of the whole shape, without a copy."""
+    wide = [1] * len(shape)
+    wide[axis] = ids.size
+    return torch.from_numpy(np.ascontiguousarray(ids)).reshape(wide).expand(shape)

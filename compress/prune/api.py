@@ -1,0 +1,234 @@
+"""Prunes a network to a share of its channels, to a count of multiplications, or to a latency."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from compress.prune.analysis.families import Channels, LeftAlone
+from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
+from compress.prune.latency import LatencyGoal, cut_to_latency
+from compress.prune.pruner import Cut, Progress, PruneData, Pruner, probe_quality, run_all
+from compress.prune.settings import PruneSettings
+from compress.prune.surgery import Edits
+
+__all__ = [
+    "LatencyGoal",
+    "MacsGoal",
+    "PruneData",
+    "PruneResult",
+    "PruneSettings",
+    "RatioGoal",
+    "apply_edits",
+    "prune_module",
+]
+
+
+@dataclass(frozen=True)
+class RatioGoal:
+    """Remove this share of the channels that can be removed; 0 < share < 1."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InputError(f"--ratio is {self.share:g}", "above 0 and below 1")
+
+
+@dataclass(frozen=True)
+class MacsGoal:
+    """Bring the multiplications of one inference down to this many; up to 1: to this share."""
+
+    macs: float
+
+    def __post_init__(self) -> None:
+        if not self.macs > 0:
+            raise InputError(f"--macs is {self.macs:g}", "a number above 0")
+
+
+@dataclass(frozen=True)
+class Width:
+    """A feature map before and after: the weight that makes it, and its channels."""
+
+    weight: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneResult:
+    """A pruned network.
+
+    Attributes:
+        module: the network.
+        edits: what makes it from the original, see `artifacts.edits`.
+        widths: every feature map that could be pruned.
+        left_alone: channels that could not, and why.
+        macs: multiplications before and after.
+        quality: SQNR in dB of each output against the original, after each step.
+        differences: per step, how far the pruned network was from the zeroed one (float64).
+        notes: what the user should know.
+        latency_ms: of the original and of the result, where it was measured.
+    """
+
+    module: nn.Module
+    edits: Edits
+    widths: tuple[Width, ...]
+    left_alone: tuple[LeftAlone, ...]
+    macs: tuple[float, float]
+    quality: tuple[dict[str, float], ...] = ()
+    differences: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    latency_ms: tuple[float, float] | None = None
+
+
+@dataclass
+class _Run:
+    """A network between two steps."""
+
+    module: nn.Module
+    edits: list[dict[str, Any]] = field(default_factory=list)
+    quality: list[dict[str, float]] = field(default_factory=list)
+    differences: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    after: dict[str, int] = field(default_factory=dict)
+    latency_ms: tuple[float, float] | None = None
+
+
+def prune_module(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    goal: RatioGoal | MacsGoal | LatencyGoal,
+    settings: PruneSettings | None = None,
+    data: PruneData | None = None,
+    progress: Progress | None = None,
+) -> PruneResult:
+    """Prunes a network.
+
+    Args:
+        module: any network, in evaluation mode; it is not changed.
+        inputs: arguments to run it with, batch 1.
+        goal: how far.
+        settings: how.
+        data: samples for importance, BatchNorm and the quality probe.
+        progress: told (what, done, total).
+
+    Returns:
+        the pruned network; it is proven to compute what the original does with those channels
+        zeroed (to 1e-9 in float64), before BatchNorm's statistics are taken anew.
+
+    Raises:
+        InputError: the goal cannot be reached (the message says how far it goes), or the network
+            cannot be pruned.
+    """
+    settings, data = settings or PruneSettings(), data or PruneData()
+    wanted = run_all(module, data.held_out)
+    run = _Run(module)
+    first: Pruner | None = None
+    steps = 1 if isinstance(goal, LatencyGoal) else settings.steps
+    start = budget = 0.0
+    for step in range(steps):
+        pruner = Pruner(run.module, inputs, settings, data, progress)
+        first = first or pruner
+        if isinstance(goal, LatencyGoal):
+            cut = _cut_to_latency(pruner, goal, run, progress)
+        else:
+            cost = _cost(goal, pruner.channels)
+            if not step:
+                start, budget = cost.total(_all(pruner.channels)), _budget(goal, cost, pruner)
+            share = (step + 1) / steps
+            cut = pruner.cut(pruner.select(cost, start + (budget - start) * share))
+        if not _take(run, pruner, cut, settings, data, wanted):
+            break
+        if progress is not None:
+            progress("prune", step + 1, steps)
+    if first is None:
+        raise InputError("nothing was pruned")
+    return _result(run, first)
+
+
+def _all(channels: Channels) -> dict[str, int]:
+    return {family.name: len(family.roots) for family in channels.families}
+
+
+def _cost(goal: RatioGoal | MacsGoal, channels: Channels) -> Cost:
+    return ChannelCount(channels) if isinstance(goal, RatioGoal) else LayerSum(channels, count_macs)
+
+
+def _budget(goal: RatioGoal | MacsGoal, cost: Cost, pruner: Pruner) -> float:
+    """Returns the cost to reach; refuses what would empty a layer."""
+    full, least = cost.total(_all(pruner.channels)), pruner.floor(cost).cost
+    if isinstance(goal, RatioGoal):
+        wanted = full * (1 - goal.share)
+        if wanted < least:
+            raise InputError(
+                f"--ratio {goal.share:g} would empty a layer or leave it below its fewest channels",
+                f"{1 - least / full:.3f} at most for this network",
+                "lower the ratio, --round-to or --fewest",
+            )
+        return wanted
+    if goal.macs <= 1:
+        goal = MacsGoal(goal.macs * full)
+    if goal.macs < least:
+        raise InputError(
+            f"--macs {goal.macs:g} would empty a layer or leave it below its fewest channels",
+            f"{least:g} at least for this network ({full:g} now)",
+        )
+    return goal.macs
+
+
+def _cut_to_latency(pruner: Pruner, goal: LatencyGoal, run: _Run, progress: Progress | None) -> Cut:
+    cut, run.latency_ms, notes = cut_to_latency(pruner, goal, progress)
+    run.notes += notes
+    return cut
+
+
+def _take(
+    run: _Run,
+    pruner: Pruner,
+    cut: Cut,
+    settings: PruneSettings,
+    data: PruneData,
+    wanted: Sequence[Sequence[Tensor]],
+) -> bool:
+    """Takes a step over, unless it damages an output more than is allowed."""
+    quality = probe_quality(cut.module, data, wanted)
+    worst = min(quality.values(), default=float("inf"))
+    if settings.stop_below_db is not None and worst < settings.stop_below_db:
+        run.notes.append(
+            f"stopped: the next step would leave an output at {worst:.1f} dB, below "
+            f"{settings.stop_below_db:g} dB; the network before it is kept"
+        )
+        return False
+    run.module, run.quality = cut.module, [*run.quality, quality]
+    run.edits += cut.edits
+    run.differences.append(cut.difference)
+    families = {family.name: family for family in pruner.channels.families}
+    run.after |= {name: kept * families[name].width for name, kept in cut.selection.kept.items()}
+    return True
+
+
+def _result(run: _Run, first: Pruner) -> PruneResult:
+    channels = first.channels
+    macs = LayerSum(channels, count_macs)
+    kept = {
+        family.name: run.after.get(family.name, len(family.roots) * family.width) // family.width
+        for family in channels.families
+    }
+    return PruneResult(
+        module=run.module,
+        edits=run.edits,
+        widths=tuple(
+            Width(family.name, len(family.roots) * family.width, kept[family.name] * family.width)
+            for family in channels.families
+        ),
+        left_alone=channels.left_alone,
+        macs=(macs.total(_all(channels)), macs.total(kept)),
+        quality=tuple(run.quality),
+        differences=tuple(run.differences),
+        notes=tuple(run.notes),
+        latency_ms=run.latency_ms,
+    )

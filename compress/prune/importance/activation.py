@@ -1,0 +1,51 @@
+"""Importance from how strongly channels respond."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from compress.prune.analysis.families import Channels, Place
+from compress.prune.importance.contract import GroupSums, ImportanceData
+
+
+def score_by_activation(
+    module: nn.Module, channels: Channels, data: ImportanceData
+) -> NDArray[np.float64]:
+    """Mean absolute output of the layers that make a group, relative to the layer's mean."""
+    totals: dict[Place, NDArray[np.float64]] = {}
+    handles = []
+    for family in channels.families:
+        owner = module.get_submodule(family.source[0].rpartition(".")[0])
+        size = channels.trace.weights[family.source[0]][family.source[1]].size
+        handles.append(owner.register_forward_hook(_add_output(totals, family.source, size)))
+    try:
+        with torch.no_grad():
+            for inputs in data.images:
+                module(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    sums = GroupSums(channels)
+    for place, values in totals.items():
+        sums.add(place, values / max(values.mean(), 1e-30))
+    return sums.totals
+
+
+def _add_output(
+    totals: dict[Place, NDArray[np.float64]], place: Place, size: int
+) -> Callable[..., None]:
+    def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        if not isinstance(output, Tensor):
+            return
+        axis = 1 if output.ndim > 3 and output.shape[1] == size else output.ndim - 1
+        if output.shape[axis] != size:
+            return
+        others = [other for other in range(output.ndim) if other != axis]
+        values = output.abs().mean(others).double().cpu().numpy()
+        totals[place] = totals.get(place, 0.0) + values
+
+    return hook

@@ -1,0 +1,105 @@
+"""Importance from gradients: what a loss would lose, per head.
+
+To first order a loss changes by s = Σ g·w where the columns w of every layer that takes a channel
+group in are removed (g: their gradient); that sum is the gradient of the group's activation times
+the activation. Taylor (Molchanov et al., 2019) averages |s| over samples, Fisher (Theis et al.,
+2018; Liu et al., 2021, "Group Fisher") s².
+
+Every head gives a score of its own, divided by its mean over all groups; a group's score is the
+largest of them. So the shared trunk keeps what any one head needs.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from compress.prune.analysis.api import output_tensors
+from compress.prune.analysis.families import Channels
+from compress.prune.importance.contract import (
+    GroupSums,
+    ImportanceData,
+    consumer_places,
+    sum_over_others,
+)
+
+Scores = NDArray[np.float64]
+
+
+def score_by_taylor(module: nn.Module, channels: Channels, data: ImportanceData) -> Scores:
+    """Mean absolute first-order change of each head's loss, see the module."""
+    return _score(module, channels, data, np.abs)
+
+
+def score_by_fisher(module: nn.Module, channels: Channels, data: ImportanceData) -> Scores:
+    """Mean squared first-order change of each head's loss, see the module."""
+    return _score(module, channels, data, np.square)
+
+
+def output_distance(names: tuple[str, ...], seed: int = 0) -> Callable[..., dict[str, Tensor]]:
+    """Returns losses that need no labels: one per output.
+
+    The squared distance to the network's own outputs has no gradient at the network itself, but a
+    second order: E[(r·J w)²] = |J w|² for random r of unit variance, with J the outputs' Jacobian.
+    The loss is r·y / |y|, so its Fisher score is the relative squared change of that output.
+
+    Args:
+        names: of the outputs, in order; numbered where there are fewer.
+        seed: of the random directions.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        found = [out for out in output_tensors(module(*inputs)) if out.is_floating_point()]
+        result = {}
+        for index, out in enumerate(found):
+            direction = torch.randn(out.shape, generator=generator).to(out)
+            name = names[index] if index < len(names) else f"output_{index}"
+            result[name] = (direction * out).sum() / (out.detach().norm() + 1e-12)
+        return result
+
+    return losses
+
+
+def _score(
+    module: nn.Module, channels: Channels, data: ImportanceData, size: Callable[..., Scores]
+) -> Scores:
+    if data.losses is None or not data.batches:
+        raise ValueError("gradients need batches and losses")
+    places = consumer_places(channels)
+    parameters = dict(module.named_parameters())
+    modes = {name: value.requires_grad for name, value in parameters.items()}
+    names = {name for name, _ in places}
+    for name, value in parameters.items():
+        value.requires_grad_(name in names)
+    per_head: dict[str, Scores] = {}
+    try:
+        for batch in data.batches:
+            losses = data.losses(module, batch)
+            for index, (head, loss) in enumerate(losses.items()):
+                module.zero_grad(set_to_none=True)
+                loss.backward(retain_graph=index < len(losses) - 1)
+                sums = GroupSums(channels)
+                for name, axis in places:
+                    gradient = parameters[name].grad
+                    if gradient is not None:
+                        values = sum_over_others(gradient * parameters[name].detach(), axis)
+                        sums.add((name, axis), values)
+                per_head[head] = per_head.get(head, 0.0) + size(sums.totals)
+    finally:
+        module.zero_grad(set_to_none=True)
+        for name, value in parameters.items():
+            value.requires_grad_(modes[name])
+    return _largest_relative(per_head, channels)
+
+
+def _largest_relative(per_head: dict[str, Scores], channels: Channels) -> Scores:
+    roots = np.array([root for family in channels.families for root in family.roots], np.int64)
+    relative = []
+    for scores in per_head.values():
+        mean = scores[roots].mean() if roots.size else 0.0
+        relative.append(scores / mean if mean > 0 else scores)
+    combined: Scores = np.max(relative, axis=0)
+    return combined

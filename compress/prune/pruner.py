@@ -1,0 +1,166 @@
+"""One network on its way: known channels, importance, cuts, and what they did to the outputs."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
+from compress.prune.analysis.api import output_tensors
+from compress.prune.analysis.families import Channels
+from compress.prune.cost import Cost
+from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
+from compress.prune.select import Selection, find_floor, rank_scores, select_groups
+from compress.prune.settings import PruneSettings
+from compress.prune.surgery import Edits
+from compress.sqnr import SignalToNoise
+from compress.train.batch_norm import reestimate_batch_norm
+
+Progress = Callable[[str, int, int], None]
+Inputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneData:
+    """What the network is judged on.
+
+    Attributes:
+        importance: for gradients and activations.
+        calibration: arguments of the network for BatchNorm's statistics.
+        held_out: arguments for the quality probe.
+        output_names: names of the outputs, in order.
+    """
+
+    importance: ImportanceData = field(default_factory=ImportanceData)
+    calibration: Sequence[Inputs] = ()
+    held_out: Sequence[Inputs] = ()
+    output_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A network after a cut.
+
+    Attributes:
+        module: the narrower network.
+        edits: what makes it from the network before.
+        selection: what left.
+        difference: how far it is from the zeroed original in float64, relative; before BatchNorm
+            was re-estimated.
+    """
+
+    module: nn.Module
+    edits: Edits
+    selection: Selection
+    difference: float
+
+
+class Pruner:
+    """Knows a network's channels and their importance, and makes cuts.
+
+    Args:
+        module: the network; it is not changed.
+        inputs: its arguments.
+        settings: how to prune.
+        data: samples.
+        progress: told (what, done, total).
+
+    Raises:
+        InputError: the network cannot run, nothing in it can be pruned, or the importance needs
+            data that is not given.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Inputs,
+        settings: PruneSettings,
+        data: PruneData,
+        progress: Progress | None = None,
+    ) -> None:
+        if settings.importance in NEED_DATA and not data.importance.images:
+            raise InputError(
+                f"the importance '{settings.importance}' is found on samples",
+                "samples",
+                "give --data, or --importance magnitude",
+            )
+        self.module = module
+        self._settings = settings
+        self._data = data
+        self._network: PrunableNetwork = open_network(
+            module, inputs, protect=settings.protect, progress=progress
+        )
+        if not self.channels.families:
+            reasons = {item.reason for item in self.channels.left_alone}
+            raise InputError(
+                f"no channel of the network can be removed: {'; '.join(sorted(reasons)[:3])}",
+                "a network with convolutions or linear layers between its input and outputs",
+            )
+        score = IMPORTANCES[settings.importance]
+        raw = score(module, self.channels, data.importance)
+        self._scores = rank_scores(self.channels, raw, settings.ranking)
+
+    @property
+    def channels(self) -> Channels:
+        """What can be pruned, and what not."""
+        return self._network.channels
+
+    def select(self, cost: Cost, goal: float) -> Selection:
+        """Chooses what leaves to bring a cost down to `goal`."""
+        return select_groups(self.channels, self._scores, cost, goal, self._settings.limits)
+
+    def floor(self, cost: Cost) -> Selection:
+        """Returns the narrowest network that the limits allow."""
+        return find_floor(self.channels, cost, self._settings.limits)
+
+    def narrow(self, selection: Selection) -> nn.Module:
+        """Returns the network without the selection, as quickly as possible."""
+        return apply_edits(deepcopy(self.module), self._network.make_edits(selection.removed))
+
+    def cut(self, selection: Selection) -> Cut:
+        """Removes channels, proves that nothing else changed, and re-estimates BatchNorm.
+
+        Raises:
+            InputError: the narrower network computes something else.
+        """
+        difference = self._network.largest_difference(selection.removed)
+        if not difference <= TOLERANCE:
+            raise InputError(
+                f"the pruned network differs from the zeroed original by {difference:.1e}",
+                f"{TOLERANCE:.0e} at most",
+                "protect the part that is to blame with --protect",
+            )
+        edits = self._network.make_edits(selection.removed)
+        module = apply_edits(deepcopy(self.module), edits)
+        module.eval()
+        if all(len(inputs) == 1 for inputs in self._data.calibration):
+            reestimate_batch_norm(module, [inputs[0] for inputs in self._data.calibration])
+        return Cut(module, edits, selection, difference)
+
+
+@torch.no_grad()
+def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[list[Tensor]]:
+    """Returns the outputs on each sample."""
+    return [output_tensors(module(*inputs)) for inputs in samples]
+
+
+def probe_quality(
+    module: nn.Module, data: PruneData, wanted: Sequence[Sequence[Tensor]]
+) -> dict[str, float]:
+    """Compares a network with what the original gave on the held-out samples.
+
+    Returns:
+        SQNR in dB per output; empty without samples.
+    """
+    noise: dict[str, SignalToNoise] = {}
+    for found, references in zip(run_all(module, data.held_out), wanted, strict=True):
+        for index, (value, reference) in enumerate(zip(found, references, strict=True)):
+            names = data.output_names
+            name = names[index] if index < len(names) else f"output_{index}"
+            meter = noise.setdefault(name, SignalToNoise())
+            meter.update(reference.numpy(), value.numpy())
+    return {name: meter.sqnr_db for name, meter in noise.items()}

@@ -1,0 +1,111 @@
+"""The original network with channels zeroed: what a pruned one must equal."""
+
+from collections import Counter
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compress.prune.analysis.api import output_tensors, run_module
+from compress.prune.analysis.families import Channels
+from compress.prune.analysis.tracer import plain_operators
+
+
+def run_zeroed(
+    module: nn.Module, channels: Channels, removed: set[int], inputs: tuple[Tensor, ...]
+) -> list[Tensor]:
+    """Runs the network at its full size, with every weight of some channel groups at zero.
+
+    Where a normalization, a mean or a softmax computes over channels, the zeroed ones are left out
+    of it, as there is no value of a channel that would not count; nothing else is changed.
+
+    Args:
+        module: the network that was traced; it is not changed.
+        channels: its structure.
+        removed: roots of the groups.
+        inputs: the arguments.
+
+    Returns:
+        the output tensors.
+    """
+    gone = np.array(sorted(removed), np.int64)
+    zeroed = deepcopy(module)
+    tensors = dict((*zeroed.named_parameters(), *zeroed.named_buffers()))
+    with torch.no_grad():
+        for name, axes in channels.trace.weights.items():
+            for axis, ids in axes.items():
+                left = np.flatnonzero(np.isin(channels.roots[ids], gone))
+                if left.size:
+                    tensors[name].index_fill_(axis, torch.from_numpy(left), 0)
+    statistics = {}
+    for item in channels.trace.statistics:
+        kept = {
+            axis: torch.from_numpy(np.flatnonzero(~np.isin(channels.roots[ids], gone)))
+            for axis, ids in item.axes.items()
+        }
+        if any(len(kept[axis]) < ids.size for axis, ids in item.axes.items()):
+            statistics[item.operator, item.order] = kept
+    with plain_operators(), _MaskedStatistics(statistics):
+        return output_tensors(run_module(zeroed, inputs))
+
+
+class _MaskedStatistics(TorchDispatchMode):
+    """Runs chosen operators on the channels that are kept only."""
+
+    def __init__(self, chosen: dict[tuple[str, int], dict[int, Tensor]]) -> None:
+        super().__init__()
+        self._chosen = chosen
+        self._counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = func._overloadpacket.__name__
+        self._counts[name] += 1
+        kept = self._chosen.get((name, self._counts[name]))
+        if kept is None:
+            return func(*args, **(kwargs or {}))
+        x = args[0]
+        narrow = x
+        for axis, indices in kept.items():
+            narrow = narrow.index_select(axis, indices)
+        out = func(narrow, *_fitting(func, args, narrow, kept), **(kwargs or {}))
+        results = list(out) if isinstance(out, tuple | list) else [out]
+        if results[0].shape == narrow.shape:
+            full = x.new_zeros(x.shape)
+            full[_grid(x, kept)] = results[0]
+            results[0] = full
+        return tuple(results) if isinstance(out, tuple | list) else results[0]
+
+
+def _fitting(
+    func: Any, args: tuple[Any, ...], narrow: Tensor, kept: dict[int, Tensor]
+) -> tuple[Any, ...]:
+    """Returns the further arguments of an operator for the narrower input."""
+    name = func._overloadpacket.__name__
+    if name == "native_layer_norm":
+        first = narrow.ndim - len(args[1])
+        shape = list(narrow.shape[first:])
+        return (shape, *(_narrow(value, kept, first) for value in args[2:4]), *args[4:])
+    if name == "native_group_norm":
+        weights = (_narrow(value, kept, 1) for value in args[1:3])
+        return (*weights, args[3], narrow.shape[1], *args[5:])
+    return args[1:]
+
+
+def _narrow(value: Any, kept: dict[int, Tensor], first: int) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    for axis, indices in kept.items():
+        if axis >= first:
+            value = value.index_select(axis - first, indices)
+    return value
+
+
+def _grid(x: Tensor, kept: dict[int, Tensor]) -> tuple[Any, ...]:
+    """Returns indices that select the kept positions of several axes at once."""
+    rows = [kept.get(axis, torch.arange(size)) for axis, size in enumerate(x.shape)]
+    return tuple(torch.meshgrid(*rows, indexing="ij")) if rows else ()

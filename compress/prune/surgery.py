@@ -1,0 +1,153 @@
+"""From channel groups that leave to the edits that take them out of a module."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from compress.prune.analysis.families import Channels
+from compress.prune.analysis.tracer import Site
+
+Edits = list[dict[str, Any]]
+Adjustments = frozenset[tuple[str, str, str, int]]
+"""Numbers that follow the size of a channel axis: class and attribute, and the place that uses
+them, as the path of the running module below theirs and which operator of that module it is."""
+
+
+class ConflictError(ValueError):
+    """One number of a module would need two values."""
+
+
+def make_edits(
+    module: nn.Module, channels: Channels, removed: set[int], adjustments: Adjustments
+) -> Edits:
+    """Returns the edits that remove channel groups.
+
+    Args:
+        module: the network as it is before.
+        channels: its structure.
+        removed: the groups' roots.
+        adjustments: attributes that follow the size of an axis.
+
+    Raises:
+        ConflictError: an attribute would need two values.
+    """
+    gone = np.array(sorted(removed), np.int64)
+    edits: Edits = []
+    shapes: dict[str, list[int]] = {}
+    for name, axes in channels.trace.weights.items():
+        for axis, ids in axes.items():
+            stays = ~np.isin(channels.roots[ids], gone)
+            if stays.all():
+                continue
+            kept = np.flatnonzero(stays).tolist()
+            edits.append({"kind": "keep", "tensor": name, "axis": axis, "indices": kept})
+            tensor = _tensor(module, name)
+            shapes.setdefault(name, list(tensor.shape))[axis] = len(kept)
+    owners = {name.rpartition(".")[0] for name in shapes}
+    for owner in sorted(owners):
+        values = _new_attributes(module.get_submodule(owner), owner, shapes, channels)
+        for attribute, value in values.items():
+            edits.append({"kind": "attribute", "module": owner, "name": attribute, "value": value})
+    return edits + _site_edits(module, channels, gone, adjustments)
+
+
+def _tensor(module: nn.Module, name: str) -> Any:
+    owner, _, leaf = name.rpartition(".")
+    return getattr(module.get_submodule(owner), leaf)
+
+
+def _new_attributes(
+    part: nn.Module, name: str, shapes: dict[str, list[int]], channels: Channels
+) -> dict[str, Any]:
+    """Returns the numbers that a module of torch.nn keeps about its weights, as they become."""
+    prefix = f"{name}." if name else ""
+    shape = shapes.get(f"{prefix}weight")
+    if isinstance(part, nn.modules.conv._ConvNd):
+        return _conv_attributes(part, shape, name in channels.trace.whole_groups)
+    if isinstance(part, nn.Linear) and shape:
+        return {"in_features": shape[1], "out_features": shape[0]}
+    if isinstance(part, nn.modules.batchnorm._NormBase):
+        known = shape or shapes.get(f"{prefix}running_mean")
+        return {"num_features": known[0]} if known else {}
+    if isinstance(part, nn.LayerNorm) and shape:
+        return {"normalized_shape": shape}
+    if isinstance(part, nn.GroupNorm) and shape:
+        groups = part.num_groups
+        if name in channels.trace.whole_groups:
+            groups = shape[0] * groups // part.num_channels
+        return {"num_channels": shape[0], "num_groups": groups}
+    if isinstance(part, nn.PReLU) and shape:
+        return {"num_parameters": shape[0]}
+    return {}
+
+
+def _conv_attributes(
+    part: nn.modules.conv._ConvNd, shape: list[int] | None, is_whole: bool
+) -> dict[str, Any]:
+    if shape is None:
+        return {}
+    groups = part.groups
+    if is_whole:
+        groups = shape[0] * groups // part.weight.shape[0]
+    first, second = shape[0], shape[1] * groups
+    if part.transposed:
+        return {"in_channels": first, "out_channels": second, "groups": groups}
+    return {"in_channels": second, "out_channels": first, "groups": groups}
+
+
+def _site_edits(
+    module: nn.Module, channels: Channels, gone: Any, adjustments: Adjustments
+) -> Edits:
+    """Returns new values of the attributes by which modules name the size of a channel axis."""
+    values: dict[tuple[str, str], Any] = {}
+    for site in channels.trace.sites:
+        new = int((~np.isin(channels.roots[site.ids], gone)).sum())
+        if new == site.ids.size:
+            continue
+        for owner, attribute, old in attributes_of(module, site):
+            if name_adjustment(module, site, owner, attribute) not in adjustments:
+                continue
+            value = _replaced(old, site.ids.size, new)
+            if values.setdefault((owner, attribute), value) != value:
+                raise ConflictError(f"'{attribute}' of '{owner}' would need two values")
+    return [
+        {"kind": "attribute", "module": owner, "name": attribute, "value": value}
+        for (owner, attribute), value in values.items()
+    ]
+
+
+def name_adjustment(
+    module: nn.Module, site: Site, owner: str, attribute: str
+) -> tuple[str, str, str, int]:
+    """Returns what identifies an attribute's use, the same for every module of its class."""
+    inner = site.modules[-1] if site.modules else ""
+    below = inner[len(owner) :].lstrip(".")
+    return type(module.get_submodule(owner)).__name__, attribute, below, site.order
+
+
+def attributes_of(module: nn.Module, site: Site) -> Iterable[tuple[str, str, Any]]:
+    """Yields owner, name and value of the numbers equal to a site's size, innermost first."""
+    for owner in (*reversed(site.modules), ""):
+        part = module.get_submodule(owner)
+        if type(part).__module__.startswith("torch.nn.modules."):
+            continue
+        for name, value in vars(part).items():
+            if name.startswith("_") or name == "training":
+                continue
+            items = value if isinstance(value, list | tuple) else [value]
+            if any(type(item) is int and item == site.ids.size for item in items) and all(
+                type(item) is int for item in items
+            ):
+                yield owner, name, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _replaced(value: Any, old: int, new: int) -> Any:
+    if isinstance(value, list):
+        return [new if item == old else item for item in value]
+    return new

@@ -1,0 +1,227 @@
+"""A measured table: time of each layer against its channel counts, on the target runtime."""
+
+import json
+import logging
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from artifacts.atomic import write_json
+from latency_budget.clock import MonotonicClock
+
+if TYPE_CHECKING:
+    from compress.prune.analysis.tracer import LayerUse
+
+Progress = Callable[[str, int, int], None]
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.125)
+STEP = 8
+RUNS, WARM_UP = 12, 3
+_OPSET, _IR = 17, 8
+_log = logging.getLogger(__name__)
+
+Table = dict[str, float]
+
+
+@dataclass
+class LayerTimes:
+    """Times single layers on a runtime; between measured channel counts it interpolates.
+
+    Attributes:
+        runtime: a name of `engines.runtimes.BACKENDS`.
+        folder: where the table is kept, by the digest of everything it depends on; None keeps none.
+        times: per layer, ms by "inputs,outputs".
+    """
+
+    runtime: str
+    folder: Path | None = None
+    times: dict[str, Table] = field(default_factory=dict)
+
+    def build(
+        self,
+        layers: Sequence["LayerUse"],
+        whole_groups: set[str],
+        progress: Progress | None = None,
+    ) -> None:
+        """Measures every layer at some channel counts, or reads what was measured before."""
+        wanted = {
+            describe_layer(layer, whole_groups=layer.module in whole_groups): layer
+            for layer in layers
+        }
+        path = None if self.folder is None else self.folder / f"layers-{self._digest(wanted)}.json"
+        if path is not None and path.is_file():
+            self.times = _read_table(path, wanted)
+        missing = [key for key in wanted if key not in self.times]
+        for index, key in enumerate(missing):
+            if progress is not None:
+                progress("time layers", index, len(missing))
+            self.times[key] = self._measure(wanted[key], json.loads(key)["whole"])
+        if path is not None and missing:
+            write_json(path, self.times)
+
+    def __call__(
+        self, layer: "LayerUse", inputs: int, outputs: int, *, whole_groups: bool
+    ) -> float:
+        """Returns the time in ms of a layer at some channel counts, by bilinear interpolation."""
+        table = self.times[describe_layer(layer, whole_groups=whole_groups)]
+        points = [tuple(map(int, key.split(","))) for key in table]
+        if whole_groups:
+            counts = sorted(point[1] for point in points)
+            by_output = {point[1]: table[f"{point[0]},{point[1]}"] for point in points}
+            low, high, share = _bracket(counts, outputs)
+            return by_output[low] * (1 - share) + by_output[high] * share
+        rows, columns = (sorted({point[side] for point in points}) for side in (0, 1))
+        low_in, high_in, share_in = _bracket(rows, inputs)
+        low_out, high_out, share_out = _bracket(columns, outputs)
+        corners = [
+            (1 - share_in) * (1 - share_out) * table[f"{low_in},{low_out}"],
+            (1 - share_in) * share_out * table[f"{low_in},{high_out}"],
+            share_in * (1 - share_out) * table[f"{high_in},{low_out}"],
+            share_in * share_out * table[f"{high_in},{high_out}"],
+        ]
+        return sum(corners)
+
+    def _digest(self, keys: Sequence[str] | dict[str, Any]) -> str:
+        from engines.runtimes import BACKENDS
+        from latency_budget.sensors import describe_machine
+
+        status = BACKENDS[self.runtime].probe()
+        machine = describe_machine()["processor"]
+        facts = [self.runtime, status.version, machine, SHARES, STEP, RUNS, sorted(keys)]
+        return sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def _measure(self, layer: "LayerUse", is_whole: bool) -> Table:
+        step = layer.settings.get("groups", 1)
+        step = step if step > 1 else STEP
+        counts_in, counts_out = (
+            _counts(size, step) for size in (layer.inputs.size, layer.outputs.size)
+        )
+        pairs = list(product(counts_in, counts_out))
+        if is_whole:
+            pairs = list(zip(*_group_counts(layer), strict=True))
+        return {
+            f"{a},{b}": self._time(make_layer(layer, a, b, is_whole=is_whole)) for a, b in pairs
+        }
+
+    def _time(self, model: onnx.ModelProto) -> float:
+        """Returns the shortest of some inferences, ms: what the layer takes undisturbed."""
+        from engines.runtimes import open_session
+
+        clock = MonotonicClock()
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "layer.onnx")
+            path.write_bytes(model.SerializeToString())
+            with open_session(path, self.runtime) as session:
+                feeds = {item.name: np.ones(item.shape, item.dtype) for item in session.inputs}
+                times = []
+                for run in range(WARM_UP + RUNS):
+                    start = clock.now_ns()
+                    session.run(feeds)
+                    if run >= WARM_UP:
+                        times.append(clock.now_ns() - start)
+        return min(times) / 1e6
+
+
+def describe_layer(layer: "LayerUse", *, whole_groups: bool) -> str:
+    """Returns what a layer's time depends on, apart from how many channels are kept."""
+    return json.dumps(
+        {
+            "kind": layer.kind,
+            "input": layer.input_shape,
+            "output": layer.output_shape,
+            "weight": layer.weight_shape,
+            "settings": {name: value for name, value in sorted(layer.settings.items())},
+            "whole": whole_groups,
+        },
+        default=list,
+    )
+
+
+def _read_table(path: Path, wanted: dict[str, Any]) -> dict[str, Table]:
+    try:
+        content = json.loads(path.read_text())
+        return {
+            key: {name: float(value) for name, value in content[key].items()}
+            for key in wanted
+            if content.get(key)
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        _log.debug("table %s is not used: %s", path, error)
+        return {}
+
+
+def _counts(full: int, step: int) -> list[int]:
+    """Returns the channel counts to measure: shares of all, in steps."""
+    rounded = {math.ceil(full * share / step) * step for share in SHARES[1:]}
+    return sorted({min(count, full) for count in rounded} | {full, min(step, full)})
+
+
+def _group_counts(layer: "LayerUse") -> tuple[list[int], list[int]]:
+    """Returns input and output channels of a layer that loses whole groups."""
+    groups = layer.settings["groups"]
+    kept = sorted({max(1, round(groups * share)) for share in SHARES})
+    per_in, per_out = layer.inputs.size // groups, layer.outputs.size // groups
+    return [count * per_in for count in kept], [count * per_out for count in kept]
+
+
+def _bracket(counts: Sequence[int], value: int) -> tuple[int, int, float]:
+    """Returns the neighbours of a value and its place between them, 0 to 1."""
+    if value <= counts[0]:
+        return counts[0], counts[0], 0.0
+    if value >= counts[-1]:
+        return counts[-1], counts[-1], 0.0
+    index = bisect_right(counts, value)
+    low, high = counts[index - 1], counts[index]
+    return low, high, (value - low) / (high - low)
+
+
+def make_layer(layer: "LayerUse", inputs: int, outputs: int, *, is_whole: bool) -> onnx.ModelProto:
+    """Returns a network of one layer, at some channel counts, with random weights."""
+    rng = np.random.default_rng(0)
+    if layer.kind == "linear":
+        rows = layer.input_shape[0]
+        weight = rng.normal(0, 0.1, (inputs, outputs)).astype(np.float32)
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        return _wrap(node, weight, [rows, inputs], [rows, outputs])
+    groups = layer.settings["groups"]
+    if is_whole:
+        groups = groups * inputs // layer.inputs.size
+    is_transposed = layer.kind == "conv_transpose"
+    ends = (inputs, outputs // groups) if is_transposed else (outputs, inputs // groups)
+    kernel = layer.weight_shape[2:]
+    weight = rng.normal(0, 0.1, (max(1, ends[0]), max(1, ends[1]), *kernel)).astype(np.float32)
+    padding = layer.settings["padding"]
+    node = helper.make_node(
+        "ConvTranspose" if is_transposed else "Conv",
+        ["x", "w"],
+        ["y"],
+        strides=list(layer.settings["stride"]),
+        dilations=list(layer.settings["dilation"]),
+        pads=[*padding, *padding],
+        group=groups,
+    )
+    x_shape = [layer.input_shape[0], inputs, *layer.input_shape[2:]]
+    return _wrap(node, weight, x_shape, None)
+
+
+def _wrap(
+    node: onnx.NodeProto, weight: Any, x_shape: list[int], y_shape: list[int] | None
+) -> onnx.ModelProto:
+    tensor, kind = helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [tensor("x", kind, x_shape)],
+        [tensor("y", kind, y_shape)],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)

@@ -1,0 +1,333 @@
+"""The work of `compress prune`: a network's file in, a narrower network's file out."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from artifacts.atomic import atomic_path, require_writable, write_json
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.file_kind import require_file
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import parse_input_shapes
+from framefit.layer_timing import LayerTimes
+from framefit.model_source import ModelOptions
+from framefit.network_clock import NetworkClock
+from framefit.spec_choice import choose_spec
+from framefit.training_samples import IMAGE, SCENES, LabelOptions, open_training_samples
+from framefit.workspace import STATE_FOLDER, Workspace
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compress.prune.api import LatencyGoal, MacsGoal, PruneData, PruneResult, RatioGoal
+    from compress.prune.settings import PruneSettings
+    from compress.prune.sparsity import SparseLayer
+
+Progress = Callable[[str, int, int], None]
+_EDITS_KEY = "framefit.edits"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneGoal:
+    """How far to prune; exactly one is given.
+
+    Attributes:
+        target_ms: P50 on `runtime`.
+        ratio: share of the removable channels.
+        macs: multiplications of one inference, or up to 1 a share of them.
+        runtime: where the latency counts.
+    """
+
+    target_ms: float | None = None
+    ratio: float | None = None
+    macs: float | None = None
+    runtime: str = "openvino"
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.target_ms, self.ratio, self.macs) if value is not None]
+        if len(given) != 1:
+            raise InputError(
+                f"{len(given)} goals were given", "one of --target-ms, --ratio and --macs"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneOutcome:
+    """What `prune_file` made.
+
+    Attributes:
+        source, out: the network's file and the pruned one's.
+        result: what was pruned.
+        parameters: number of weights before and after.
+        sparse: layers and whether they have 2:4 sparsity; empty where it was not asked for.
+    """
+
+    source: Path
+    out: Path
+    result: "PruneResult"
+    parameters: tuple[int, int]
+    sparse: "Sequence[SparseLayer]" = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the outcome for `--json`."""
+        result = self.result
+        return {
+            "model": str(self.source),
+            "out": str(self.out),
+            "sha256": sha256_file(self.out),
+            "parameters": list(self.parameters),
+            "macs": list(result.macs),
+            "latency_ms": result.latency_ms,
+            "quality_db": list(result.quality),
+            "largest_difference": max(result.differences, default=None),
+            "widths": [vars(width) for width in result.widths],
+            "left_alone": [vars(item) for item in result.left_alone],
+            "sparse": [vars(layer) for layer in self.sparse],
+            "notes": list(result.notes),
+        }
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An opened network and what is needed to store a pruned one."""
+
+    module: "nn.Module"
+    shapes: Mapping[str, tuple[int, ...]]
+    spec: InputSpec
+    builder: str
+    config: dict[str, Any]
+    edits: list[dict[str, Any]]
+
+
+def prune_file(
+    model: Path | None,
+    goal: PruneGoal,
+    settings: "PruneSettings",
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    samples: int = 32,
+    is_sparse: bool = False,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> PruneOutcome:
+    """Prunes a network's file and writes the narrower network.
+
+    Args:
+        model: `.pt` or `.safetensors`; None for the newest checkpoint of the workspace.
+        goal: how far.
+        settings: how.
+        data: pictures, an `.npz`, or "scenes"; None for a method that needs no samples.
+        out: the file to write; None for the model's name with `.pruned.pt` in the current folder.
+        samples: of `data` to use.
+        is_sparse: also zero two of every four weights of eligible layers.
+        model_options: factory and input shape.
+        spec_options: input spec values given by the user, see `choose_spec`.
+        progress: is told (what, done, total).
+
+    Raises:
+        InputError: the model, the data, the goal or the output path is not usable.
+    """
+    from compress.prune.api import prune_module
+    from compress.prune.sparsity import make_sparse
+
+    model = model or Workspace().find_artifact("checkpoint")
+    target = require_writable(out or Path(f"{model.stem}.pruned.pt"))
+    if target.suffix not in (".pt", ".safetensors"):
+        raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
+    if target.exists() and model.exists() and target.samefile(model):
+        raise InputError(f"--out {target} is the network itself", "another file")
+    source = _open(model, model_options or ModelOptions(), spec_options or {})
+    before = _count_parameters(source.module)
+    with TemporaryDirectory(prefix="framefit-prune-") as folder:
+        result = prune_module(
+            source.module,
+            _example(source.shapes),
+            _make_goal(goal, source, Path(folder), progress),
+            settings,
+            _open_data(source, data, samples),
+            progress,
+        )
+    sparse = make_sparse(result.module) if is_sparse else []
+    _save(target, source, result)
+    Workspace().record_artifact(target, "checkpoint", "compress prune")
+    return PruneOutcome(
+        source=model,
+        out=target,
+        result=result,
+        parameters=(before, _count_parameters(result.module)),
+        sparse=sparse,
+    )
+
+
+def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -> _Source:
+    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights
+    from export.network_file import NetworkOptions, open_network
+
+    path = require_file(model, "a network (.pt or .safetensors)")
+    if path.suffix.lower() not in (".pt", ".pth", ".ckpt", ".bin", ".safetensors"):
+        raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
+    network = NetworkOptions(
+        factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
+    )
+    module, shapes, stored = open_network(path, network)
+    content = load_checkpoint_or_weights(path)
+    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    if isinstance(content, Checkpoint):
+        return _Source(module, shapes, spec, content.builder, content.config, list(content.edits))
+    return _Source(module, shapes, spec, options.factory or "", {}, [])
+
+
+def _example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.rand(shape, generator=generator) for shape in shapes.values())
+
+
+def _make_goal(
+    goal: PruneGoal,
+    source: _Source,
+    folder: Path,
+    progress: Progress | None,
+) -> "RatioGoal | MacsGoal | LatencyGoal":
+    from compress.prune.analysis.api import find_channels
+    from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
+
+    if goal.ratio is not None:
+        return RatioGoal(goal.ratio)
+    if goal.macs is not None:
+        return MacsGoal(goal.macs)
+    times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
+    trace = find_channels(source.module, _example(source.shapes)).trace
+    times.build(trace.layers, trace.whole_groups, progress)
+    clock = _ExportedClock(source, folder, goal.runtime)
+    return LatencyGoal(target_ms=goal.target_ms or 0.0, measure=clock, layer_time=times)
+
+
+class _ExportedClock:
+    """Exports networks and measures each beside the first one.
+
+    The first latency stays the yardstick: later ones are their ratio to it in the same minute,
+    times what it was at the start, so that a machine that slows down does not move the goal.
+    """
+
+    def __init__(self, source: _Source, folder: Path, runtime: str) -> None:
+        self._source = source
+        self._folder = folder
+        self._clock = NetworkClock(runtime)
+        self._first: Any = None
+        self._first_ms = 0.0
+
+    def __call__(self, module: "nn.Module") -> float:
+        import onnx
+
+        from export.to_onnx import export_onnx
+
+        path = self._folder / "candidate.onnx"
+        export_onnx(module, path, input_shape=dict(self._source.shapes))
+        model = onnx.load(path)
+        if self._first is None:
+            self._first = model
+            (self._first_ms,) = self._clock([model])
+            return self._first_ms
+        first_ms, candidate_ms = self._clock([self._first, model])
+        return candidate_ms / first_ms * self._first_ms
+
+
+def _open_data(source: _Source, data: str | None, count: int) -> "PruneData":
+    import torch
+
+    from compress.prune.api import PruneData
+    from compress.prune.importance import ImportanceData
+    from compress.prune.importance.gradient import output_distance
+
+    names = tuple(getattr(source.module, "output_names", ()))
+    if data is None:
+        return PruneData(output_names=names)
+    if len(source.shapes) != 1:
+        raise InputError("--data was given for a network of several inputs", "one input")
+    heads = _heads(source.module) if data == SCENES else {}
+    opened = open_training_samples(
+        data,
+        next(iter(source.shapes.values())),
+        source.spec,
+        labels=LabelOptions(is_used=bool(heads)),
+        encoders=[head.encoder for head in heads.values()],
+    )
+    training = [opened.training[index] for index in range(min(count, len(opened.training)))]
+    held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
+    images, judged = (
+        [(torch.from_numpy(sample[IMAGE])[None].contiguous(),) for sample in part]
+        for part in (training, held_out)
+    )
+    importance = ImportanceData(images, output_distance(names), images)
+    if heads:
+        importance = ImportanceData(_batches(training), _label_losses(heads), images)
+    return PruneData(importance=importance, calibration=images, held_out=judged, output_names=names)
+
+
+def _heads(module: "nn.Module") -> dict[str, Any]:
+    """Returns the heads of a network of perception, whose losses are known."""
+    from perception.network import PerceptionNetwork
+
+    return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
+
+
+def _batches(samples: Sequence[Mapping[str, Any]]) -> list[Any]:
+    import torch
+
+    from perception.batches import Batch
+
+    batches = []
+    for sample in samples:
+        tensors = {name: torch.from_numpy(value)[None] for name, value in sample.items()}
+        batches.append(Batch(tensors.pop(IMAGE).contiguous(), tensors))
+    return batches
+
+
+def _label_losses(heads: Mapping[str, Any]) -> Callable[..., dict[str, "Tensor"]]:
+    """Returns each head's own loss on a labelled batch."""
+
+    def losses(module: "nn.Module", batch: Any) -> dict[str, "Tensor"]:
+        outputs = module(batch.images)
+        return {
+            name: sum(head.loss(outputs, batch.targets).values()) for name, head in heads.items()
+        }
+
+    return losses
+
+
+def _count_parameters(module: "nn.Module") -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _save(target: Path, source: _Source, result: "PruneResult") -> None:
+    from artifacts.checkpoint import Checkpoint, save_checkpoint
+
+    edits = [*source.edits, *result.edits]
+    if target.suffix == ".pt":
+        save_checkpoint(
+            target,
+            Checkpoint(
+                builder=source.builder,
+                config=source.config,
+                input_spec=source.spec,
+                state_dict=result.module.state_dict(),
+                edits=edits,
+            ),
+        )
+        return
+    from safetensors.torch import save_file
+
+    weights = {name: value.contiguous() for name, value in result.module.state_dict().items()}
+    with atomic_path(target) as temporary:
+        save_file(weights, temporary, metadata={_EDITS_KEY: json.dumps(edits)})
+    write_json(target.with_suffix(".edits.json"), edits)
