@@ -91,7 +91,7 @@ ZOO = (
     _transformer("vit_tiny_patch16_224"),
     _transformer("deit_tiny_patch16_224"),
     _transformer("cait_xxs24_224", depth=4),
-    _transformer("mixer_s32_224", num_blocks=3),
+    _transformer("mixer_s32_224"),
     _transformer("maxvit_pico_rw_256"),
     _transformer("gcvit_xxtiny", 224),
     _transformer("twins_svt_small", 224, depths=(1, 1, 1, 1)),

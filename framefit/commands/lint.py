@@ -54,12 +54,18 @@ def show_report(report: "LintReport", model: Path, *, is_verbose: bool) -> None:
     if report.unchecked:
         typer.echo(f"not checked: {report.unchecked}")
     counts = ", ".join(f"{count} {severity}" for severity, count in report.counts.items())
-    traffic = report.traffic_bytes / 1e6
-    verdict = "builds" if report.is_buildable else "does not build"
     typer.echo(
-        f"{model}: {verdict} on {report.target}; {counts}; about {traffic:.2f} MB of memory "
-        "traffic per inference that could be saved"
+        f"{model}: {_verdict(report)}; {counts}; extra memory traffic about "
+        f"{report.traffic_bytes / 1e6:.2f} MB per inference"
     )
+
+
+def _verdict(report: "LintReport") -> str:
+    if not report.is_buildable:
+        return f"does not build on {report.target}"
+    if report.target.startswith("tensorrt"):
+        return f"builds on {report.target}"
+    return f"nothing found that {report.target} refuses"
 
 
 def _show_finding(finding: "Finding") -> None:
