@@ -30,9 +30,7 @@ BUDGET_CHECK_OTHERS = {
         "Inject faults; the gate must catch each.", "framefit.commands.budget:selftest"
     ),
     "report": Row("Make the reports of a report.json again.", "framefit.commands.report:report"),
-    "verify": Row(
-        "Refuse every artifact but the measured one.", "framefit.commands.report:verify"
-    ),
+    "verify": Row("Refuse every artifact but the measured one.", "framefit.commands.report:verify"),
 }
 COMPRESS_HELP = "Make a network smaller and faster."
 FRAMEFIT = {
@@ -44,6 +42,7 @@ FRAMEFIT = {
     "export": Row("Export to ONNX and TensorRT.", "framefit.commands.export:app"),
     "engines": Row("List and run the installed runtimes.", "framefit.commands.engines:app"),
     "budget": Row("Check that a frame keeps its latency budget.", "framefit.commands.budget:app"),
+    "watch": Row("Watch the latency of a running pipeline.", "framefit.commands.watch:watch"),
 }
 FRAMEFIT_HELP = "Fit a perception network into its camera's frame."
 

@@ -40,6 +40,7 @@ _EXTRAS = {
     "pycuda": "tensorrt",
     "cuda": "tensorrt",
     "tensorrt_rtx": "tensorrt-rtx",
+    "prometheus_client": "watch",
 }
 _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"

@@ -1,0 +1,1 @@
+"""The same statistics over a pipeline that is running."""

@@ -1,0 +1,142 @@
+"""Where the frames of a running pipeline come from: lines of JSON, or a ring file."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import IO
+
+from artifacts.errors import InputError
+from latency_budget.watch.ring_file import MAGIC, RingReader
+from latency_budget.watch.sample import Sample, parse_line
+
+STANDARD_INPUT = "-"
+POLL_S = 0.05
+MOST_LINE_CHARACTERS = 65_536
+
+
+class Source:
+    """Frames as they come.
+
+    Attributes:
+        unreadable: lines that were no frame.
+        lost: frames of a ring that were overwritten unread.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable = 0
+        self.lost = 0
+
+    def batches(self) -> Iterator[list[Sample]]:
+        """Yields the frames that came; an empty list where there is none yet."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Frees what it holds."""
+
+
+class LineSource(Source):
+    """A stream with a JSON object per line.
+
+    Args:
+        stream: text, read line by line.
+        follow: wait for more at the end, as `tail -f` does.
+        wait: called with seconds where there is nothing to read.
+    """
+
+    def __init__(
+        self,
+        stream: IO[str],
+        *,
+        follow: bool = False,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._stream, self._follow = stream, follow
+        self._wait = wait or Event().wait
+
+    def batches(self) -> Iterator[list[Sample]]:
+        """Yields one frame at a time; a line that is not finished yet is waited for."""
+        part = ""
+        while True:
+            text = self._stream.readline(MOST_LINE_CHARACTERS)
+            part += text
+            if part.endswith("\n") or (part and not self._follow and not text):
+                yield self._parse(part)
+                part = ""
+            elif len(part) >= MOST_LINE_CHARACTERS:
+                self.unreadable += 1
+                part = ""
+            elif not text:
+                if not self._follow:
+                    return
+                yield []
+                self._wait(POLL_S)
+
+    def _parse(self, line: str) -> list[Sample]:
+        if not line.strip():
+            return []
+        try:
+            return [parse_line(line)]
+        except (ValueError, RecursionError):
+            self.unreadable += 1
+            return []
+
+    def close(self) -> None:
+        """Closes the stream, unless it is standard input."""
+        if self._stream is not sys.stdin:
+            self._stream.close()
+
+
+class RingSource(Source):
+    """A ring file.
+
+    Args:
+        path: the file.
+        follow: wait for more; otherwise what lies in the ring now is all.
+        wait: called with seconds where there is nothing to read.
+    """
+
+    def __init__(
+        self, path: Path, *, follow: bool = True, wait: Callable[[float], object] | None = None
+    ) -> None:
+        super().__init__()
+        self._reader = RingReader(path)
+        self._follow = follow
+        self._wait = wait or Event().wait
+
+    def batches(self) -> Iterator[list[Sample]]:
+        """Yields what came since the last look."""
+        while True:
+            found = self._reader.poll()
+            self.lost = self._reader.lost
+            yield found
+            if not found:
+                if not self._follow:
+                    return
+                self._wait(POLL_S)
+
+    def close(self) -> None:
+        """Unmaps the file."""
+        self._reader.close()
+
+
+def open_source(name: str, *, follow: bool) -> Source:
+    """Opens `-` (standard input), a ring file, or a file with a JSON object per line.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if name == STANDARD_INPUT:
+        return LineSource(sys.stdin)
+    path = Path(name)
+    try:
+        with path.open("rb") as stream:
+            is_ring = stream.read(len(MAGIC)) == MAGIC
+        if is_ring:
+            return RingSource(path, follow=follow)
+        return LineSource(path.open(encoding="utf-8", errors="replace"), follow=follow)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror or error}", "a .jsonl or a ring file, or -"
+        ) from error
