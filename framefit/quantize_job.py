@@ -27,8 +27,12 @@ from framefit.network_clock import NetworkClock
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from artifacts.input_spec import InputSpec
     from artifacts.samples import Samples
     from compress.quantize.api import QuantizeResult
+    from compress.quantize.search.contract import Judge
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
 
@@ -93,7 +97,16 @@ def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
         "int8_ms": choice.int8_ms,
         "chosen_ms": choice.chosen.latency_ms,
         "float_nodes": dict(choice.float_nodes),
-        "unmet": choice.unmet,
+        "contracts": [
+            {
+                "head": item.contract.head,
+                "kind": item.contract.kind,
+                "limit": item.contract.limit,
+                "value": item.value,
+                "kept": item.is_kept,
+            }
+            for item in choice.findings
+        ],
         "tried": [
             {
                 "float_nodes": len(item.float_nodes),
@@ -115,6 +128,19 @@ def open_clock(target: str) -> NetworkClock:
         _log.warning("the layers for TensorRT are chosen by their times on openvino, a stand-in")
         return NetworkClock("openvino")
     return NetworkClock(target)
+
+
+def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
+    """Returns what measures each head's metric on labelled pictures.
+
+    Raises:
+        InputError: nothing says how pixels become the input, or the labels are not usable.
+    """
+    from framefit.metric_judge import open_judge
+
+    if spec is None:
+        raise InputError("--labels was given, and nothing says how pixels become the input")
+    return open_judge(model, labels, spec)
 
 
 def _digest_work(model_sha256: str, samples: "Samples", settings: "QuantizeSettings") -> str:
@@ -139,6 +165,7 @@ def quantize_file(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    labels: str | None = None,
 ) -> QuantizeOutcome:
     """Quantizes a model's file and writes the INT8 model.
 
@@ -153,6 +180,7 @@ def quantize_file(
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`.
         progress: is told (what, done, total).
+        labels: labelled pictures for contracts on metrics, see `framefit.metric_judge.FORMS`.
 
     Raises:
         InputError: the model, the data or the output path is not usable.
@@ -170,7 +198,8 @@ def quantize_file(
     )
     clock = open_clock(settings.target) if settings.prefer is not None else None
     log_folder = Path(STATE_FOLDER, "quantize", _digest_work(opened.sha256, calibration, settings))
-    result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder)
+    judge = open_labels(opened.model, labels, spec) if labels is not None else None
+    result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder, judge)
     metadata = {
         **read_metadata(opened.model),
         SETTINGS_KEY: json.dumps(

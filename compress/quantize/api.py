@@ -1,8 +1,8 @@
 """Quantizes an ONNX model: `quantize` takes files, `quantize_model` what was read from them."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -10,19 +10,24 @@ import onnx
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
+from artifacts.ownership import read_heads
 from artifacts.samples import open_samples
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
-from compress.quantize.search.precision import Clock, PrecisionChoice, choose_precision
+from compress.quantize.search.contract import Judge, measure_contracts
+from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import Decisions, LayerResult, Progress, StreamingPass
 
 _log = logging.getLogger(__name__)
 
+CONTRACT_ROUNDS = 4
+CONTRACT_STEP_DB = 3.0
+"""How much more SQNR is asked of a head whose contract was broken, in each further round."""
 SEARCH_SAMPLES = 8
 """Calibration samples that the search for layers in float uses, evenly spaced."""
 
@@ -95,6 +100,7 @@ def quantize_model(
     progress: Progress | None = None,
     clock: Clock | None = None,
     log_folder: Path | None = None,
+    judge: Judge | None = None,
 ) -> QuantizeResult:
     """Quantizes a float model with calibration samples.
 
@@ -108,6 +114,7 @@ def quantize_model(
         log_folder: decisions are kept here, so that a run that was killed goes on where it
             stopped. The caller names it after model, samples and settings, and removes it once
             the result is stored.
+        judge: measures by how much each head's metric is worse than in float, for contracts on it.
 
     Returns:
         the quantized model with its report.
@@ -119,25 +126,56 @@ def quantize_model(
     """
     settings = settings or QuantizeSettings()
     prepared = prepare_network(model, samples, settings)
-    precision = None
-    if settings.prefer is not None:
-        if clock is None:
-            raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
-        precision = _search(prepared, samples, settings, clock, progress)
-        kept = frozenset(precision.float_nodes)
-        if precision.is_float:
-            return _float_result(prepared, precision)
-        prepared = prepared.with_float_nodes(kept | set(settings.keep_float))
-    decisions = _stream(prepared, samples, settings, progress, DecisionLog(log_folder))
-    if precision is not None:
-        precision = precision.with_measured(decisions.outputs_db)
+    log = DecisionLog(log_folder)
+    if settings.prefer is None:
+        return _finish(prepared, samples, settings, progress, log)
+    if clock is None:
+        raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+    search = _search(prepared, samples, settings, clock, progress)
+    floors = {item.head: item.limit for item in settings.contracts if item.kind == "sqnr"}
+    heads = read_heads(model)
+    _check_heads(settings, heads)
+    for _ in range(CONTRACT_ROUNDS):
+        choice = search.choose(settings.prefer, floors)
+        if choice.is_float:
+            return _float_result(prepared, choice)
+        kept = frozenset(choice.float_nodes) | frozenset(settings.keep_float)
+        result = _finish(prepared.with_float_nodes(kept), samples, settings, progress, log)
+        findings = measure_contracts(settings.contracts, heads, model, result.model, samples, judge)
+        choice = replace(choice, findings=findings)
+        result = replace(result, precision=choice, declined=_explain(result.declined, choice))
+        floors = _raise_floors(floors, choice)
+        if not choice.broken or search.choose(settings.prefer, floors).chosen == choice.chosen:
+            break
+    return result
+
+
+def _check_heads(settings: QuantizeSettings, heads: Mapping[str, Sequence[str]]) -> None:
+    for item in settings.contracts:
+        if item.head not in heads:
+            raise InputError(f"a contract names head '{item.head}'", f"one of {', '.join(heads)}")
+
+
+def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[str, float]:
+    """Asks for more SQNR of the heads that broke their contract."""
+    asked = {item.contract.head: choice.chosen.head_db for item in choice.broken}
+    return dict(floors) | {head: db[head] + CONTRACT_STEP_DB for head, db in asked.items()}
+
+
+def _finish(
+    prepared: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    progress: Progress | None,
+    log: DecisionLog,
+) -> QuantizeResult:
+    decisions = _stream(prepared, samples, settings, progress, log)
     return QuantizeResult(
         model=prepared.write_model(decisions),
         layers=tuple(decisions.layers),
-        declined=_explain(prepared, precision),
+        declined=prepared.declined,
         simplified=prepared.simplified,
         outputs_db=decisions.outputs_db,
-        precision=precision,
     )
 
 
@@ -161,32 +199,29 @@ def _search(
     settings: QuantizeSettings,
     clock: Clock,
     progress: Progress | None,
-) -> PrecisionChoice:
+) -> PrecisionSearch:
     count = min(len(samples), SEARCH_SAMPLES)
     few = [samples[index * len(samples) // count] for index in range(count)]
     decisions = _stream(prepared, few, settings, progress)
-    contracts = dict(settings.contracts)
     matrix = None
-    if settings.prefer != "speed" or contracts:
+    if settings.prefer != "speed" or settings.contracts:
         matrix = measure_layers(prepared, decisions, few, progress=progress)
-    return choose_precision(
-        prepared, decisions, clock, settings.prefer or "speed", matrix, contracts
-    )
+    return PrecisionSearch.measure(prepared, decisions, clock, matrix)
 
 
-def _float_result(prepared: PreparedNetwork, precision: PrecisionChoice) -> QuantizeResult:
+def _float_result(prepared: PreparedNetwork, choice: PrecisionChoice) -> QuantizeResult:
     return QuantizeResult(
         model=prepared.graph.copy().to_model(),
         layers=(),
-        declined=_explain(prepared, precision),
+        declined=_explain(prepared.declined, choice),
         simplified=prepared.simplified,
         outputs_db={},
-        precision=precision,
+        precision=choice,
     )
 
 
-def _explain(prepared: PreparedNetwork, precision: PrecisionChoice | None) -> tuple[Declined, ...]:
+def _explain(declined: Sequence[Declined], choice: PrecisionChoice) -> tuple[Declined, ...]:
     """Returns the declined nodes, those of the search with its reasons."""
-    reasons = dict(precision.float_nodes) if precision is not None else {}
-    kept = [item for item in prepared.declined if item.node not in reasons]
-    return (*kept, *(Declined(node=node, reason=reason) for node, reason in reasons.items()))
+    kept = [item for item in declined if item.node not in choice.float_nodes]
+    reasons = choice.float_nodes.items()
+    return (*kept, *(Declined(node=node, reason=reason) for node, reason in reasons))

@@ -8,6 +8,7 @@ from compress.quantize.observers import MeanSquaredError, Observer
 from compress.quantize.placement import PLACEMENTS
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid
 from compress.quantize.rounding import Auto, Nearest, Rounding
+from compress.quantize.search.contract import Contract
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16, "float": 8}
 PREFERENCES = {"speed": 0.0, "balanced": 0.1, "quality": 0.35}
@@ -32,7 +33,7 @@ class QuantizeSettings:
         keep_float: names of nodes that stay in float.
         prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
             error; None quantizes all that can be, without measuring.
-        contracts: (head, lowest SQNR in dB) pairs that the search has to keep.
+        contracts: what heads may lose; the search keeps layers in float until they are kept.
         memory_cap_bytes: activations beyond this sum are kept on disk.
     """
 
@@ -46,7 +47,7 @@ class QuantizeSettings:
     equalization: bool = True
     keep_float: tuple[str, ...] = ()
     prefer: str | None = None
-    contracts: tuple[tuple[str, float], ...] = ()
+    contracts: tuple[Contract, ...] = ()
     memory_cap_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:

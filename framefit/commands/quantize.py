@@ -83,8 +83,16 @@ def quantize(
     contract: Annotated[
         list[str] | None,
         typer.Option(
-            help="HEAD=DB: the lowest SQNR of a head (or output) that --prefer has to keep; "
-            "repeatable. Exit code 1 where it cannot."
+            help="What a head (or output) must keep, with --prefer: HEAD=DB (SQNR at least), "
+            "HEAD:agreement=SHARE (of its decisions), or HEAD:drop=VALUE (of its metric, with "
+            "--labels); repeatable. Exit code 1 where it cannot."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled pictures for contracts on a head's metric: scenes[:COUNT] (rendered), "
+            "coco:PICTURES:FILE.json, cityscapes:PICTURES:MASKS or camvid:PICTURES:MASKS."
         ),
     ] = None,
     samples: SamplesOption = 32,
@@ -128,11 +136,12 @@ def quantize(
             model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
+            labels=labels,
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
     show_outcome(outcome, is_verbose=verbose)
-    if outcome.result.precision is not None and outcome.result.precision.unmet:
+    if outcome.result.precision is not None and outcome.result.precision.broken:
         raise typer.Exit(1)
 
 
@@ -155,6 +164,7 @@ def read_settings(
     from artifacts.errors import InputError
     from compress.quantize.observers import OBSERVERS
     from compress.quantize.rounding import ROUNDINGS
+    from compress.quantize.search.contract import Contract
     from compress.quantize.settings import QuantizeSettings
 
     if observer not in OBSERVERS:
@@ -172,23 +182,8 @@ def read_settings(
         rounding=None if rounding is None else ROUNDINGS[rounding](),
         keep_float=tuple(keep_float or ()),
         prefer=prefer,
-        contracts=tuple(read_contract(text) for text in contract or ()),
+        contracts=tuple(Contract.parse(text) for text in contract or ()),
     )
-
-
-def read_contract(text: str) -> tuple[str, float]:
-    """Reads HEAD=DB.
-
-    Raises:
-        InputError: it has another form.
-    """
-    from artifacts.errors import InputError
-
-    head, _, value = text.rpartition("=")
-    try:
-        return head, float(value)
-    except ValueError as error:
-        raise InputError(f"--contract is '{text}'", "HEAD=DB, such as detection=30") from error
 
 
 def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
@@ -226,7 +221,5 @@ def show_precision(choice: "PrecisionChoice") -> None:
         typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")
         return
     typer.echo(f"{len(choice.float_nodes)} layers stay in float: {times}")
-    for head, db in choice.unmet.items():
-        typer.echo(
-            f"contract broken: head '{head}' has {db:.1f} dB, {choice.contracts[head]:.1f} wanted"
-        )
+    for finding in choice.findings:
+        typer.echo(f"contract {'kept' if finding.is_kept else 'broken'}: {finding}")

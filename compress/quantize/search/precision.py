@@ -8,7 +8,7 @@ may be given back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.quantize.prepared import PreparedNetwork
+from compress.quantize.search.contract import Finding
 from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
 from compress.quantize.search.sensitivity import SensitivityMatrix
 from compress.quantize.settings import PREFERENCES
@@ -61,9 +62,7 @@ class PrecisionChoice:
         int8_ms: latency with every layer quantized that can be.
         chosen: the set that was chosen.
         tried: every candidate, in the order of trial.
-        heads: the outputs of each head; empty without a matrix.
-        contracts: the lowest SQNR allowed, in dB, by head.
-        measured_db: SQNR of each output of the finished network on the calibration samples.
+        findings: what the contracts' heads have in the finished network.
     """
 
     float_nodes: Mapping[str, str]
@@ -71,24 +70,12 @@ class PrecisionChoice:
     int8_ms: float
     chosen: Candidate
     tried: tuple[Candidate, ...]
-    heads: Mapping[str, tuple[str, ...]]
-    contracts: Mapping[str, float]
-    measured_db: Mapping[str, float] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     @property
-    def unmet(self) -> dict[str, float]:
-        """The measured SQNR of each head that breaks its contract: that of its worst output."""
-        if self.is_float:
-            return {}
-        worst = {
-            head: min(self.measured_db.get(name, -np.inf) for name in self.heads[head])
-            for head in self.contracts
-        }
-        return {head: db for head, db in worst.items() if db < self.contracts[head]}
-
-    def with_measured(self, outputs_db: Mapping[str, float]) -> "PrecisionChoice":
-        """Returns the choice with the SQNR that the finished network has."""
-        return replace(self, measured_db=dict(outputs_db))
+    def broken(self) -> tuple[Finding, ...]:
+        """The findings that break their contract."""
+        return tuple(finding for finding in self.findings if not finding.is_kept)
 
     @property
     def is_float(self) -> bool:
@@ -96,58 +83,77 @@ class PrecisionChoice:
         return self.chosen.latency_ms >= self.float_ms
 
 
-def choose_precision(
-    prepared: PreparedNetwork,
-    decisions: Decisions,
-    clock: Clock,
-    prefer: str,
-    matrix: SensitivityMatrix | None = None,
-    contracts: Mapping[str, float] | None = None,
-) -> PrecisionChoice:
-    """Chooses the layers that stay in float.
+@dataclass(frozen=True, kw_only=True)
+class PrecisionSearch:
+    """The candidates of a network, measured, to choose from.
 
-    Args:
+    Attributes:
         prepared: the network.
-        decisions: qparams and integers of every layer; only their timing matters here.
-        clock: measures latencies on the target.
-        prefer: a key of `PREFERENCES`.
-        matrix: what each layer costs each head; without it only speed is considered.
-        contracts: the lowest SQNR allowed, in dB, by head.
-
-    Raises:
-        InputError: a contract's head does not exist.
+        matrix: what each layer costs each head; None if only speed is considered.
+        float_ms: latency of the float network.
+        tried: the candidates; the first has no layer in float.
     """
-    _check_heads(contracts or {}, matrix)
-    sets = [frozenset[str](), *_cheap_sets(prepared)]
-    if matrix is not None:
-        sets += _sensitive_sets(prepared, matrix)
-    sets = list(dict.fromkeys(sets))
-    names = {item.node for item in prepared.quantized}
-    models = [prepared.write_model(decisions, only=frozenset(names - kept)) for kept in sets]
-    float_ms, *latencies = clock([prepared.graph.copy().to_model(), *models])
-    tried = [
-        Candidate(float_nodes=kept, latency_ms=ms, head_db=_predict(matrix, kept))
-        for kept, ms in zip(sets, latencies, strict=True)
-    ]
-    chosen = _choose(tried, float_ms, PREFERENCES[prefer], contracts or {})
-    if chosen.latency_ms >= float_ms:
-        chosen = Candidate(float_nodes=frozenset(names), latency_ms=float_ms)
-    return PrecisionChoice(
-        float_nodes=_reasons(prepared, chosen, matrix, float_ms),
-        float_ms=float_ms,
-        int8_ms=tried[0].latency_ms,
-        chosen=chosen,
-        tried=tuple(tried),
-        heads=dict(matrix.heads) if matrix is not None else {},
-        contracts=dict(contracts or {}),
-    )
 
+    prepared: PreparedNetwork
+    matrix: SensitivityMatrix | None
+    float_ms: float
+    tried: tuple[Candidate, ...]
 
-def _check_heads(contracts: Mapping[str, float], matrix: SensitivityMatrix | None) -> None:
-    for head in contracts:
-        if matrix is None or head not in matrix.heads:
-            known = ", ".join(matrix.heads) if matrix is not None else "a sensitivity matrix"
-            raise InputError(f"a contract names head '{head}'", f"one of {known}")
+    @classmethod
+    def measure(
+        cls,
+        prepared: PreparedNetwork,
+        decisions: Decisions,
+        clock: Clock,
+        matrix: SensitivityMatrix | None = None,
+    ) -> "PrecisionSearch":
+        """Times the candidates on the target.
+
+        Args:
+            prepared: the network.
+            decisions: qparams and integers of every layer; only their timing matters here.
+            clock: measures latencies.
+            matrix: what each layer costs each head.
+        """
+        sets = [frozenset[str](), *_cheap_sets(prepared)]
+        if matrix is not None:
+            sets += _sensitive_sets(prepared, matrix)
+        sets = list(dict.fromkeys(sets))
+        names = {item.node for item in prepared.quantized}
+        models = [prepared.write_model(decisions, only=frozenset(names - kept)) for kept in sets]
+        float_ms, *latencies = clock([prepared.graph.copy().to_model(), *models])
+        tried = [
+            Candidate(float_nodes=kept, latency_ms=ms, head_db=_predict(matrix, kept))
+            for kept, ms in zip(sets, latencies, strict=True)
+        ]
+        return cls(prepared=prepared, matrix=matrix, float_ms=float_ms, tried=tuple(tried))
+
+    def choose(self, prefer: str, floors: Mapping[str, float] | None = None) -> PrecisionChoice:
+        """Chooses the layers that stay in float.
+
+        Args:
+            prefer: a key of `PREFERENCES`.
+            floors: the lowest SQNR that the matrix may predict, in dB, by head.
+
+        Raises:
+            InputError: there is no such head.
+        """
+        floors = floors or {}
+        for head in floors:
+            if self.matrix is None or head not in self.matrix.heads:
+                known = ", ".join(self.matrix.heads) if self.matrix is not None else "none"
+                raise InputError(f"a contract names head '{head}'", f"one of {known}")
+        chosen = _choose(self.tried, self.float_ms, PREFERENCES[prefer], floors)
+        if chosen.latency_ms >= self.float_ms:
+            names = frozenset(item.node for item in self.prepared.quantized)
+            chosen = Candidate(float_nodes=names, latency_ms=self.float_ms)
+        return PrecisionChoice(
+            float_nodes=_reasons(self.prepared, chosen, self.matrix, self.float_ms),
+            float_ms=self.float_ms,
+            int8_ms=self.tried[0].latency_ms,
+            chosen=chosen,
+            tried=self.tried,
+        )
 
 
 def _choose(

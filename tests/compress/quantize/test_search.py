@@ -10,6 +10,7 @@ from artifacts.ownership import TRUNK
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
+from compress.quantize.search.contract import Contract
 from compress.quantize.search.layer_cost import count_macs
 from compress.quantize.search.sensitivity import measure_sensitivity
 from compress.quantize.settings import QuantizeSettings
@@ -128,32 +129,36 @@ def test_a_contract_is_kept_beyond_what_speed_alone_would_choose(outlier_model):
     result = quantize_model(
         model,
         samples,
-        settings(prefer="speed", contracts=(("left", floor),)),
+        settings(prefer="speed", contracts=(Contract(head="left", limit=floor),)),
         clock=clock_by_float_layers,
     )
     assert result.precision is not None
-    assert not result.precision.unmet
+    assert not result.precision.broken
     assert result.outputs_db["left"] >= floor
 
 
 def test_a_contract_that_cannot_be_kept_is_reported(outlier_model):
     model, samples = outlier_model
-    wanted = settings(prefer="speed", contracts=(("right", 150.0),))
+    wanted = settings(prefer="speed", contracts=(Contract(head="right", limit=150.0),))
     result = quantize_model(model, samples, wanted, clock=clock_by_float_layers)
     assert result.precision is not None
-    assert set(result.precision.unmet) == {"right"}
+    assert [item.contract.head for item in result.precision.broken] == ["right"]
 
 
 def test_a_contract_on_an_unknown_head_is_refused(outlier_model):
     model, samples = outlier_model
-    wanted = settings(prefer="speed", contracts=(("middle", 10.0),))
+    wanted = settings(prefer="speed", contracts=(Contract(head="middle", limit=10.0),))
     with pytest.raises(InputError, match="head 'middle'"):
         quantize_model(model, samples, wanted, clock=clock_by_float_layers)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"prefer": "fast"}, {"contracts": (("left", 1.0),)}, {"activations": "int7"}],
+    [
+        {"prefer": "fast"},
+        {"contracts": (Contract(head="left", limit=1.0),)},
+        {"activations": "int7"},
+    ],
 )
 def test_senseless_settings_are_refused(wrong):
     with pytest.raises(InputError):
@@ -184,3 +189,73 @@ def test_finer_activations_lose_less(outlier_model, activations, gain_db):
         assert after[name]["sqnr_db"] == pytest.approx(fine.outputs_db[name], abs=1.0)
     quantizers = [node for node in fine.model.graph.node if node.op_type == "QuantizeLinear"]
     assert bool(quantizers) == (activations == "int16")
+
+
+def test_a_contract_on_agreement_is_kept(outlier_model):
+    model, samples = outlier_model
+    plain = quantize_model(model, samples, settings())
+    before = compare_models(model, plain.model, samples)["outputs"]["left"]["agreement"]
+    wanted = Contract(head="left", kind="agreement", limit=(1 + before) / 2)
+    result = quantize_model(
+        model,
+        samples,
+        settings(prefer="speed", contracts=(wanted,)),
+        clock=clock_by_float_layers,
+    )
+    assert result.precision is not None
+    assert before < wanted.limit
+    assert not result.precision.broken
+    assert result.precision.findings[0].value >= wanted.limit
+
+
+def test_a_judge_with_labels_makes_the_search_go_on(outlier_model):
+    model, samples = outlier_model
+    judged = []
+
+    def judge(candidate):
+        judged.append(candidate)
+        share = sum(_reads_float(candidate, node) for node in _convs(candidate)) / 4
+        return {"left": 0.1 - 0.2 * share}
+
+    contract = Contract(head="left", kind="drop", limit=0.06)
+    result = quantize_model(
+        model,
+        samples,
+        settings(prefer="speed", contracts=(contract,)),
+        clock=clock_by_float_layers,
+        judge=judge,
+    )
+    assert result.precision is not None
+    assert len(judged) > 1
+    assert result.precision.findings[0].value <= 0.06
+
+
+def test_a_contract_on_a_metric_needs_labels(outlier_model):
+    model, samples = outlier_model
+    contract = Contract(head="left", kind="drop", limit=0.1)
+    with pytest.raises(InputError, match="no labels"):
+        quantize_model(
+            model,
+            samples,
+            settings(prefer="speed", contracts=(contract,)),
+            clock=clock_by_float_layers,
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "kind", "limit"),
+    [
+        ("detection=30", "detection", "sqnr", 30.0),
+        ("depth:drop=0.01", "depth", "drop", 0.01),
+        ("a:b=3", "a:b", "sqnr", 3.0),
+        ("a:b:agreement=0.9", "a:b", "agreement", 0.9),
+    ],
+)
+def test_contracts_are_read(text, head, kind, limit):
+    assert Contract.parse(text) == Contract(head=head, kind=kind, limit=limit)
+
+
+@pytest.mark.parametrize("text", ["detection", "detection=", "detection=much"])
+def test_senseless_contracts_are_refused(text):
+    with pytest.raises(InputError, match="--contract"):
+        Contract.parse(text)

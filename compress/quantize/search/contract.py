@@ -1,0 +1,110 @@
+"""What a head must keep: SQNR and agreement need no labels, a metric's drop does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from artifacts.errors import InputError
+from compress.compare import compare_models
+from compress.quantize.graph import Array
+
+KINDS = {"sqnr": "dB at least", "agreement": "share of decisions at least", "drop": "at most"}
+
+Judge = Callable[[onnx.ModelProto], Mapping[str, float]]
+"""Measures by how much each head's metric is worse than the float network's; needs labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """A limit on what one head may lose.
+
+    Attributes:
+        head: a head of the network (each output is one where nothing else is said).
+        kind: "sqnr" (dB on the calibration samples, of the head's worst output), "agreement" (share
+            of decisions that stay, 0 to 1, likewise) or "drop" (of the head's metric, with labels).
+        limit: the lowest SQNR or agreement, the largest drop.
+    """
+
+    head: str
+    kind: str = "sqnr"
+    limit: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"a contract asks for '{self.kind}'", f"one of {', '.join(KINDS)}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Contract":
+        """Reads HEAD=DB, HEAD:agreement=SHARE or HEAD:drop=VALUE.
+
+        Raises:
+            InputError: it has another form.
+        """
+        name, _, value = text.rpartition("=")
+        head, _, kind = name.rpartition(":") if name.endswith(tuple(KINDS)) else (name, "", "")
+        try:
+            return cls(head=head or name, kind=kind or "sqnr", limit=float(value))
+        except ValueError as error:
+            raise InputError(
+                f"--contract is '{text}'",
+                "HEAD=DB, HEAD:agreement=SHARE or HEAD:drop=VALUE, such as depth:drop=0.01",
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a contract's head was measured to have.
+
+    Attributes:
+        contract: the contract.
+        value: in the contract's own measure.
+    """
+
+    contract: Contract
+    value: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the value is within the limit."""
+        if self.contract.kind == "drop":
+            return self.value <= self.contract.limit
+        return self.value >= self.contract.limit
+
+    def __str__(self) -> str:
+        """Returns the finding in words."""
+        limit = f"{KINDS[self.contract.kind]} {self.contract.limit:g}"
+        return f"head '{self.contract.head}' has {self.contract.kind} {self.value:.4g}, {limit}"
+
+
+def measure_contracts(
+    contracts: Sequence[Contract],
+    heads: Mapping[str, Sequence[str]],
+    reference: onnx.ModelProto,
+    candidate: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    judge: Judge | None,
+) -> tuple[Finding, ...]:
+    """Measures what each contract is about.
+
+    Raises:
+        InputError: a contract is about a metric and there is no judge for that head.
+    """
+    if not contracts:
+        return ()
+    drops = judge(candidate) if judge is not None else {}
+    outputs = compare_models(reference, candidate, samples)["outputs"]
+    findings = []
+    for contract in contracts:
+        if contract.kind == "drop":
+            if contract.head not in drops:
+                raise InputError(
+                    f"a contract limits the drop of head '{contract.head}', which has no labels",
+                    fix="give labelled data, or a contract on sqnr or agreement",
+                )
+            value = drops[contract.head]
+        else:
+            figure = "sqnr_db" if contract.kind == "sqnr" else "agreement"
+            value = min(outputs[name][figure] for name in heads[contract.head])
+        findings.append(Finding(contract=contract, value=value))
+    return tuple(findings)
