@@ -67,7 +67,8 @@ def _standing_lines(standing: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     for file, verdict in standing.items():
         figures = (
             f"{verdict['gain_db']:+.1f} dB (worst output {verdict['worst_output_db']:+.1f}), "
-            f"{verdict['time_ratio']:.2f} times its latency"
+            f"{verdict['time_ratio']:.2f} times its latency "
+            f"({verdict['cpu_ratio']:.2f} times its CPU time)"
         )
         if verdict["beaten_by"]:
             yield f"* {file}: beaten by *{verdict['beaten_by']}*: {figures}."

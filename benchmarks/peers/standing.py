@@ -23,18 +23,20 @@ def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -
     averaged over the outputs, and no output of it is worse.
 
     Args:
-        peer: {"min_ms", "said", "run"}; of the two, the better one counts for each output.
+        peer: {"min_ms", "cpu_ms", "said", "run"}; the better one of said and run counts for each
+            output.
         ours: the same per file; the worse one counts.
 
     Returns:
-        {"beaten_by": name or None, "closest": name, "gain_db", "worst_output_db", "time_ratio"};
-        the figures are those of `closest`, which misses least.
+        {"beaten_by": name or None, "closest": name, "gain_db", "worst_output_db", "time_ratio",
+        "cpu_ratio"}; the figures are those of `closest`, which misses least.
     """
     rows = []
     for name, item in ours.items():
         gains = output_gains(_pick(item, min), _pick(peer, max))
         gain, worst = sum(gains.values()) / len(gains), min(gains.values())
         ratio = item["min_ms"] / peer["min_ms"]
+        cpu_ratio = item["cpu_ms"] / peer["cpu_ms"]
         missing_db = max(BETTER_DB - gain, -worst, 0.0)
         is_beaten = missing_db == 0 and ratio <= SLOWER_ALLOWED
         miss = missing_db / BETTER_DB + max(ratio / SLOWER_ALLOWED - 1, 0.0) * 10
@@ -45,6 +47,7 @@ def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -
                 "gain_db": gain,
                 "worst_output_db": worst,
                 "time_ratio": ratio,
+                "cpu_ratio": cpu_ratio,
                 "_order": (miss, -gain),
             }
         )

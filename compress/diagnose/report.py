@@ -162,8 +162,12 @@ class Diagnosis:
 
     @property
     def recommended(self) -> Remedy | None:
-        """The remedy with the largest measured gain; None where none helps by 0.5 dB."""
-        helpful = [item for item in self.remedies if item.gain_db >= LEAST_GAIN_DB]
+        """The remedy that gains most, at least 0.5 dB, and costs no head as much; None without."""
+        helpful = [
+            item
+            for item in self.remedies
+            if item.gain_db >= LEAST_GAIN_DB and item.worst_gain_db > -LEAST_GAIN_DB
+        ]
         return max(helpful, key=lambda item: item.gain_db, default=None)
 
     @property

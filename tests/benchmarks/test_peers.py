@@ -46,7 +46,8 @@ def test_no_two_settings_write_the_same_file(files: CaseFiles) -> None:
 def test_framefit_makes_a_file_and_tells_its_cost(files: CaseFiles) -> None:
     maker = next(maker for maker in list_ours() if maker.is_default)
     cost = make(maker, files, 4)
-    assert cost["seconds"] > 0 and cost["peak_mib"] > 50, cost
+    assert cost.get("seconds", 0) > 0, cost
+    assert cost["peak_mib"] > 50
     feeds = read_feeds(files.held_out)
     quality = measure_quality(files.model, {"ours": maker.out(files)}, feeds)["ours"]
     assert quality["said"]["y"]["sqnr_db"] > 25

@@ -1,0 +1,52 @@
+"""How good each head of a candidate network is, against one float network."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from compress.diagnose.tensor_meters import to_db
+from compress.model_runner import open_runner
+from compress.quantize.graph import Array
+
+
+class HeadJudge:
+    """Measures the heads' SQNR of networks that shall do the same as one float network.
+
+    Args:
+        model: the float network.
+        samples: to judge on.
+        heads: the outputs of each head.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        samples: Sequence[dict[str, Array]],
+        heads: Mapping[str, Sequence[str]],
+    ) -> None:
+        reference = open_runner(model)
+        self._samples = samples
+        self._heads = heads
+        self._expected = [reference(samples[index]) for index in range(len(samples))]
+
+    def measure(self, model: onnx.ModelProto) -> dict[str, float]:
+        """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
+        candidate = open_runner(model)
+        signal = dict.fromkeys(self._expected[0], 0.0)
+        noise = dict.fromkeys(self._expected[0], 0.0)
+        for index, expected in enumerate(self._expected):
+            got = candidate(self._samples[index])
+            for name, value in expected.items():
+                signal[name] += float(np.sum(np.square(value, dtype=np.float64)))
+                error = np.subtract(got[name], value, dtype=np.float64)
+                noise[name] += float(np.sum(np.square(error)))
+        return {
+            head: float(
+                to_db(
+                    np.ones(1),
+                    np.mean([[noise[name] / (signal[name] or 1.0)] for name in outputs], axis=0),
+                )[0]
+            )
+            for head, outputs in self._heads.items()
+        }
