@@ -16,6 +16,7 @@ from framefit.commands.options import (
     StdOption,
     spec_values,
 )
+from framefit.commands.shapes import options
 from framefit.commands.why import profile, roofline
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List and run the installed runtimes.")
 app.command()(profile)
 app.command()(roofline)
+app.command()(options)
 
 Model = Annotated[Path, typer.Argument(help="An .onnx model, or a .plan with its manifest.")]
 Data = Annotated[

@@ -28,9 +28,9 @@ CHANNELS, SIDE = 192, 32
 SMALL_LAYERS = 64
 COPY_BYTES = 16 * 2**20
 """As much as a network's tensors hold together, so that the copy meets the caches as they do."""
-ROUNDS = 60
+ROUNDS = 30
 CPU_EFFICIENCY = (0.08, 1.0)
-"""Least share of the measured peak that whole networks reached here; see docs/why.md."""
+"""Assumed shares of the peaks; whole networks reached 13 % to 34 % of them, see docs/why.md."""
 THIS_MACHINE = "this machine"
 
 
