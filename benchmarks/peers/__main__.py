@@ -22,7 +22,7 @@ from benchmarks.peers.cases import (
     write_cost_case,
 )
 from benchmarks.peers.judge import measure_latency, measure_quality
-from benchmarks.peers.makers import HERE, PEERS_PYTHON, Maker, list_ours, list_peers, make
+from benchmarks.peers.makers import HERE, OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
 from benchmarks.peers.standing import judge_peer
 
 PAGE = Path("docs/benchmarks.md")
@@ -33,6 +33,18 @@ def main() -> None:
     """Measures, writes the raw figures and the page's section."""
     arguments = _parse()
     raw = arguments.out / "figures.json"
+    if not arguments.page:
+        _measure_all(arguments, raw)
+    figures = json.loads(raw.read_text(encoding="utf-8"))
+    for case in figures["cases"].values():
+        case["standing"] = _stand(case["files"])
+    write_json(raw, figures)
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
+    write_text(PAGE, replace_section(text, page.NAME, page.render(figures)))
+    print(json.dumps({"page": str(PAGE), "raw": str(raw)}))
+
+
+def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
     figures = json.loads(raw.read_text()) if raw.exists() and arguments.reuse else {"cases": {}}
     figures |= {
         "date": date.today().isoformat(),
@@ -48,9 +60,6 @@ def main() -> None:
     if not arguments.case or COST in arguments.case:
         figures[COST] = _measure_cost(arguments.out)
         write_json(raw, figures)
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
-    write_text(PAGE, replace_section(text, page.NAME, page.render(figures)))
-    print(json.dumps({"page": str(PAGE), "raw": str(raw)}))
 
 
 def _parse() -> argparse.Namespace:
@@ -59,6 +68,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
     parser.add_argument(
         "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page from the last run's figures"
     )
     return parser.parse_args()
 
@@ -94,13 +106,14 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
         "float_ms": latency["float"]["min_ms"],
         "float_p50_ms": latency["float"]["p50_ms"],
         "files": rows,
-        "standing": _stand(rows, {name: made[name].is_ours for name in runnable}),
     }
 
 
-def _stand(rows: dict[str, Any], is_ours: dict[str, bool]) -> dict[str, Any]:
-    ours = {name: rows[name] for name in is_ours if is_ours[name]}
-    return {name: judge_peer(rows[name], ours) for name in is_ours if not is_ours[name]}
+def _stand(rows: dict[str, Any]) -> dict[str, Any]:
+    judged = {name: row for name, row in rows.items() if "failure" not in row}
+    ours = {name: row for name, row in judged.items() if name.startswith(OURS)}
+    peers = {name: row for name, row in judged.items() if name not in ours}
+    return {name: judge_peer(row, ours) for name, row in peers.items()} if ours else {}
 
 
 def _measure_cost(out: Path) -> dict[str, Any]:

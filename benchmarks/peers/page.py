@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmarks.peers.makers import OURS
 from benchmarks.peers.standing import BETTER_DB, SLOWER_ALLOWED
 
 NAME = "peers"
@@ -92,7 +93,18 @@ def _cost_lines(cost: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"| {name} | {row['seconds']:.1f} | {row['cpu_s']:.1f} | {row['peak_mib']:.0f} |"
             )
-    return [*lines, ""]
+    return [*lines, "", *_cost_summary(cost["files"]), ""]
+
+
+def _cost_summary(rows: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    made = {name: row for name, row in rows.items() if "failure" not in row}
+    ours = next((row for name, row in made.items() if name.startswith(OURS)), None)
+    peers = [row for name, row in made.items() if not name.startswith(OURS)]
+    if ours is None or not peers:
+        return
+    for what, key, goal in (("Time", "seconds", "2"), ("Peak memory", "peak_mib", "1")):
+        ratio = ours[key] / min(row[key] for row in peers)
+        yield f"* {what}: {ratio:.2f} times the smallest of the peers' (goal: at most {goal})."
 
 
 def _quality(outputs: Mapping[str, Any]) -> str:

@@ -1,0 +1,56 @@
+from benchmarks.peers.page import render
+
+ROW = {"seconds": 2.0, "import_s": 1.0, "cpu_s": 4.0, "peak_mib": 100.0}
+OUTPUTS = {"y": {"sqnr_db": 20.0, "sqnr_mean_db": 21.0}}
+FIGURES = {
+    "date": "2026-11-21",
+    "machine": "2 cores",
+    "versions": {"framefit": "0"},
+    "cases": {
+        "net": {
+            "split": "all pictures calibrate",
+            "load": 1.0,
+            "float_ms": 3.0,
+            "files": {
+                "good": ROW
+                | {"said": OUTPUTS, "run": OUTPUTS, "min_ms": 1.5, "cpu_ms": 2.5, "p50_ms": [1.6]},
+                "bad": {"failure": "no | way"},
+            },
+            "standing": {
+                name: {
+                    "beaten_by": winner,
+                    "closest": "ours",
+                    "gain_db": 2.0,
+                    "worst_output_db": 1.0,
+                    "time_ratio": 1.0,
+                    "cpu_ratio": 1.0,
+                }
+                for name, winner in (("good", None), ("worse", "ours"))
+            },
+        }
+    },
+    "cost": {"what": "a network", "files": {"NNCF": ROW, "framefit": ROW | {"seconds": 3.0}}},
+}
+
+
+def test_the_page_says_what_stands_and_what_failed() -> None:
+    page = "\n".join(render(FIGURES))
+    assert "1 are left standing" in page
+    assert "* good: **stands**" in page
+    assert "* worse: beaten by *ours*" in page
+    assert "failed: no / way" in page
+    assert "1.50 (2.00x)" in page
+
+
+def test_the_cost_is_set_against_the_smallest_peer() -> None:
+    page = "\n".join(render(FIGURES))
+    assert "Time: 1.50 times" in page
+    assert "Peak memory: 1.00 times" in page
+
+
+def test_all_rows_of_a_table_have_as_many_cells() -> None:
+    lines = render(FIGURES)
+    start = next(index for index, line in enumerate(lines) if line.startswith("| file"))
+    table = [line for line in lines[start : start + 4] if line.startswith("|")]
+    assert len(table) == 4
+    assert len({line.count("|") for line in table}) == 1
