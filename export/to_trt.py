@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
+from artifacts.int4_weights import widen_int4
 from artifacts.onnx_file import load_onnx, read_metadata, save_onnx
 from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
@@ -122,7 +123,7 @@ def build_plans(
         raise InputError(f"--out is {target}", "a file name that ends in .plan")
     report = progress or _say_nothing
     report("check and type the network", 0, 3)
-    model = remove_guards(load_onnx(source, input_shapes=input_shapes))
+    model = widen_int4(remove_guards(load_onnx(source, input_shapes=input_shapes)))
     if settings.int8 and not has_qdq(model):
         raise InputError(
             f"{source} is a float network, so there is nothing to build in INT8",
