@@ -14,6 +14,7 @@ COMPRESS = {
     "distill": Row(
         "Let a student learn to answer as its teacher does.", "framefit.commands.distill:distill"
     ),
+    "qat": Row("Train a quantized network towards its float one.", "framefit.commands.qat:qat"),
     "compare": Row(
         "Compare two networks' outputs: SQNR, largest error, agreement.",
         "framefit.commands.compare:compare",

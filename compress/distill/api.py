@@ -15,7 +15,7 @@ from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
-from compress.train.lesson import Batch
+from compress.train.lesson import Batch, find_device
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
 
@@ -96,7 +96,11 @@ def distill_module(
     teacher.eval()
     example = stack_samples([held_out[0]])[IMAGE]
     match = _match(student, teacher, example, heads)
-    taps = choose_taps(student, teacher, example, settings.features)
+    taps = (
+        choose_taps(student, teacher, example, settings.features)
+        if settings.feature_weight > 0
+        else []
+    )
     lesson = DistillLesson(student, teacher, match, taps, settings, label_loss)
     batches = _batches(held_out, training.batch_size)
     before = _measure(lesson, batches)
@@ -175,7 +179,7 @@ def _relative_probe(
 
     def score(network: nn.Module) -> float:
         probe_lesson.student = network
-        device = next(lesson.__dict__["teacher"].parameters()).device
+        device = find_device(lesson.__dict__["teacher"])
         network.to(device)
         now = _measure(probe_lesson, [_move(batch, device) for batch in batches])
         return sum(value / max(before[name], 1e-12) for name, value in now.items()) / len(now)

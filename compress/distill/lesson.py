@@ -12,7 +12,7 @@ from compress.distill.losses.divergence import channel_wise_divergence
 from compress.distill.outputs import OutputMatch, name_outputs
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
-from compress.train.lesson import Batch, Lesson
+from compress.train.lesson import Batch, Lesson, find_device
 
 IMAGE = "image"
 """Name of the network's input in a batch; everything else in it is labels."""
@@ -70,7 +70,7 @@ class DistillLesson(Lesson):
         """Returns the losses before they are balanced."""
         teacher: nn.Module = self.__dict__["teacher"]
         image = batch[IMAGE]
-        if next(teacher.parameters(), image).device != image.device:
+        if find_device(teacher) != image.device:
             teacher.to(image.device)
         with ExitStack() as stack:
             ours = stack.enter_context(captured(self.student, [t.student for t in self.taps]))

@@ -135,7 +135,7 @@ def _record(
     ends = {id(value) for value in outputs.values()}
     maps = {name: m for name, m in found.items() if m.ndim == 4 and id(m) not in ends}
     reach = dict.fromkeys(maps, 0)
-    for output in outputs.values():
+    for output in outputs.values() if maps else ():
         gradients = torch.autograd.grad(
             output.sum(), list(maps.values()), retain_graph=True, allow_unused=True
         )

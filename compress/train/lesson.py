@@ -1,5 +1,8 @@
 """What the trainer trains: a module that turns a batch into the terms of a loss."""
 
+from itertools import chain
+
+import torch
 from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
@@ -23,3 +26,9 @@ class Lesson(nn.Module):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the terms of the loss (scalars); their sum is minimised."""
         raise NotImplementedError
+
+
+def find_device(module: nn.Module) -> torch.device:
+    """Returns where a module's weights or buffers are; the CPU for one without any."""
+    values = chain(module.parameters(), module.buffers())
+    return next((value.device for value in values), torch.device("cpu"))

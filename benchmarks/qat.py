@@ -1,0 +1,118 @@
+"""W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
+
+`python -m benchmarks.qat [STEPS]` takes the demo network, INT4 weights and INT8 activations. Training
+sees crops of a quarter of the picture, figures are measured on whole held-out scenes.
+
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from artifacts.atomic import write_json
+from compress.model_runner import open_runner
+from compress.qat.api import train_quantized
+from compress.qat.settings import QatSettings
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+from compress.train.settings import TrainerSettings
+from framefit.model_source import open_model
+from framefit.training_samples import SceneSamples
+from perception.evaluate import evaluate_heads
+from perception.training_data import road_data
+
+OUT = Path("out/bench/qat")
+NETWORK = Path("perception/checkpoints/road.pt")
+SIZE = (320, 608)
+CROP = (160, 304)
+SCENES = 60
+CALIBRATION = 16
+
+
+class Crops:
+    """A random quarter of each sample, the same each time."""
+
+    def __init__(self, samples: Any, count: int) -> None:
+        self.samples = samples
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        image = self.samples[index]["image"]
+        rng = np.random.default_rng(index)
+        top = 32 * int(rng.integers(0, (SIZE[0] - CROP[0]) // 32 + 1))
+        left = 16 * int(rng.integers(0, (SIZE[1] - CROP[1]) // 16 + 1))
+        return {"image": image[:, top : top + CROP[0], left : left + CROP[1]].copy()}
+
+
+def measure(model: onnx.ModelProto, scenes: Any, spec: Any) -> dict[str, dict[str, float]]:
+    """Returns all figures of each head."""
+    heads = json.loads(next(p.value for p in model.metadata_props if p.key == "framefit.heads"))
+    runner = open_runner(model)
+    name = model.graph.input[0].name
+    return evaluate_heads(lambda image: runner({name: image}), scenes, spec, heads)
+
+
+def run(steps: int, rate: float = 0.003, target: str = "tensorrt") -> dict[str, Any]:
+    """Quantizes, trains and measures; returns the figures."""
+    opened = open_model(NETWORK)
+    spec = opened.spec
+    data = road_data(4000, 11, SCENES)
+    scenes = SceneSamples(data.training(*SIZE), (), spec)
+    name = opened.model.graph.input[0].name
+    feeds = [{name: scenes[index]["image"][None]} for index in range(CALIBRATION)]
+    start = time.monotonic()
+    settings = QuantizeSettings(weights="int4", target=target, equalization=False)
+    ptq = quantize_model(opened.model, feeds, settings).model
+    quantized_s = time.monotonic() - start
+    start = time.monotonic()
+    training = TrainerSettings(
+        steps=steps,
+        batch_size=4,
+        learning_rate=rate,
+        weight_decay=0.0,
+        average_decay=0.9,
+        probe_every=max(steps // 4, 1),
+        threads=2,
+    )
+    result = train_quantized(
+        ptq,
+        opened.model,
+        Crops(scenes, 2000),
+        [Crops(scenes, 4000)[3000 + i] for i in range(8)],
+        QatSettings(),
+        training,
+    )
+    trained_s = time.monotonic() - start
+    held_out = data.held_out(*SIZE)
+    whole = [held_out[index] for index in range(SCENES)]
+    models = {"float": opened.model, "ptq": ptq, "qat": result.model}
+    OUT.mkdir(parents=True, exist_ok=True)
+    for label, model in models.items():
+        onnx.save(model, OUT / f"{label}.onnx")
+    return {
+        "steps": steps,
+        "quantize_s": quantized_s,
+        "train_s": trained_s,
+        "scores": result.training.scores,
+        "losses": {
+            "ptq": result.training.losses_before,
+            "qat": result.training.losses_after,
+        },
+        "heads": {label: measure(model, whole, spec) for label, model in models.items()},
+    }
+
+
+if __name__ == "__main__":
+    figures = run(
+        *(kind(text) for kind, text in zip((int, float, str), sys.argv[1:], strict=False))
+    )
+    write_json(OUT / "figures.json", figures)
+    print(json.dumps(figures, indent=1))

@@ -1,0 +1,1 @@
+"""Quantization-aware training on the very graph that ships."""

@@ -1,0 +1,90 @@
+"""Trains a quantized network: `train_quantized` is what the command line and users call."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor
+
+from compress.distill.api import DistillResult, distill_module
+from compress.distill.settings import DistillSettings
+from compress.qat.onnx_module import OnnxModule
+from compress.qat.quantized_module import QuantizedModule
+from compress.qat.settings import QatSettings
+from compress.quantize.graph import Graph
+from compress.quantize.simplify import simplify
+from compress.train.batches import Sample
+from compress.train.settings import TrainerSettings
+from compress.train.trainer import Progress, TrainStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class QatResult:
+    """A trained quantized network.
+
+    Attributes:
+        model: the Q/DQ graph with learned weights, scales and biases.
+        training: how it came about; losses are per head against the float network.
+    """
+
+    model: onnx.ModelProto
+    training: DistillResult
+
+
+def train_quantized(
+    quantized: onnx.ModelProto,
+    teacher: onnx.ModelProto,
+    samples: Sequence[Sample],
+    held_out: Sequence[Sample],
+    settings: QatSettings | None = None,
+    training: TrainerSettings | None = None,
+    *,
+    state_path: Path | None = None,
+    progress: Progress | None = None,
+    report: Callable[[TrainStep], None] | None = None,
+) -> QatResult:
+    """Lets a quantized network learn to answer as its float one does.
+
+    Args:
+        quantized: Q/DQ graph, of framefit or of another tool; it is not changed.
+        teacher: the float graph, with the same outputs.
+        samples: "image" [C, H, W] each.
+        held_out: others, for the probe.
+        settings: what is learned.
+        training: how.
+        state_path: see `compress.train.trainer.train`.
+        progress: see there.
+        report: see there.
+
+    Raises:
+        InputError: a graph has an operator that cannot be trained, or what `distill_module` raises.
+    """
+    settings = settings or QatSettings()
+    student = QuantizedModule(quantized, settings)
+    student.recall_weights(layer_weights(teacher))
+    result = distill_module(
+        student,
+        OnnxModule(teacher),
+        samples,
+        held_out,
+        DistillSettings(temperature=settings.temperature, feature_weight=0.0),
+        training,
+        state_path=state_path,
+        progress=progress,
+        report=report,
+    )
+    return QatResult(model=student.write_model(), training=result)
+
+
+def layer_weights(model: onnx.ModelProto) -> dict[str, Tensor]:
+    """Returns the weights of the layers by node name, BatchNorm folded."""
+    graph = Graph(model)
+    simplify(graph)
+    return {
+        node.name: torch.from_numpy(np.array(graph.weights[node.input[1]]))
+        for node in graph.nodes
+        if len(node.input) > 1 and node.input[1] in graph.weights
+    }

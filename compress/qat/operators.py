@@ -1,0 +1,273 @@
+"""ONNX operators in torch, by name: each takes its inputs and attributes, and returns its result.
+
+Missing optional inputs are None. Shapes and indices arrive as integer tensors, as in ONNX. A
+Python library that does this exists (onnx2torch), but it knows neither Q/DQ with INT4 nor opset 21,
+and turns constants into buffers whose names are lost; the names are what we train by.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from onnx import numpy_helper
+from torch import Tensor
+from torch.nn import functional as F
+
+from artifacts.errors import InputError
+from compress.qat.layer_operators import (
+    Attributes,
+    Values,
+    convolve,
+    convolve_transposed,
+    multiply_general,
+    normalize_batch,
+    normalize_instance,
+    normalize_layer,
+    pool_average,
+    pool_maximum,
+)
+
+Operator = Callable[[Values, Attributes], Any]
+_TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: torch.float64}
+
+
+def _elementwise(function: Callable[..., Tensor]) -> Operator:
+    return lambda values, attributes: function(*values)
+
+
+def _clip(values: Values, attributes: Attributes) -> Tensor:
+    x, low, high = [*values, None, None][:3]
+    low = attributes.get("min") if low is None else low
+    high = attributes.get("max") if high is None else high
+    if low is not None:
+        x = torch.maximum(x, torch.as_tensor(low, dtype=x.dtype, device=x.device))
+    if high is not None:
+        x = torch.minimum(x, torch.as_tensor(high, dtype=x.dtype, device=x.device))
+    return x
+
+
+def _prelu(values: Values, attributes: Attributes) -> Tensor:
+    x, slope = values
+    return torch.where(x >= 0, x, x * slope)
+
+
+def _gelu(values: Values, attributes: Attributes) -> Tensor:
+    kind = attributes.get("approximate", b"none").decode()
+    return F.gelu(values[0], approximate=kind)
+
+
+def _reshape(values: Values, attributes: Attributes) -> Tensor:
+    x, shape = values
+    sizes = _integers(shape)
+    if not attributes.get("allowzero", 0):
+        sizes = [x.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    return x.reshape(sizes)
+
+
+def _flatten(values: Values, attributes: Attributes) -> Tensor:
+    x = values[0]
+    axis = attributes.get("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:axis]), -1)
+
+
+def _squeeze(values: Values, attributes: Attributes) -> Tensor:
+    x = values[0]
+    axes = _axes(values, attributes)
+    return x.squeeze() if axes is None else x.squeeze(tuple(axes))
+
+
+def _unsqueeze(values: Values, attributes: Attributes) -> Tensor:
+    x = values[0]
+    axes = _axes(values, attributes) or []
+    rank = x.ndim + len(axes)
+    for axis in sorted(axis % rank for axis in axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _split(values: Values, attributes: Attributes) -> tuple[Tensor, ...]:
+    x = values[0]
+    axis = attributes.get("axis", 0)
+    if len(values) > 1 and values[1] is not None:
+        return tuple(x.split(_integers(values[1]), axis))
+    if "split" in attributes:
+        return tuple(x.split(attributes["split"], axis))
+    count = attributes.get("num_outputs", attributes["_outputs"])
+    return tuple(x.split(-(-x.shape[axis] // count), axis))
+
+
+def _slice(values: Values, attributes: Attributes) -> Tensor:
+    x, *limits = values
+    if not limits:
+        limits = [attributes["starts"], attributes["ends"], attributes.get("axes")]
+    starts, ends, axes, steps = [*map(_integers_or_none, limits), None, None][:4]
+    axes = axes if axes is not None else list(range(len(starts)))
+    steps = steps if steps is not None else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        chosen = range(x.shape[axis])[slice(start, max(end, -(2**62)), step)]
+        if step == 1:
+            x = x.narrow(axis, chosen.start, len(chosen))
+        else:
+            x = x.index_select(axis, torch.tensor(list(chosen), device=x.device))
+    return x
+
+
+def _gather(values: Values, attributes: Attributes) -> Tensor:
+    x, indices = values
+    axis = attributes.get("axis", 0) % x.ndim
+    flat = x.index_select(axis, torch.remainder(indices.reshape(-1), x.shape[axis]))
+    return flat.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
+
+
+def _pad(values: Values, attributes: Attributes) -> Tensor:
+    x, pads, value, axes = [*values, None, None, None][:4]
+    mode = attributes.get("mode", b"constant").decode()
+    sizes = _integers(pads) if pads is not None else attributes["pads"]
+    chosen = _integers(axes) if axes is not None else list(range(x.ndim))
+    flat = [0] * 2 * x.ndim
+    for place, axis in enumerate(chosen):
+        position = 2 * (x.ndim - 1 - axis % x.ndim)
+        flat[position], flat[position + 1] = sizes[place], sizes[place + len(chosen)]
+    if mode == "constant":
+        return F.pad(x, flat, value=0.0 if value is None else float(value))
+    while len(flat) > 2 and not any(flat[-2:]):
+        del flat[-2:]
+    return F.pad(x, flat, mode={"edge": "replicate", "reflect": "reflect"}[mode])
+
+
+def _reduce(function: Callable[..., Tensor]) -> Operator:
+    def reduce(values: Values, attributes: Attributes) -> Tensor:
+        x = values[0]
+        axes = _axes(values, attributes)
+        axes = list(range(x.ndim)) if axes is None else axes
+        return function(x, axes, bool(attributes.get("keepdims", 1)))
+
+    return reduce
+
+
+def _resize(values: Values, attributes: Attributes) -> Tensor:
+    x, _, scales, sizes = [*values, None, None, None][:4]
+    mode = attributes.get("mode", b"nearest").decode()
+    place = attributes.get("coordinate_transformation_mode", b"half_pixel").decode()
+    if sizes is not None:
+        wanted = _integers(sizes)
+    else:
+        wanted = [int(n * s) for n, s in zip(x.shape, scales.tolist(), strict=True)]
+    if mode == "linear" and x.ndim == 4 and place in ("half_pixel", "pytorch_half_pixel"):
+        return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=False)
+    if mode == "linear" and x.ndim == 4 and place == "align_corners":
+        return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=True)
+    whole = all(n % o == 0 for n, o in zip(wanted, x.shape, strict=True))
+    if mode == "nearest" and whole:
+        for axis, (new, old) in enumerate(zip(wanted, x.shape, strict=True)):
+            if new != old:
+                x = x.repeat_interleave(new // old, axis)
+        return x
+    raise InputError(f"Resize {mode} of {list(x.shape)} to {wanted} ({place})", "whole factors")
+
+
+def _upsample(values: Values, attributes: Attributes) -> Tensor:
+    return _resize([values[0], None, values[1]], attributes)
+
+
+def _depth_to_space(values: Values, attributes: Attributes) -> Tensor:
+    x, size = values[0], attributes["blocksize"]
+    if attributes.get("mode", b"DCR") == b"CRD":
+        return F.pixel_shuffle(x, size)
+    n, c, h, w = x.shape
+    x = x.reshape(n, size, size, c // size**2, h, w).permute(0, 3, 4, 1, 5, 2)
+    return x.reshape(n, c // size**2, h * size, w * size)
+
+
+def _constant(values: Values, attributes: Attributes) -> Tensor:
+    for name in ("value_float", "value_int", "value_floats", "value_ints"):
+        if name in attributes:
+            return torch.tensor(attributes[name])
+    return torch.from_numpy(np.array(numpy_helper.to_array(attributes["value"])))
+
+
+def _constant_of_shape(values: Values, attributes: Attributes) -> Tensor:
+    filler = attributes.get("value")
+    fill = numpy_helper.to_array(filler) if filler is not None else np.zeros(1, np.float32)
+    return torch.from_numpy(np.full(_integers(values[0]), fill[0], fill.dtype))
+
+
+def _axes(values: Values, attributes: Attributes) -> list[int] | None:
+    if len(values) > 1 and values[1] is not None:
+        return _integers(values[1])
+    axes: list[int] | None = attributes.get("axes")
+    return axes
+
+
+def _integers(tensor: Any) -> list[int]:
+    return [int(value) for value in (tensor.tolist() if isinstance(tensor, Tensor) else tensor)]
+
+
+def _integers_or_none(tensor: Any) -> list[int] | None:
+    return None if tensor is None else _integers(tensor)
+
+
+OPERATORS: dict[str, Operator] = {
+    "Conv": convolve,
+    "ConvTranspose": convolve_transposed,
+    "Gemm": multiply_general,
+    "MatMul": _elementwise(torch.matmul),
+    "BatchNormalization": normalize_batch,
+    "LayerNormalization": normalize_layer,
+    "InstanceNormalization": normalize_instance,
+    "MaxPool": pool_maximum,
+    "AveragePool": pool_average,
+    "GlobalAveragePool": lambda v, a: v[0].mean(tuple(range(2, v[0].ndim)), keepdim=True),
+    "GlobalMaxPool": lambda v, a: v[0].amax(tuple(range(2, v[0].ndim)), keepdim=True),
+    "Add": _elementwise(torch.add),
+    "Sub": _elementwise(torch.sub),
+    "Mul": _elementwise(torch.mul),
+    "Div": lambda v, a: v[0] / v[1] if v[0].is_floating_point() else v[0] // v[1],
+    "Pow": _elementwise(torch.pow),
+    "Min": _elementwise(torch.minimum),
+    "Max": _elementwise(torch.maximum),
+    "Neg": _elementwise(torch.neg),
+    "Abs": _elementwise(torch.abs),
+    "Sqrt": _elementwise(torch.sqrt),
+    "Exp": _elementwise(torch.exp),
+    "Log": _elementwise(torch.log),
+    "Erf": _elementwise(torch.erf),
+    "Tanh": _elementwise(torch.tanh),
+    "Relu": _elementwise(F.relu),
+    "Sigmoid": _elementwise(torch.sigmoid),
+    "Softplus": _elementwise(F.softplus),
+    "HardSwish": _elementwise(F.hardswish),
+    "HardSigmoid": lambda v, a: (a.get("alpha", 0.2) * v[0] + a.get("beta", 0.5)).clamp(0, 1),
+    "LeakyRelu": lambda v, a: F.leaky_relu(v[0], a.get("alpha", 0.01)),
+    "Elu": lambda v, a: F.elu(v[0], a.get("alpha", 1.0)),
+    "PRelu": _prelu,
+    "Gelu": _gelu,
+    "Clip": _clip,
+    "Softmax": lambda v, a: v[0].softmax(a.get("axis", -1)),
+    "Identity": lambda v, a: v[0],
+    "Dropout": lambda v, a: v[0],
+    "Cast": lambda v, a: v[0].to(_TYPES[a["to"]]),
+    "Concat": lambda v, a: torch.cat(list(v), a["axis"]),
+    "Split": _split,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": lambda v, a: v[0].permute(a.get("perm", list(range(v[0].ndim))[::-1])),
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Expand": lambda v, a: v[0].expand(torch.broadcast_shapes(v[0].shape, _integers(v[1]))),
+    "Shape": lambda v, a: torch.tensor(v[0].shape),
+    "Pad": _pad,
+    "ReduceMean": _reduce(lambda x, axes, keep: x.mean(axes, keep)),
+    "ReduceSum": _reduce(lambda x, axes, keep: x.sum(axes, keep)),
+    "ReduceMax": _reduce(lambda x, axes, keep: x.amax(axes, keep)),
+    "Resize": _resize,
+    "Upsample": _upsample,
+    "DepthToSpace": _depth_to_space,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+}

@@ -1,0 +1,299 @@
+"""A Q/DQ graph as a torch module whose weights, scales and biases learn."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+from compress.qat.learned_scale import LearnedScale, round_through
+from compress.qat.onnx_module import QUANTIZERS, OnnxModule
+from compress.qat.settings import QatSettings
+
+BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
+INSIDE = 0.49
+"""Farthest a latent value starts from its integer, in steps."""
+_LIMITS = {
+    TensorProto.INT8: (-128, 127),
+    TensorProto.UINT8: (0, 255),
+    TensorProto.INT16: (-32768, 32767),
+    TensorProto.UINT16: (0, 65535),
+    TensorProto.INT4: (-8, 7),
+    TensorProto.UINT4: (0, 15),
+    TensorProto.INT32: (-(2**31), 2**31 - 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Weight:
+    """A constant that is stored as integers.
+
+    Attributes:
+        key: of its latent values in the module.
+        scale: name of its scale's initializer.
+        zero_point: the integer that stands for 0.0.
+        low: the smallest integer it may take.
+        high: the largest.
+    """
+
+    key: str
+    scale: str
+    zero_point: int
+    low: int
+    high: int
+
+
+class QuantizedModule(OnnxModule):
+    """Runs a Q/DQ graph with rounding that lets gradients through.
+
+    A weight's latent values count in steps of its first scale and start at its integers, so the
+    first step computes exactly what the graph does. `write_model` gives the same graph with the
+    integers, scales and biases that `forward` uses.
+
+    Args:
+        model: with QuantizeLinear and DequantizeLinear nodes on constant scales.
+        settings: what is learned.
+
+    Raises:
+        InputError: it is no such graph.
+    """
+
+    own_operators = QUANTIZERS
+
+    def __init__(self, model: onnx.ModelProto, settings: QatSettings | None = None) -> None:
+        super().__init__(model)
+        self.settings = settings or QatSettings()
+        self._types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+        self.scales = nn.ModuleDict()
+        self.latents = nn.ParameterDict()
+        self.biases = nn.ParameterDict()
+        self._scale_keys: dict[str, str] = {}
+        self._weights: dict[str, _Weight] = {}
+        self._bias_keys: dict[str, str] = {}
+        self._bias_scales: dict[str, tuple[str, str]] = {}
+        makers = {output: node for node in model.graph.node for output in node.output}
+        for node in model.graph.node:
+            if node.op_type in QUANTIZERS:
+                self._add_quantizer(node)
+        for node in model.graph.node:
+            if node.op_type in BIASED and len(node.input) > 2 and node.input[2]:
+                self._add_bias(node, makers)
+        if not self._scale_keys:
+            raise InputError("the network has no Q/DQ pairs", "a quantized network")
+
+    def _add_quantizer(self, node: onnx.NodeProto) -> None:
+        scale = self.constant(node.input[1])
+        if scale is None:
+            raise InputError(f"the scale of node '{node.name}' is computed", "a constant")
+        stored = self._types.get(node.input[0])
+        is_weight = stored is not None
+        if stored == TensorProto.INT32:
+            return
+        if is_weight:
+            self._add_weight(node, stored or 0)
+        if node.input[1] in self._scale_keys:
+            return
+        is_learned = is_weight or self.settings.learns_activations
+        key = self._scale_key(node, scale, is_weight)
+        self._scale_keys[node.input[1]] = key
+        if key not in self.scales:
+            rate = self.settings.scale_rate
+            self.scales[key] = LearnedScale(scale, rate, is_learned=is_learned)
+
+    def _scale_key(self, node: onnx.NodeProto, scale: Tensor, is_weight: bool) -> str:
+        """Activations with equal qparams share one scale, so that integers pass between them."""
+        if is_weight or scale.ndim:
+            return f"weight_{len(self.scales)}"
+        zero_point = self.constant(node.input[2]) if len(node.input) > 2 else None
+        stands = 0 if zero_point is None else int(zero_point)
+        return f"{float(scale).hex()}_{stands}".replace(".", "_")
+
+    def _add_weight(self, node: onnx.NodeProto, stored: int) -> None:
+        name = node.input[0]
+        integers = self.constant(name)
+        assert integers is not None
+        low, high = _LIMITS[stored]
+        if stored == TensorProto.INT8 and int(integers.min()) > low:
+            low += 1
+        zero_points = self.constant(node.input[2]) if len(node.input) > 2 else None
+        if zero_points is not None and len(zero_points.unique()) > 1:
+            raise InputError(
+                f"the zero_points of node '{node.name}' differ", "one for all channels"
+            )
+        zero_point = 0 if zero_points is None else int(zero_points.reshape(-1)[0])
+        key = str(len(self.latents))
+        latent = integers.float() - zero_point
+        self.latents[key] = nn.Parameter(latent, requires_grad=self.settings.learns_weights)
+        self._weights[name] = _Weight(
+            key=key, scale=node.input[1], zero_point=zero_point, low=low, high=high
+        )
+
+    def _add_bias(self, node: onnx.NodeProto, makers: dict[str, onnx.NodeProto]) -> None:
+        name = node.input[2]
+        maker = makers.get(name)
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            ends = [makers.get(tensor) for tensor in node.input[:2]]
+            if any(end is None or end.op_type != "DequantizeLinear" for end in ends):
+                raise InputError(
+                    f"the bias of node '{node.name}' is int32, its input is not", "both"
+                )
+            name = maker.input[0]
+            self._bias_scales[name] = tuple(end.input[1] for end in ends if end is not None)  # type: ignore[assignment]
+            integers, scale = self.constant(name), self.constant(maker.input[1])
+            if integers is None or scale is None:
+                raise InputError(f"the bias of node '{node.name}' is computed", "a constant")
+            bias = integers.float() * scale
+        else:
+            found = self.constant(name)
+            if found is None or found.dtype != torch.float32:
+                return
+            bias = found
+        if name not in self._bias_keys and self.settings.bias_rate > 0:
+            key = str(len(self.biases))
+            self._bias_keys[name] = key
+            self.register_buffer(f"bias_start_{key}", bias.clone(), persistent=False)
+            self.biases[key] = nn.Parameter(torch.zeros_like(bias))
+
+    def run_node(self, index: int, node: onnx.NodeProto, inputs: list[Any]) -> Any:
+        """Runs Q and DQ with learned scales, the rest as it is."""
+        if node.op_type == "QuantizeLinear":
+            return self._quantize(node, inputs[0])
+        if node.op_type == "DequantizeLinear":
+            return self._dequantize(index, node, inputs[0])
+        if node.op_type in BIASED and len(node.input) > 2 and node.input[2] in self._bias_keys:
+            inputs = [*inputs[:2], self._bias(node.input[2])]
+        return super().run_node(index, node, inputs)
+
+    def _quantize(self, node: onnx.NodeProto, x: Tensor) -> Tensor:
+        low, high, zero_point = self._grid(node)
+        scale = self._scale(node.input[1])()
+        return torch.clamp(round_through(x / scale) + zero_point, low, high)
+
+    def _dequantize(self, index: int, node: onnx.NodeProto, x: Tensor) -> Tensor:
+        if self._types.get(node.input[0]) == TensorProto.INT32:
+            return self._dequantize_bias(node)
+        if node.input[0] not in self._weights:
+            return (x - self._grid(node)[2]) * self._scale(node.input[1])()
+        weight = self._weights[node.input[0]]
+        latent = self.latents[weight.key]
+        module = self._scale(weight.scale)
+        attributes = self._attributes[index]
+        growth = _spread(module.growth(), latent, attributes)
+        return self._integers(weight, growth) * _spread(module(), latent, attributes)
+
+    def _integers(self, weight: _Weight, growth: Tensor) -> Tensor:
+        """Returns a weight's integers less its zero_point; latents count in first scales."""
+        zero = weight.zero_point
+        latent = self.latents[weight.key]
+        return torch.clamp(round_through(latent / growth), weight.low - zero, weight.high - zero)
+
+    def _dequantize_bias(self, node: onnx.NodeProto) -> Tensor:
+        """A bias counts in products of steps of its layer's input and weight."""
+        name = node.input[0]
+        if name not in self._bias_keys:
+            integers, scale = self.constant(name), self.constant(node.input[1])
+            assert integers is not None
+            assert scale is not None
+            return integers.float() * scale
+        unit = self._bias_unit(name)
+        return round_through(self._bias(name) / unit) * unit
+
+    def _bias_unit(self, name: str) -> Tensor:
+        activation, weight = self._bias_scales[name]
+        return self._scale(activation)() * self._scale(weight)()
+
+    def _bias(self, name: str) -> Tensor:
+        key = self._bias_keys[name]
+        start = self.get_buffer(f"bias_start_{key}")
+        unit = self.settings.bias_rate * start.abs().mean().clamp(min=1e-6)
+        return start + unit * self.biases[key]
+
+    def _grid(self, node: onnx.NodeProto) -> tuple[int, int, int]:
+        if len(node.input) < 3 or not node.input[2]:
+            return 0, 255, 0
+        zero_point = self.constant(node.input[2])
+        low, high = _LIMITS[self._types[node.input[2]]]
+        return low, high, 0 if zero_point is None else int(zero_point.reshape(-1)[0])
+
+    def _scale(self, name: str) -> LearnedScale:
+        module = self.scales[self._scale_keys[name]]
+        assert isinstance(module, LearnedScale)
+        return module
+
+    @torch.no_grad()
+    def recall_weights(self, weights: dict[str, Tensor]) -> int:
+        """Starts latent values where the float weights were, without changing any integer.
+
+        A weight that was close to a rounding threshold then needs a small step to cross it, one in
+        the middle of its step a large one.
+
+        Args:
+            weights: float weights by the name of their layer.
+
+        Returns:
+            how many layers have got theirs; others were rescaled by the quantizer, or are unknown.
+        """
+        found = 0
+        makers = {output: node for node in self.model.graph.node for output in node.output}
+        places = {id(node): index for index, node in enumerate(self.model.graph.node)}
+        for node in self.model.graph.node:
+            maker = makers.get(node.input[1]) if len(node.input) > 1 else None
+            if maker is None or maker.input[0] not in self._weights or node.name not in weights:
+                continue
+            weight = self._weights[maker.input[0]]
+            latent = self.latents[weight.key]
+            attributes = self._attributes[places[id(maker)]]
+            start = weights[node.name] / _spread(self._scale(weight.scale)(), latent, attributes)
+            if start.shape != latent.shape or (start - latent).abs().median() > 0.5:
+                continue
+            latent.copy_(torch.clamp(start, latent - INSIDE, latent + INSIDE))
+            found += 1
+        return found
+
+    @torch.no_grad()
+    def write_model(self) -> onnx.ModelProto:
+        """Returns the graph with the integers, scales and biases that `forward` computes with."""
+        new = {name: self._scale(name)().cpu().numpy() for name in self._scale_keys}
+        for index, node in enumerate(self.model.graph.node):
+            if node.op_type != "DequantizeLinear":
+                continue
+            name = node.input[0]
+            if name in self._weights:
+                weight = self._weights[name]
+                latent = self.latents[weight.key]
+                growth = _spread(
+                    self._scale(weight.scale).growth(), latent, self._attributes[index]
+                )
+                integers = self._integers(weight, growth) + weight.zero_point
+                new[name] = integers.cpu().numpy()
+            elif name in self._bias_scales and name in self._bias_keys:
+                unit = self._bias_unit(name)
+                new[name] = round_through(self._bias(name) / unit).cpu().numpy()
+                new[node.input[1]] = unit.cpu().numpy()
+        for name in self._bias_keys:
+            if name not in self._bias_scales:
+                new[name] = self._bias(name).cpu().numpy()
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        for tensor in model.graph.initializer:
+            if tensor.name in new:
+                dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+                values = np.asarray(new[tensor.name]).astype(dtype)
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        return model
+
+
+def _spread(scale: Tensor, values: Tensor, attributes: dict[str, Any]) -> Tensor:
+    """Returns a scale in a shape that multiplies `values`: per tensor, per channel, per block."""
+    block = attributes.get("block_size", 0)
+    if block:
+        return scale.repeat_interleave(block, attributes.get("axis", 1))
+    if scale.ndim == 0 or scale.numel() == 1:
+        return scale.reshape(())
+    shape = [1] * values.ndim
+    shape[attributes.get("axis", 1)] = -1
+    return scale.reshape(shape)

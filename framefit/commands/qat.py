@@ -1,0 +1,141 @@
+"""`compress qat`: trains a quantized network towards its float one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framefit.commands.options import (
+    ColorOption,
+    FactoryOption,
+    InputShapeOption,
+    JsonOption,
+    MeanOption,
+    PixelScaleOption,
+    ResizeOption,
+    StdOption,
+    spec_values,
+)
+from framefit.commands.training_options import (
+    AccumulateOption,
+    BatchSizeOption,
+    LogOption,
+    PatienceOption,
+    PrecisionOption,
+    ProbeEveryOption,
+    SeedOption,
+    StepsOption,
+    StrategyOption,
+    ThreadsOption,
+    TrainingDataOption,
+    WorkersOption,
+    read_training,
+)
+
+if TYPE_CHECKING:
+    from framefit.qat_job import QatOutcome
+
+
+def qat(
+    model: Annotated[Path, typer.Argument(help="A quantized network: Q/DQ .onnx.")],
+    teacher: Annotated[
+        Path, typer.Option(help="The float network it was made from: .onnx, .pt ...")
+    ],
+    data: TrainingDataOption,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: MODEL.qat.onnx, here).")
+    ] = None,
+    steps: StepsOption = 500,
+    batch_size: BatchSizeOption = 8,
+    learning_rate: Annotated[
+        float, typer.Option(help="The highest, in steps of the integer grid.")
+    ] = 0.003,
+    fixed_weights: Annotated[
+        bool, typer.Option("--fixed-weights", help="Learn scales and biases only.")
+    ] = False,
+    fixed_activations: Annotated[
+        bool, typer.Option("--fixed-activations", help="Keep the scales of activations.")
+    ] = False,
+    probe_every: ProbeEveryOption = 50,
+    patience: PatienceOption = 0,
+    accumulate: AccumulateOption = 1,
+    precision: PrecisionOption = "float32",
+    strategy: StrategyOption = "ddp",
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    threads: ThreadsOption = 0,
+    log: LogOption = None,
+    color: ColorOption = None,
+    pixel_scale: PixelScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    resize: ResizeOption = None,
+    input_shape: InputShapeOption = None,
+    factory: FactoryOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Train a quantized network: scales, weights and biases, distilled from the float one.
+
+    What is written computes exactly what was trained. No labels are needed. A run that was
+    interrupted goes on from OUT with the suffix .state.
+    """
+    from dataclasses import replace
+
+    from artifacts.atomic import require_writable
+    from compress.qat.settings import QatSettings
+    from framefit.model_source import ModelOptions
+    from framefit.progress import show_progress
+    from framefit.qat_job import qat_file
+
+    if json_file is not None:
+        require_writable(json_file)
+    training = read_training(
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        probe_every=probe_every,
+        patience=patience,
+        accumulate=accumulate,
+        precision=precision,
+        strategy=strategy,
+        seed=seed,
+        workers=workers,
+        threads=threads,
+    )
+    with show_progress() as progress:
+        outcome = qat_file(
+            model,
+            teacher,
+            data,
+            QatSettings(learns_weights=not fixed_weights, learns_activations=not fixed_activations),
+            replace(training, weight_decay=0.0, average_decay=0.9),
+            out=out,
+            log=log,
+            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            spec_options=spec_values(color, pixel_scale, mean, std, resize),
+            progress=progress,
+        )
+    _show(outcome, json_file)
+
+
+def _show(outcome: "QatOutcome", json_file: Path | None) -> None:
+    from artifacts.atomic import write_json
+    from compress.train.launch import is_first_process
+    from framefit.table import print_table
+
+    if not is_first_process():
+        return
+    if json_file is not None:
+        write_json(json_file, outcome.to_dict())
+    training = outcome.result.training
+    print_table(
+        ("loss against the float network", "before", "after"),
+        (
+            (name, f"{value:.5f}", f"{training.losses_after[name]:.5f}")
+            for name, value in training.losses_before.items()
+        ),
+    )
+    typer.echo(
+        f"{outcome.out}: {training.steps} steps, best at step {training.best_step}, score "
+        f"{training.score_before:.3f} -> {training.score_after:.3f} (lower is better)"
+    )

@@ -1,0 +1,153 @@
+"""The work of `compress qat`: a quantized network learns to answer as its float one does."""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from artifacts.atomic import require_writable
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.onnx_file import (
+    INPUT_SPEC_KEY,
+    PARENT_KEY,
+    SETTINGS_KEY,
+    VERSIONS_KEY,
+    input_tensors,
+    read_metadata,
+    save_onnx,
+)
+from framefit.model_source import ModelOptions, open_model
+from framefit.spec_choice import choose_spec
+from framefit.training_samples import open_training_samples
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from compress.qat.api import QatResult
+    from compress.qat.settings import QatSettings
+    from compress.train.settings import TrainerSettings
+
+Progress = Callable[[str, int, int], None]
+_TOOLS = ("framefit", "onnx", "onnxruntime", "numpy", "torch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QatOutcome:
+    """What `qat_file` made.
+
+    Attributes:
+        out: the file.
+        source: the quantized network it started from.
+        teacher: the float network.
+        result: how it came about.
+    """
+
+    out: Path
+    source: Path
+    teacher: Path
+    result: "QatResult"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the outcome for `--json`."""
+        training = self.result.training
+        return {
+            "model": str(self.source),
+            "teacher": str(self.teacher),
+            "out": str(self.out),
+            "sha256": sha256_file(self.out) if self.out.exists() else None,
+            "steps": training.steps,
+            "best_step": training.best_step,
+            "score": {"before": training.score_before, "after": training.score_after},
+            "losses": {
+                name: {"before": value, "after": training.losses_after[name]}
+                for name, value in training.losses_before.items()
+            },
+        }
+
+
+def qat_file(
+    model: Path,
+    teacher: Path,
+    data: str,
+    settings: "QatSettings",
+    training: "TrainerSettings",
+    *,
+    out: Path | None = None,
+    log: Path | None = None,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> QatOutcome:
+    """Trains a quantized network's file and writes it with its new integers and scales.
+
+    Args:
+        model: what `compress quantize` wrote, or another tool's Q/DQ file.
+        teacher: the float network it was made from, any kind of file.
+        data: see `open_training_samples`.
+        settings: what is learned.
+        training: how.
+        out: the file to write; None for the model's name with `.qat.onnx`, here.
+        log: folder for TensorBoard.
+        model_options: how to open the teacher.
+        spec_options: input spec values given by the user, see `choose_spec`.
+        progress: told (what, done, total).
+
+    Raises:
+        InputError: a file, the data or an option is not usable, or training diverged.
+    """
+    from compress.qat.api import train_quantized
+    from compress.train.launch import is_first_process
+
+    out = require_writable(out or Path(f"{model.stem}.qat.onnx"))
+    if out.suffix != ".onnx":
+        raise InputError(f"--out is {out}", "a file name that ends in .onnx")
+    if model.suffix.lower() != ".onnx":
+        raise InputError(
+            f"{model} is no quantized network",
+            "a Q/DQ .onnx file",
+            f"make one first: compress quantize {model} --data ...",
+        )
+    quantized = open_model(model)
+    guide = open_model(teacher, model_options)
+    spec, warning = choose_spec(
+        quantized.spec or guide.spec, Workspace().read_settings().input, spec_options or {}
+    )
+    inputs = input_tensors(quantized.model)
+    if len(inputs) != 1:
+        raise InputError(f"{model} has {len(inputs)} inputs", "a network with one")
+    samples = open_training_samples(data, next(iter(inputs.values())).shape, spec)
+    with ExitStack() as stack:
+        report = None
+        if log is not None and is_first_process():
+            from compress.train.loss_log import LossLog
+
+            report = stack.enter_context(LossLog(log)).write
+        result = train_quantized(
+            quantized.model,
+            guide.model,
+            samples.training,
+            samples.held_out,
+            settings,
+            replace(training, flip_probability=0.5 if samples.is_mirrored else 0.0),
+            state_path=out.with_suffix(".state"),
+            progress=progress,
+            report=report,
+        )
+    if is_first_process():
+        metadata = read_metadata(quantized.model)
+        stated = json.loads(metadata.get(SETTINGS_KEY, "{}"))
+        metadata |= {
+            SETTINGS_KEY: json.dumps(
+                stated | {"qat": asdict(settings), "training": asdict(training)}
+            ),
+            VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
+            PARENT_KEY: quantized.sha256,
+        }
+        if not warning:
+            metadata[INPUT_SPEC_KEY] = spec.to_json()
+        save_onnx(result.model, out, metadata=metadata)
+        Workspace().record_artifact(out, "int8-onnx", "compress qat")
+    return QatOutcome(out=out, source=model, teacher=teacher, result=result)

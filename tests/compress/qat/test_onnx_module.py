@@ -1,0 +1,112 @@
+"""A graph run by torch gives what onnxruntime gives."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from artifacts.errors import InputError
+from artifacts.onnx_file import load_onnx
+from compress.qat.onnx_module import OnnxModule
+from export.to_onnx import export_onnx
+
+REAL = Path(__file__).parents[4] / "shared" / "real"
+
+
+def run_exactly(model: onnx.ModelProto, image: np.ndarray) -> dict[str, np.ndarray]:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = ort.InferenceSession(model.SerializeToString(), options)
+    names = [item.name for item in session.get_outputs()]
+    return dict(zip(names, session.run(names, {session.get_inputs()[0].name: image}), strict=True))
+
+
+def assert_parity(model: onnx.ModelProto, image: np.ndarray) -> None:
+    with torch.no_grad():
+        got = OnnxModule(model).eval()(torch.from_numpy(image))
+    for name, wanted in run_exactly(model, image).items():
+        scale = max(float(np.abs(wanted).max()), 1e-6)
+        assert np.abs(got[name].numpy() - wanted).max() <= 1e-4 * scale, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["mobilenetv3_small_100", "resnet18", "efficientnet_b0", "convnext_atto", "regnety_002"],
+)
+def test_backbones_of_timm(name: str, tmp_path: Path) -> None:
+    import timm
+
+    torch.manual_seed(0)
+    module = timm.create_model(name, pretrained=False, num_classes=5).eval()
+    path = export_onnx(module, tmp_path / "m.onnx", input_shape={"image": (1, 3, 64, 64)})
+    image = np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)
+    assert_parity(load_onnx(path), image)
+
+
+class Shuffled(nn.Module):
+    """Operators that backbones lack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.down = nn.Conv2d(3, 8, 3, 2, 1, padding_mode="zeros")
+        self.act = nn.PReLU(8)
+        self.up = nn.ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1)
+        self.norm = nn.InstanceNorm2d(4, affine=True)
+
+    def forward(self, x):
+        y = self.act(self.down(x))
+        first, second = y.chunk(2, 1)
+        y = torch.cat([second, first * torch.sigmoid(first)], 1)
+        y = nn.functional.hardswish(y) * nn.functional.hardsigmoid(y.mean((2, 3), keepdim=True))
+        y = nn.functional.avg_pool2d(y, 3, 1, 1) + y[:, :, :1].amax(3, keepdim=True)
+        y = self.norm(self.up(y))
+        y = nn.functional.interpolate(y, scale_factor=2.0, mode="bilinear")
+        return nn.functional.pixel_shuffle(y, 2).flatten(1).softmax(-1)
+
+
+def test_shuffles_transposed_convolutions_and_resizes(tmp_path: Path) -> None:
+    path = export_onnx(
+        Shuffled().eval(), tmp_path / "m.onnx", input_shape={"image": (1, 3, 16, 24)}
+    )
+    image = np.random.default_rng(0).standard_normal((1, 3, 16, 24), np.float32)
+    assert_parity(load_onnx(path), image)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["ultraface/version-RFB-320.onnx", "fastestdet/FastestDet.onnx"])
+def test_networks_that_nobody_here_made(name: str) -> None:
+    if not REAL.is_dir():
+        pytest.skip("../shared/real, with the trained networks, is not there")
+    model = load_onnx(REAL / name)
+    shape = [item.dim_value for item in model.graph.input[0].type.tensor_type.shape.dim]
+    assert_parity(model, np.random.default_rng(0).random(shape, np.float32))
+
+
+def test_unknown_operators_are_all_named() -> None:
+    nodes = [
+        helper.make_node("Sin", ["x"], ["y"], "a"),
+        helper.make_node("Det", ["y"], ["z"], "b"),
+    ]
+    items = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 2, 2]) for n in ("x", "z")]
+    graph = helper.make_graph(nodes, "g", items[:1], items[1:])
+    with pytest.raises(InputError, match="Det, Sin"):
+        OnnxModule(helper.make_model(graph))
+
+
+def test_gradients_reach_the_input() -> None:
+    weight = numpy_helper.from_array(np.ones((2, 2), np.float32), "w")
+    items = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 2]) for n in ("x", "y")]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "m")
+    graph = helper.make_graph([node], "g", items[:1], items[1:], [weight])
+    x = torch.ones(1, 2, requires_grad=True)
+    OnnxModule(helper.make_model(graph))(x)["y"].sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[2.0, 2.0]]

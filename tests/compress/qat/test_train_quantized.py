@@ -1,0 +1,237 @@
+"""What is trained is what ships, and training brings back what rounding took."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+from artifacts.errors import InputError
+from artifacts.onnx_file import load_onnx
+from compress.qat.api import layer_weights, train_quantized
+from compress.qat.onnx_module import OnnxModule
+from compress.qat.quantized_module import QuantizedModule
+from compress.qat.settings import QatSettings
+from compress.quantize.api import quantize_model
+from compress.quantize.rounding import Nearest
+from compress.quantize.settings import QuantizeSettings
+from compress.train.settings import TrainerSettings
+from export.to_onnx import export_onnx
+
+SIZE = (16, 24)
+TRAINING = TrainerSettings(
+    steps=100,
+    batch_size=4,
+    learning_rate=0.003,
+    weight_decay=0.0,
+    average_decay=0.9,
+    probe_every=25,
+    threads=1,
+    device="cpu",
+)
+
+
+class Small(nn.Module):
+    """A residual network with two outputs."""
+
+    output_names = ("masks", "metres")
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Sequential(nn.Conv2d(3, 12, 3, 2, 1), nn.BatchNorm2d(12), nn.ReLU())
+        self.one = nn.Sequential(nn.Conv2d(12, 12, 3, 1, 1), nn.ReLU(), nn.Conv2d(12, 12, 1))
+        self.up = nn.ConvTranspose2d(12, 8, 2, 2)
+        self.masks = nn.Conv2d(8, 4, 1)
+        self.metres = nn.Conv2d(12, 1, 3, 1, 1)
+
+    def forward(self, x):
+        y = self.stem(x)
+        y = torch.relu(y + self.one(y))
+        return {"masks": self.masks(torch.relu(self.up(y))), "metres": self.metres(y)}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> onnx.ModelProto:
+    path = tmp_path_factory.mktemp("qat") / "small.onnx"
+    export_onnx(Small().eval(), path, input_shape={"image": (1, 3, *SIZE)})
+    return load_onnx(path)
+
+
+def images(count: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((1, 3, *SIZE), np.float32) for _ in range(count)]
+
+
+def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
+    return [{"image": image[0]} for image in images(count, seed)]
+
+
+def quantize(network: onnx.ModelProto, **settings) -> onnx.ModelProto:
+    name = network.graph.input[0].name
+    feeds = [{name: image} for image in images(8)]
+    chosen = QuantizeSettings(**{"rounding": Nearest()} | settings)
+    return quantize_model(network, feeds, chosen).model
+
+
+def run_exactly(model: onnx.ModelProto, image: np.ndarray, inner: bool = False):
+    """Runs a model without optimizations; `inner` adds every Q node's integers."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if inner:
+        for node in model.graph.node:
+            if node.op_type == "QuantizeLinear":
+                copy.graph.output.append(onnx.ValueInfoProto(name=node.output[0]))
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = ort.InferenceSession(copy.SerializeToString(), options)
+    names = [item.name for item in session.get_outputs()]
+    return dict(zip(names, session.run(names, {model.graph.input[0].name: image}), strict=True))
+
+
+def run_torch(module: QuantizedModule, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Runs the module; the integers of its Q nodes are in the result too."""
+    inner: dict[str, np.ndarray] = {}
+    plain = module._quantize
+
+    def watch(node, x):
+        result = plain(node, x)
+        inner[node.output[0]] = result.numpy()
+        return result
+
+    module._quantize = watch
+    with torch.no_grad():
+        outputs = module.eval()(torch.from_numpy(image))
+    del module._quantize
+    return inner | {name: value.numpy() for name, value in outputs.items()}
+
+
+def disturb(module: QuantizedModule) -> QuantizedModule:
+    """Moves everything that is learned, as training would."""
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for value in module.parameters():
+            value.add_(torch.randn_like(value) * 0.4)
+    return module
+
+
+CASES = [
+    {"target": "tensorrt", "weights": "int8"},
+    {"target": "openvino", "weights": "int8"},
+    {"target": "tensorrt", "weights": "int4"},
+    {"target": "openvino", "weights": "int4", "weight_group": 4},
+    {"target": "onnxruntime", "weights": "int8"},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_what_ships_computes_what_the_module_computed(network, case) -> None:
+    module = disturb(QuantizedModule(quantize(network, **case)))
+    shipped = module.write_model()
+    onnx.checker.check_model(shipped)
+    image = images(1, 5)[0]
+    got, wanted = run_torch(module, image), run_exactly(shipped, image, inner=True)
+    assert got.keys() == wanted.keys()
+    for name, value in wanted.items():
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-4 * np.ptp(value))
+        else:
+            assert np.mean(got[name] != value) <= 0.002, name
+            assert np.abs(got[name] - value.astype(np.float32)).max() <= 1, name
+
+
+def test_integers_are_identical_where_sums_are_exact(network) -> None:
+    """With scales that are powers of two and whole biases no sum depends on its order."""
+    model = quantize(network)
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            is_scale = tensor.name.endswith("_scale")
+            exact = 2.0 ** np.round(np.log2(array)) if is_scale else np.round(array * 256) / 256
+            tensor.CopyFrom(numpy_helper.from_array(exact.astype(np.float32), tensor.name))
+    module = QuantizedModule(model)
+    with torch.no_grad():
+        for latent in module.latents.values():
+            latent.add_(torch.randn_like(latent) * 2)
+    image = np.round(images(1, 5)[0] * 64).astype(np.float32) / 64
+    got, wanted = run_torch(module, image), run_exactly(module.write_model(), image, inner=True)
+    assert len(wanted) > 5
+    for name, value in wanted.items():
+        assert np.array_equal(got[name], value.astype(np.float32)), name
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_an_untrained_module_ships_the_graph_it_came_from(network, weights: str) -> None:
+    model = quantize(network, weights=weights)
+    assert QuantizedModule(model).write_model() == model
+
+
+def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
+    """The weights are random; benchmarks/qat.py says how much comes back in a trained network."""
+    start = quantize(network, weights="int4", equalization=False)
+    result = train_quantized(start, network, samples(32), samples(8, 1), training=TRAINING)
+    errors = []
+    for model in (start, result.model):
+        sums = 0.0
+        for image in images(8, 2):
+            wanted, got = run_exactly(network, image), run_exactly(model, image)
+            sums += sum(float(np.square(got[n] - wanted[n]).sum()) for n in wanted)
+        errors.append(sums)
+    assert errors[1] < 0.9 * errors[0]
+    assert result.training.score_after < 0.9 * result.training.score_before
+
+
+def test_float_weights_are_recalled_without_changing_an_integer(network) -> None:
+    start = quantize(network, weights="int4", equalization=False)
+    module = QuantizedModule(start)
+    assert module.recall_weights(layer_weights(network)) == len(module.latents)
+    assert module.write_model() == start
+    assert any((latent % 1 != 0).any() for latent in module.latents.values())
+
+
+def test_learned_scales_have_the_gradient_of_the_paper(network) -> None:
+    """LSQ, equation 3: q - x/s inside the grid, the limit outside."""
+    module = QuantizedModule(quantize(network))
+    node = next(n for n in module.model.graph.node if n.op_type == "QuantizeLinear")
+    scale = module._scale(node.input[1])
+    assert scale.raw is not None
+    step = float(scale().detach())
+    for x, wanted in ((2.3 * step, 2 - 2.3), (1000 * step, 127), (-1000 * step, -128)):
+        scale.raw.grad = None
+        (module._quantize(node, torch.full((1, 1), x)) * scale()).sum().backward()
+        assert float(scale.raw.grad) == pytest.approx(wanted * step * scale.rate, rel=1e-3)
+
+
+def test_equal_activations_share_one_scale(network) -> None:
+    module = QuantizedModule(quantize(network))
+    names = {n.input[1] for n in module.model.graph.node if n.op_type == "QuantizeLinear"}
+    values = {float(module.constant(name)) for name in names}
+    assert len({module._scale_keys[name] for name in names}) == len(values)
+
+
+def test_a_float_network_is_refused(network) -> None:
+    with pytest.raises(InputError, match="no Q/DQ pairs"):
+        QuantizedModule(network)
+
+
+def test_a_teacher_with_other_outputs_is_named(network, tmp_path: Path) -> None:
+    other = onnx.ModelProto()
+    other.CopyFrom(network)
+    for item in other.graph.output:
+        for node in other.graph.node:
+            node.output[:] = [f"x_{n}" if n == item.name else n for n in node.output]
+        item.name = f"x_{item.name}"
+    with pytest.raises(InputError, match=r"no output in common.*x_m"):
+        train_quantized(quantize(network), other, samples(2), samples(1), training=TRAINING)
+    assert OnnxModule(other).output_names[0].startswith("x_")
+
+
+@pytest.mark.parametrize(("name", "value"), [("scale_rate", -1.0), ("temperature", 0.0)])
+def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=name):
+        QatSettings(**{name: value})
