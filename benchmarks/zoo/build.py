@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from benchmarks.zoo.networks import ZooNetwork
 
 CLASSES = 16
-SETTLING_BATCHES = 3
-BATCH = 4
+SETTLING_BATCHES = 2
+BATCH = 16
 DEAD = 1e-3
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 

@@ -14,7 +14,8 @@ from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import QParams
 from compress.quantize.streaming import Decisions, qdq_nodes
 
-PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Identity"}
+AFFINE = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
+PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Identity"} | AFFINE
 
 
 def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
@@ -46,7 +47,7 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
                 graph.weights |= constants
                 node.input[choice.weight] = dequantize.output[0]
             _set_bias(node, decisions.biases.get(node.name))
-            if choice.integer_bias and len(node.input) > 2 and node.input[2]:
+            if _has_integer_bias(node, choice, decisions):
                 scale = decisions.activations[data].scale
                 dequantize, constants = _bias_nodes(
                     node, graph.weights[node.input[2]], decisions.weights[node.name], scale
@@ -76,7 +77,10 @@ def _is_concatenated(graph: Graph, tensor: str) -> bool:
     """Returns whether a tensor comes from a Concat, through nodes that OpenVINO moves Q past."""
     maker = graph.producer(tensor)
     while maker is not None and maker.op_type in PASSED_BY_QUANTIZERS:
-        maker = graph.producer(maker.input[0])
+        computed = [name for name in maker.input if name and name not in graph.weights]
+        if len(computed) != 1:
+            return False
+        maker = graph.producer(computed[0])
     return maker is not None and maker.op_type == "Concat"
 
 
@@ -105,6 +109,13 @@ def _set_bias(node: onnx.NodeProto, name: str | None) -> None:
         return
     del node.input[2:]
     node.input.append(name)
+
+
+def _has_integer_bias(node: onnx.NodeProto, choice: QuantizedNode, decisions: Decisions) -> bool:
+    if not choice.integer_bias or not choice.activations or len(node.input) < 3:
+        return False
+    weight = decisions.weights[node.name]
+    return bool(node.input[2]) and weight.block is None and weight.bits == 8
 
 
 def _bias_nodes(

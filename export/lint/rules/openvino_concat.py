@@ -11,7 +11,22 @@ from export.lint.rule import Rule
 from export.lint.rules.zero_point import integer_type
 from export.lint.target import Target
 
-_PASSED = frozenset({"Relu", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
+_PASSED = frozenset(
+    {
+        "Add",
+        "BatchNormalization",
+        "Clip",
+        "Div",
+        "Mul",
+        "Relu",
+        "Reshape",
+        "Squeeze",
+        "Sub",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+"""OpenVINO moves a Q to before them; those with two operands, where one is constant."""
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
@@ -35,7 +50,10 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 def _maker(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
     maker = graph.producer(tensor)
     while maker is not None and maker.op_type in _PASSED:
-        maker = graph.producer(maker.input[0])
+        computed = [name for name in maker.input if name and not graph.is_fixed(name)]
+        if len(computed) != 1:
+            return None
+        maker = graph.producer(computed[0])
     return maker
 
 

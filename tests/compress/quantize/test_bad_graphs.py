@@ -16,6 +16,7 @@ from compress.errors import AlreadyQuantizedError
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import PLACEMENTS
 from compress.quantize.settings import QuantizeSettings
+from engines.runtimes import open_session
 
 SHAPE = (1, 4, 8, 8)
 
@@ -264,3 +265,29 @@ def test_weights_of_another_type_stay_as_they_are(make_model):
     result = quantize_model(model, draw_samples())
     assert {item.node for item in result.declined} >= {"double"}
     assert [item.node for item in result.layers] == ["single"]
+
+
+@pytest.mark.parametrize("affine", ["BatchNormalization", "Mul", "Add", "Sub", "Div"])
+def test_openvino_reads_int8_behind_a_concat_and_an_affine_as_written(
+    affine, make_model, run_model, tmp_path
+):
+    rng = np.random.default_rng(0)
+    factors = {f"k{index}": rng.uniform(0.5, 1.5, 8).astype(np.float32) for index in range(4)}
+    names = list(factors) if affine == "BatchNormalization" else ["k"]
+    nodes = [
+        conv("x", "w", "a"),
+        helper.make_node("Sigmoid", ["x"], ["b"]),
+        helper.make_node("Concat", ["a", "b"], ["both"], axis=1),
+        helper.make_node(affine, ["both", *names], ["t"], "affine"),
+        conv("t", "u", "y"),
+    ]
+    weights = {"w": normal(4, 4, 3, 3), "u": normal(4, 8, 3, 3, seed=2), **factors}
+    weights["k"] = factors["k0"].reshape(1, 8, 1, 1)
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
+    samples = draw_samples()
+    result = quantize_model(model, samples)
+    path = save_onnx(result.model, tmp_path / "q.onnx", metadata={})
+    with open_session(path, "openvino") as session:
+        got = session.run(samples[0])["y"]
+    wanted = run_model(result.model, samples[0])["y"]
+    assert np.square(got - wanted).sum() < 1e-4 * np.square(wanted).sum()
