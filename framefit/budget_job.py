@@ -15,10 +15,9 @@ from latency_budget.budget import MODES, Budget
 from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.measure import POLICIES, MeasureSettings
-from latency_budget.network import NETWORK_STAGE
 from latency_budget.priority import Scheduling
 from latency_budget.recorded import read_recorded
-from latency_budget.report import Report
+from latency_budget.report import NETWORK_STAGE, Report
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.run import Run
 from latency_budget.workload import Recipe

@@ -44,18 +44,16 @@ def load_runs(path: Path) -> tuple[dict[str, Run], dict[str, Any]]:
     """Reads what `save_runs` wrote; nothing in the file can run code."""
     with np.load(path, allow_pickle=False) as archive:
         header = json.loads(archive[_HEADER].tobytes())
-        runs = {
-            name: Run(
-                **{key: _freeze(values[key]) for key in (*_VALUES, *_FLAGS)},
-                **{
-                    key: archive[f"{name}/{key}"] if f"{name}/{key}" in archive.files else None
-                    for key in _ARRAYS
-                },
-                snapshots=_read_snapshots(values["snapshots"]),
-            )
-            for name, values in header["runs"].items()
-        }
+        runs = {name: _read_run(archive, name, row) for name, row in header["runs"].items()}
     return runs, header["facts"]
+
+
+def _read_run(archive: Any, name: str, row: dict[str, Any]) -> Run:
+    values: dict[str, Any] = {key: _freeze(row[key]) for key in (*_VALUES, *_FLAGS)}
+    for key in _ARRAYS:
+        full_name = f"{name}/{key}"
+        values[key] = archive[full_name] if full_name in archive.files else None
+    return Run(**values, snapshots=_read_snapshots(row["snapshots"]))
 
 
 def _freeze(value: Any) -> Any:

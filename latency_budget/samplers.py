@@ -20,6 +20,7 @@ from latency_budget.jetson import judge_jetson
 
 INTERVAL_MS = 200
 _QUICK_S = 10
+_PROCESSES = ("--query-compute-apps=pid,process_name", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,6 @@ SAMPLERS: tuple[Sampler, ...] = (
         ),
     ),
 )
-_PROCESSES = ("--query-compute-apps=pid,process_name", "--format=csv,noheader,nounits")
 
 
 class Samplers:

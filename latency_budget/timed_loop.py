@@ -111,10 +111,10 @@ class TimedLoop:
         self._payloads = payloads
         self._clock = clock
         self._count = len(out.dropped)
-        self._arrival = memoryview(out.arrival_ns)
-        self._marks: Any = memoryview(out.marks_ns.reshape(-1))
-        self._dropped: Any = memoryview(out.dropped)
-        self._counters: Any = memoryview(out.counters.reshape(-1))
+        self._arrival = _view(out.arrival_ns)
+        self._marks = _view(out.marks_ns)
+        self._dropped = _view(out.dropped)
+        self._counters = _view(out.counters)
         self._reader = CounterReader()
         self._reader.read_into(self._counters, 0)
 
@@ -174,6 +174,12 @@ class TimedLoop:
         base = index * 5
         for offset in range(5):
             self._counters[base + 5 + offset] = self._counters[base + offset]
+
+
+def _view(array: NDArray[Any]) -> Any:
+    """Returns a flat view whose items are plain integers; numpy would make an object of each."""
+    flat: Any = array.reshape(-1)
+    return memoryview(flat)
 
 
 LOOPS: dict[str, Callable[[TimedLoop, int, int], int]] = {

@@ -300,3 +300,61 @@ def test_init_writes_a_budget_once(tmp_path):
     assert out.read_text() == before
     assert run("init", out, "--samples", samples, "--rate-hz", 25, "--force")[0] == 0
     assert "rate_hz = 25" in out.read_text()
+
+
+def test_init_measures_a_model(tmp_path, model):
+    out = tmp_path / "new.toml"
+    found, text = run("init", out, model, "--frames", 30, "--rate-hz", 200)
+    assert found == 0, text
+    content = out.read_text()
+    assert "deadline_ms = 5" in content
+    assert "network" in content
+    assert '# [heads."y"]' in content
+    assert run("check", "--budget", out, model, "--frames", 5, "--warmup", 0)[0] in (1, 3, 4)
+    assert run("init", tmp_path / "other.toml")[0] == 2
+
+
+def test_each_attempt_is_counted_and_the_plan_is_in_the_report(tmp_path, fast, model):
+    arguments = (
+        "check", "--budget", fast, model, "--frames", 5, "--warmup", 0, "--json",
+        tmp_path / "r.json",
+    )  # fmt: skip
+    found = []
+    for _ in range(2):
+        run(*arguments)
+        content = json.loads((tmp_path / "r.json").read_text())
+        found.append(content["variants"][0]["details"]["plan"])
+    assert [plan["attempt"] for plan in found] == [1, 2]
+    assert found[0]["sha256"] == found[1]["sha256"]
+    assert found[0]["values"]["artifact_sha256"] == content["variants"][0]["sha256"]
+    assert len((tmp_path / ".framefit/attempts.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_mode_measures_only_its_heads(tmp_path, fast, model):
+    fast.write_text(FAST_BUDGET + '[modes.night]\nheads = ["y"]\n')
+    found, text = run(
+        "check", "--budget", fast, model, "--mode", "night", "--frames", 5, "--warmup", 0
+    )
+    assert found in NOT_PROVEN
+    assert "Mode night" in text.replace("\n", " ")
+    assert run("check", "--budget", fast, model, "--mode", "nigt")[0] == 2
+
+
+@pytest.mark.slow
+def test_a_build_is_measured_in_turns_with_an_older_one(tmp_path, fast, model):
+    found, _ = run(
+        "check", "--budget", fast, model, "--against", model, "--frames", 20, "--warmup", 0,
+        "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert found in NOT_PROVEN
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert "no slower side by side" in {gate["name"] for gate in content["gates"]}
+    assert len(content["variants"][0]["details"]["processes"]) == 5
+
+
+def test_the_installed_command_has_init_and_selftest(tmp_path, capsys):
+    assert budget_check_main(["selftest", "--quick", "--json", str(tmp_path / "s.json")]) == 0
+    outcomes = json.loads((tmp_path / "s.json").read_text())
+    assert all(outcome["is_right"] for outcome in outcomes)
+    assert "faults got the right verdict" in capsys.readouterr().out
+    assert budget_check_main(["init"]) == 2
