@@ -84,22 +84,18 @@ def view_roofline(model: Path, settings: SessionSettings | None = None) -> Roofl
     machine = found.machine
     if machine is None or not machine.bandwidth or found.walls is None:
         raise InputError(f"{model} could not be placed under a roofline")
-    kernels = {kernel.name: kernel for kernel in found.costs.kernels}
-    points = []
-    for owned in times.layers:
-        moved = sum(kernels[name].moved_bytes for name in owned.nodes if name in kernels)
-        if owned.operations_per_s and owned.operations and moved:
-            precision = next(kernels[name].precision for name in owned.nodes if name in kernels)
-            points.append(
-                RooflinePoint(
-                    name=owned.layer.name,
-                    owner=owned.owner,
-                    precision=precision,
-                    intensity=owned.operations / moved,
-                    operations_per_s=owned.operations_per_s,
-                    ms=owned.layer.median_s * 1e3,
-                )
-            )
+    points = [
+        RooflinePoint(
+            name=owned.layer.name,
+            owner=owned.owner,
+            precision=owned.precision,
+            intensity=owned.operations / owned.moved_bytes,
+            operations_per_s=owned.operations_per_s,
+            ms=owned.layer.median_s * 1e3,
+        )
+        for owned in times.layers
+        if owned.operations and owned.operations_per_s and owned.moved_bytes
+    ]
     return RooflineView(
         machine=f"{machine.name}, measured",
         peaks=machine.peaks,

@@ -30,7 +30,9 @@
       for (let i = 0; i < draws; i++) sums[i] += values[Math.floor(next() * values.length)];
     }
     sums.sort();
-    return { p50: sums[Math.ceil(draws * 0.5) - 1], p99: sums[Math.ceil(draws * 0.99) - 1] };
+    const p50 = sums[Math.ceil(draws * 0.5) - 1];
+    const known = options.every((option) => option.p99 !== null);
+    return { p50, p99: known ? sums[Math.ceil(draws * 0.99) - 1] : null };
   };
 
   const oneVariant = (options) => {
@@ -66,7 +68,8 @@
     }
     const measured = oneVariant(picks);
     const frame = measured || compose(picks);
-    const longest = Math.max(mix.deadline * 1.12, frame.p99 * 1.05);
+    const end = frame.p99 === null ? frame.p50 : frame.p99;
+    const longest = Math.max(mix.deadline * 1.12, end * 1.05);
     const scale = 100 / longest;
     const rows = [...list.children];
     let start = 0;
@@ -76,8 +79,13 @@
     });
     setRow(rows[rows.length - 1], 0, frame, null, scale);
     for (const line of list.querySelectorAll(".line")) line.style.left = `${mix.deadline * scale}%`;
-    const fits = frame.p99 <= mix.deadline;
-    const margin = Math.abs(mix.deadline - frame.p99).toFixed(1);
+    const fits = end <= mix.deadline;
+    if (fits && frame.p99 === null) {
+      answer.className = "answer unknown";
+      answer.textContent = `? frame P50 ${ms(frame.p50)} ms; too few runs of a stage for a P99.`;
+      return;
+    }
+    const margin = Math.abs(mix.deadline - end).toFixed(1);
     answer.className = `answer ${fits ? "fits" : "misses"}`;
     answer.textContent = `${fits ? "✓ fits" : "✗ too long"}: frame P50 ${ms(frame.p50)} ms, P99 `
       + `${ms(frame.p99)} ms, ${margin} ms ${fits ? "below" : "over"} ${mix.deadline} ms. `

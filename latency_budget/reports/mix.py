@@ -50,6 +50,8 @@ def _stage(report: Report, name: str, given: list[StageOption] | None) -> dict[s
             values = controls.setdefault(plain(key), [])
             if plain(value) not in values:
                 values.append(plain(value))
+    for values in controls.values():
+        values.sort(key="off".__eq__)
     budgets = [s["budget_ms"] for v in report.variants for s in v.stages if s["name"] == name]
     return {
         "name": plain(name),

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engines.profiles.layer_time import LayerProfile, LayerTime
-from latency_budget.why.node_costs import NetworkCosts
+from latency_budget.why.node_costs import Kernel, NetworkCosts
 
 if TYPE_CHECKING:
     import onnx
@@ -23,12 +23,16 @@ class OwnedLayer:
         owner: "trunk", a head, or "unattributed".
         nodes: the ONNX nodes behind it, as far as they could be found.
         operations: of these nodes; None where none was found.
+        moved_bytes: what its kernels have to read and write; None where none was found.
+        precision: of the kernel that computes most; empty where none was found.
     """
 
     layer: LayerTime
     owner: str
     nodes: tuple[str, ...] = ()
     operations: int | None = None
+    moved_bytes: float | None = None
+    precision: str = ""
 
     @property
     def operations_per_s(self) -> float | None:
@@ -89,7 +93,7 @@ def sum_by_owner(
         layer.name: tuple(dict.fromkeys(nodes[name] for name in layer.nodes if name in nodes))
         for layer in profile.layers
     }
-    operations = _sum_operations(model, costs, claims) if costs else {}
+    work = _find_work(model, costs, claims) if costs else {}
     layers = []
     for layer in profile.layers:
         names = claims[layer.name]
@@ -98,16 +102,36 @@ def sum_by_owner(
                 layer=layer,
                 owner=by_graph.get(layer.name) or _agree({by_node.get(name) for name in names}),
                 nodes=names,
-                operations=operations.get(layer.name),
+                **work.get(layer.name, {}),
             )
         )
     return OwnerTimes(profile=profile, layers=tuple(layers), seconds=_sum(layers))
 
 
-def _sum_operations(
+def _find_work(
     model: "onnx.ModelProto", costs: NetworkCosts, claims: Mapping[str, tuple[str, ...]]
-) -> dict[str, int]:
-    """Operations per layer; a node that no layer names was fused into the one that needs it."""
+) -> dict[str, dict[str, Any]]:
+    """Operations, bytes and precision per layer; see `_find_layers`."""
+    layer_of = _find_layers(model, claims)
+    operations: dict[str, int] = defaultdict(int)
+    for cost in costs.nodes:
+        if cost.name in layer_of:
+            operations[layer_of[cost.name]] += cost.operations
+    kernels: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in costs.kernels:
+        if kernel.name in layer_of:
+            kernels[layer_of[kernel.name]].append(kernel)
+    found: dict[str, dict[str, Any]] = {
+        layer: {"operations": count} for layer, count in operations.items()
+    }
+    for layer, parts in kernels.items():
+        found[layer]["moved_bytes"] = sum(kernel.moved_bytes for kernel in parts)
+        found[layer]["precision"] = max(parts, key=lambda kernel: kernel.operations).precision
+    return found
+
+
+def _find_layers(model: "onnx.ModelProto", claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The layer of each node; one that no layer names was fused into the one that needs it."""
     layer_of = {node: layer for layer, names in claims.items() for node in names}
     readers: dict[str, str] = {}
     for node in reversed(model.graph.node):
@@ -117,11 +141,7 @@ def _sum_operations(
         if layer is not None:
             layer_of[node.name] = layer
             readers.update(dict.fromkeys(node.input, layer))
-    found: dict[str, int] = defaultdict(int)
-    for cost in costs.nodes:
-        if cost.name in layer_of:
-            found[layer_of[cost.name]] += cost.operations
-    return dict(found)
+    return layer_of
 
 
 def _follow_outputs(
