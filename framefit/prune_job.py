@@ -14,17 +14,17 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
+from framefit.exported_clock import ExportedClock
 from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
-from framefit.network_clock import NetworkClock
+from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import IMAGE, SCENES, LabelOptions, open_training_samples
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from compress.prune.api import LatencyGoal, MacsGoal, PruneData, PruneResult, RatioGoal
+    from compress.prune.api import LatencyGoal, MacsGoal, PruneResult, RatioGoal
     from compress.prune.settings import PruneSettings
     from compress.prune.sparsity import SparseLayer
 
@@ -152,7 +152,7 @@ def prune_file(
             _example(source.shapes),
             _make_goal(goal, source, Path(folder), progress),
             settings,
-            _open_data(source, data, samples),
+            open_prune_data(source.module, source.shapes, source.spec, data, samples),
             progress,
         )
     sparse = make_sparse(result.module) if is_sparse else []
@@ -208,101 +208,8 @@ def _make_goal(
     times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
     trace = find_channels(source.module, _example(source.shapes)).trace
     times.build(trace.layers, trace.whole_groups, progress)
-    clock = _ExportedClock(source, folder, goal.runtime)
+    clock = ExportedClock(source.shapes, folder, goal.runtime)
     return LatencyGoal(target_ms=goal.target_ms or 0.0, measure=clock, layer_time=times)
-
-
-class _ExportedClock:
-    """Exports networks and measures each beside the first one.
-
-    The first latency stays the yardstick: later ones are their ratio to it in the same minute,
-    times what it was at the start, so that a machine that slows down does not move the goal.
-    """
-
-    def __init__(self, source: _Source, folder: Path, runtime: str) -> None:
-        self._source = source
-        self._folder = folder
-        self._clock = NetworkClock(runtime)
-        self._first: Any = None
-        self._first_ms = 0.0
-
-    def __call__(self, module: "nn.Module") -> float:
-        import onnx
-
-        from export.to_onnx import export_onnx
-
-        path = self._folder / "candidate.onnx"
-        export_onnx(module, path, input_shape=dict(self._source.shapes))
-        model = onnx.load(path)
-        if self._first is None:
-            self._first = model
-            (self._first_ms,) = self._clock([model])
-            return self._first_ms
-        first_ms, candidate_ms = self._clock([self._first, model])
-        return candidate_ms / first_ms * self._first_ms
-
-
-def _open_data(source: _Source, data: str | None, count: int) -> "PruneData":
-    import torch
-
-    from compress.prune.api import PruneData
-    from compress.prune.importance import ImportanceData
-    from compress.prune.importance.gradient import output_distance
-
-    names = tuple(getattr(source.module, "output_names", ()))
-    if data is None:
-        return PruneData(output_names=names)
-    if len(source.shapes) != 1:
-        raise InputError("--data was given for a network of several inputs", "one input")
-    heads = _heads(source.module) if data == SCENES else {}
-    opened = open_training_samples(
-        data,
-        next(iter(source.shapes.values())),
-        source.spec,
-        labels=LabelOptions(is_used=bool(heads)),
-        encoders=[head.encoder for head in heads.values()],
-    )
-    training = [opened.training[index] for index in range(min(count, len(opened.training)))]
-    held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
-    images, judged = (
-        [(torch.from_numpy(sample[IMAGE])[None].contiguous(),) for sample in part]
-        for part in (training, held_out)
-    )
-    importance = ImportanceData(images, output_distance(names), images)
-    if heads:
-        importance = ImportanceData(_batches(training), _label_losses(heads), images)
-    return PruneData(importance=importance, calibration=images, held_out=judged, output_names=names)
-
-
-def _heads(module: "nn.Module") -> dict[str, Any]:
-    """Returns the heads of a network of perception, whose losses are known."""
-    from perception.network import PerceptionNetwork
-
-    return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
-
-
-def _batches(samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    import torch
-
-    from perception.batches import Batch
-
-    batches = []
-    for sample in samples:
-        tensors = {name: torch.from_numpy(value)[None] for name, value in sample.items()}
-        batches.append(Batch(tensors.pop(IMAGE).contiguous(), tensors))
-    return batches
-
-
-def _label_losses(heads: Mapping[str, Any]) -> Callable[..., dict[str, "Tensor"]]:
-    """Returns each head's own loss on a labelled batch."""
-
-    def losses(module: "nn.Module", batch: Any) -> dict[str, "Tensor"]:
-        outputs = module(batch.images)
-        return {
-            name: sum(head.loss(outputs, batch.targets).values()) for name, head in heads.items()
-        }
-
-    return losses
 
 
 def _count_parameters(module: "nn.Module") -> int:

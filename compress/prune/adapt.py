@@ -117,7 +117,7 @@ def _try_families(
     """
     families = network.channels.families
     reasons: dict[str, str] = {}
-    known: dict[frozenset[tuple[str, str]], str] = {}
+    known: dict[frozenset[tuple[str, str, int]], str] = {}
     for index, family in enumerate(families):
         if progress is not None:
             progress("prove", index, len(families))
@@ -133,13 +133,13 @@ def _try_families(
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
 
 
-def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str]]:
+def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str, int]]:
     """Returns the operators with sizes that a family's channels meet, and where."""
     members = np.array(family.roots)
     return frozenset(
-        (type(network.module.get_submodule(site.modules[-1])).__name__, site.operator)
+        (type(network.module.get_submodule(site.place)).__name__, site.operator, site.order)
         for site in network.channels.trace.sites
-        if site.modules and np.isin(network.channels.roots[site.ids], members).any()
+        if np.isin(network.channels.roots[site.ids], members).any()
     )
 
 
@@ -172,7 +172,7 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
             continue
         found = list(attributes_of(network.module, site))
         for owner, name, _ in found:
-            chosen = own if owner and owner == found[0][0] else outer
+            chosen = own if owner == found[0][0] else outer
             use = name_adjustment(network.module, site, owner, name)
             chosen.setdefault(use[:2], set()).add(use)
     near = list(own.values())[:_MOST_NEAR]

@@ -18,7 +18,7 @@ from compress.prune.select import Selection, find_floor, rank_scores, select_gro
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
-from compress.train.batch_norm import reestimate_batch_norm
+from compress.train.batch_norm import improve_batch_norm
 
 Progress = Callable[[str, int, int], None]
 Inputs = tuple[Tensor, ...]
@@ -122,7 +122,7 @@ class Pruner:
         return apply_edits(deepcopy(self.module), self._network.make_edits(selection.removed))
 
     def cut(self, selection: Selection) -> Cut:
-        """Removes channels, proves that nothing else changed, and re-estimates BatchNorm.
+        """Removes channels, proves that nothing else changed, and renews BatchNorm's statistics.
 
         Raises:
             InputError: the narrower network computes something else.
@@ -137,9 +137,20 @@ class Pruner:
         edits = self._network.make_edits(selection.removed)
         module = apply_edits(deepcopy(self.module), edits)
         module.eval()
-        if all(len(inputs) == 1 for inputs in self._data.calibration):
-            reestimate_batch_norm(module, [inputs[0] for inputs in self._data.calibration])
+        self._renew_statistics(module)
         return Cut(module, edits, selection, difference)
+
+    def _renew_statistics(self, module: nn.Module) -> None:
+        """Re-estimates BatchNorm where that brings the outputs nearer to those before the cut."""
+        samples = self._data.calibration
+        if not samples or any(len(inputs) != 1 for inputs in samples):
+            return
+        wanted = run_all(self.module, samples)
+
+        def score(candidate: nn.Module) -> float:
+            return -min(compare_outputs(run_all(candidate, samples), wanted).values())
+
+        improve_batch_norm(module, [inputs[0] for inputs in samples], score)
 
 
 @torch.no_grad()
@@ -156,10 +167,18 @@ def probe_quality(
     Returns:
         SQNR in dB per output; empty without samples.
     """
+    return compare_outputs(run_all(module, data.held_out), wanted, data.output_names)
+
+
+def compare_outputs(
+    outputs: Sequence[Sequence[Tensor]],
+    wanted: Sequence[Sequence[Tensor]],
+    names: tuple[str, ...] = (),
+) -> dict[str, float]:
+    """Returns the SQNR in dB per output over all samples; unnamed outputs are numbered."""
     noise: dict[str, SignalToNoise] = {}
-    for found, references in zip(run_all(module, data.held_out), wanted, strict=True):
+    for found, references in zip(outputs, wanted, strict=True):
         for index, (value, reference) in enumerate(zip(found, references, strict=True)):
-            names = data.output_names
             name = names[index] if index < len(names) else f"output_{index}"
             meter = noise.setdefault(name, SignalToNoise())
             meter.update(reference.numpy(), value.numpy())

@@ -122,8 +122,7 @@ def name_adjustment(
     module: nn.Module, site: Site, owner: str, attribute: str
 ) -> tuple[str, str, str, int]:
     """Returns what identifies an attribute's use, the same for every module of its class."""
-    inner = site.modules[-1] if site.modules else ""
-    below = inner[len(owner) :].lstrip(".")
+    below = site.place[len(owner) :].lstrip(".")
     return type(module.get_submodule(owner)).__name__, attribute, below, site.order
 
 

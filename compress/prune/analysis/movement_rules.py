@@ -61,7 +61,8 @@ def _settle(
         return
     axis = support[0]
     if len(support) > 1:
-        axis = _choose_axis(tracer, out, support)
+        is_shuffle = call.name not in _VIEWS and 1 in support
+        axis = 1 if is_shuffle else _choose_axis(tracer, out, support)
     ids = _tie_slabs(tracer, positions, axis, support)
     if axis in axes:
         reason = f"'{call.name}' in '{tracer.place}' mixes two channel axes"

@@ -46,6 +46,11 @@ class Site:
     order: int
     ids: Ids
 
+    @property
+    def place(self) -> str:
+        """The innermost module's name; "" is the network itself."""
+        return self.modules[-1] if self.modules else ""
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -195,7 +200,7 @@ class ChannelTracer(TorchDispatchMode):
 
     def head_counts(self) -> set[int]:
         """Returns what the running modules call their number of attention heads."""
-        modules = [self._modules_by_name[name] for name in self.stack]
+        modules = [self._modules_by_name[name] for name in ("", *self.stack)]
         values = [getattr(part, name, None) for part in modules for name in HEAD_NAMES]
         return {value for value in values if type(value) is int}
 

@@ -1,0 +1,94 @@
+"""The samples on which `compress prune` finds importance and judges quality."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from framefit.training_samples import IMAGE, SCENES, LabelOptions, open_training_samples
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compress.prune.api import PruneData
+
+
+def open_prune_data(
+    module: "nn.Module",
+    shapes: Mapping[str, tuple[int, ...]],
+    spec: InputSpec,
+    data: str | None,
+    count: int,
+) -> "PruneData":
+    """Opens what `--data` names, for importance, BatchNorm and the quality probe.
+
+    Args:
+        module: the network; one of perception learns from the labels of rendered scenes.
+        shapes: of its inputs, by name.
+        spec: how pixels become its input.
+        data: "scenes", pictures or an `.npz`; None for no samples.
+        count: use at most this many.
+
+    Raises:
+        InputError: the data do not fit the network.
+    """
+    import torch
+
+    from compress.prune.api import PruneData
+    from compress.prune.importance import ImportanceData
+    from compress.prune.importance.gradient import output_distance
+
+    names = tuple(getattr(module, "output_names", ()))
+    if data is None:
+        return PruneData(output_names=names)
+    if len(shapes) != 1:
+        raise InputError("--data was given for a network of several inputs", "one input")
+    heads = _heads(module) if data == SCENES else {}
+    opened = open_training_samples(
+        data,
+        next(iter(shapes.values())),
+        spec,
+        labels=LabelOptions(is_used=bool(heads)),
+        encoders=[head.encoder for head in heads.values()],
+    )
+    training = [opened.training[index] for index in range(min(count, len(opened.training)))]
+    held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
+    images, judged = (
+        [(torch.from_numpy(sample[IMAGE])[None].contiguous(),) for sample in part]
+        for part in (training, held_out)
+    )
+    importance = ImportanceData(images, output_distance(names), images)
+    if heads:
+        importance = ImportanceData(_batches(training), _label_losses(heads), images)
+    return PruneData(importance=importance, calibration=images, held_out=judged, output_names=names)
+
+
+def _heads(module: "nn.Module") -> dict[str, Any]:
+    """Returns the heads of a network of perception, whose losses are known."""
+    from perception.network import PerceptionNetwork
+
+    return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
+
+
+def _batches(samples: Sequence[Mapping[str, Any]]) -> list[Any]:
+    import torch
+
+    from perception.batches import Batch
+
+    batches = []
+    for sample in samples:
+        tensors = {name: torch.from_numpy(value)[None] for name, value in sample.items()}
+        batches.append(Batch(tensors.pop(IMAGE).contiguous(), tensors))
+    return batches
+
+
+def _label_losses(heads: Mapping[str, Any]) -> Callable[..., dict[str, "Tensor"]]:
+    """Returns each head's own loss on a labelled batch."""
+
+    def losses(module: "nn.Module", batch: Any) -> dict[str, "Tensor"]:
+        outputs = module(batch.images)
+        return {
+            name: sum(head.loss(outputs, batch.targets).values()) for name, head in heads.items()
+        }
+
+    return losses

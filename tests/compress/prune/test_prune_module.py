@@ -1,0 +1,209 @@
+"""Goals, importance, widths, edits, 2:4 sparsity."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
+from compress.prune.api import (
+    LatencyGoal,
+    MacsGoal,
+    PruneData,
+    PruneSettings,
+    RatioGoal,
+    apply_edits,
+    prune_module,
+)
+from compress.prune.cost import count_macs
+from compress.prune.importance import IMPORTANCES, ImportanceData
+from compress.prune.importance.gradient import output_distance, score_by_fisher
+from compress.prune.pruner import Pruner
+from compress.prune.select import WidthLimits
+from compress.prune.sparsity import make_sparse, two_four_mask
+
+FINE = WidthLimits(round_to=1, fewest=1)
+INPUTS = (torch.zeros(1, 3, 8, 8),)
+
+
+def block(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
+
+
+class TwoHeads(nn.Module):
+    """One trunk; the second head's outputs are tiny beside the first's."""
+
+    output_names = ("large", "small")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(block(3, 16), block(16, 16))
+        self.large = nn.Conv2d(16, 2, 1)
+        self.small = nn.Conv2d(16, 2, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.trunk(x)
+        return self.large(x), self.small(x)
+
+
+def build(seed: int = 0) -> TwoHeads:
+    torch.manual_seed(seed)
+    return TwoHeads().eval()
+
+
+def samples(network: nn.Module, count: int = 4) -> PruneData:
+    images = [(torch.randn(1, 3, 8, 8),) for _ in range(count)]
+    names = network.output_names
+    return PruneData(
+        importance=ImportanceData(images, output_distance(names), images),
+        calibration=images,
+        held_out=images,
+        output_names=names,
+    )
+
+
+@pytest.mark.parametrize("importance", IMPORTANCES)
+def test_ratio_is_reached_and_quality_probed(importance: str) -> None:
+    network = build()
+    result = prune_module(
+        network,
+        INPUTS,
+        RatioGoal(0.5),
+        PruneSettings(importance=importance, limits=FINE),
+        samples(network),
+    )
+    assert sum(item.after for item in result.widths) == 16
+    assert result.macs[1] < 0.6 * result.macs[0]
+    assert set(result.quality[0]) == {"large", "small"}
+    assert result.differences[0] < 1e-9
+    assert build().trunk[0][0].out_channels == network.trunk[0][0].out_channels
+
+
+def test_every_head_counts_the_same() -> None:
+    """A channel that only the quiet head uses stays, however small that head's outputs are."""
+    network = build()
+    with torch.no_grad():
+        network.large.weight[:, :8] = 0
+        network.small.weight[:, 8:] = 0
+        network.small.weight *= 1e-3
+    pruner = Pruner(
+        network, INPUTS, PruneSettings(importance="fisher", limits=FINE), samples(network)
+    )
+    scores = score_by_fisher(network, pruner.channels, samples(network).importance)
+    family = next(item for item in pruner.channels.families if item.source[0] == "trunk.1.0.weight")
+    by_channel = scores[np.array(family.roots)]
+    assert 0.2 < by_channel[:8].mean() / by_channel[8:].mean() < 5
+
+
+def test_an_unused_channel_leaves_first() -> None:
+    network = build()
+    with torch.no_grad():
+        network.trunk[1][0].weight[:, 5] = 0
+    settings = PruneSettings(importance="taylor", limits=FINE)
+    result = prune_module(network, INPUTS, RatioGoal(1 / 32), settings, samples(network))
+    cut = [edit for edit in result.edits if edit.get("tensor") == "trunk.0.0.weight"]
+    assert cut[0]["indices"] == [index for index in range(16) if index != 5]
+    assert min(result.quality[0].values()) > 30
+
+
+def test_edits_replay_on_a_fresh_network() -> None:
+    network = build()
+    result = prune_module(
+        network, INPUTS, MacsGoal(0.5), PruneSettings(importance="magnitude", steps=2, limits=FINE)
+    )
+    again = apply_edits(build(seed=9), result.edits)
+    again.load_state_dict(result.module.state_dict())
+    x = torch.randn(1, 3, 8, 8)
+    assert all(torch.equal(a, b) for a, b in zip(again.eval()(x), result.module(x), strict=True))
+    assert result.macs[1] <= 0.5 * result.macs[0]
+
+
+def test_widths_are_rounded() -> None:
+    settings = PruneSettings(importance="magnitude", limits=WidthLimits(round_to=8))
+    result = prune_module(build(), INPUTS, RatioGoal(0.25), settings)
+    assert sorted(item.after for item in result.widths) == [8, 16]
+
+
+def test_ranking_of_kinds_prunes_each() -> None:
+    settings = PruneSettings(importance="magnitude", ranking="isomorphic", limits=FINE)
+    result = prune_module(build(), INPUTS, RatioGoal(0.5), settings)
+    assert all(0 < item.after < item.before for item in result.widths)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, -1.0, float("nan")])
+def test_impossible_ratio_is_refused(ratio: float) -> None:
+    with pytest.raises(InputError, match="ratio"):
+        prune_module(build(), INPUTS, RatioGoal(ratio), PruneSettings(importance="magnitude"))
+
+
+def test_ratio_that_empties_a_layer_names_the_limit() -> None:
+    settings = PruneSettings(importance="magnitude")
+    with pytest.raises(InputError, match=r"0\.500 at most"):
+        prune_module(build(), INPUTS, RatioGoal(0.9), settings)
+
+
+def test_importance_on_samples_needs_samples() -> None:
+    with pytest.raises(InputError, match="--data"):
+        prune_module(build(), INPUTS, RatioGoal(0.5), PruneSettings(importance="fisher"))
+
+
+def test_a_damaging_step_is_taken_back() -> None:
+    network = build()
+    settings = PruneSettings(importance="magnitude", limits=FINE, stop_below_db=150)
+    result = prune_module(network, INPUTS, RatioGoal(0.5), settings, samples(network))
+    assert result.module is network
+    assert "stopped" in result.notes[0]
+
+
+def pretend_clock(pause_ms: float) -> Callable[[nn.Module], float]:
+    """A machine whose time is the weights' number, plus what never gets faster."""
+
+    def measure(module: nn.Module) -> float:
+        return pause_ms + sum(weight.numel() for weight in module.parameters()) / 100
+
+    return measure
+
+
+def test_latency_target_is_met_by_measuring() -> None:
+    """The table (MACs here) is off by a large factor; the measured latency still lands."""
+    measure = pretend_clock(3.0)
+    torch.manual_seed(0)
+    network = nn.Sequential(block(3, 64), block(64, 64), nn.Conv2d(64, 2, 1)).eval()
+    full = measure(network)
+    goal = LatencyGoal(target_ms=0.5 * full, measure=measure, layer_time=count_macs)
+    result = prune_module(network, INPUTS, goal, PruneSettings(importance="magnitude", limits=FINE))
+    assert result.latency_ms is not None
+    assert result.latency_ms == pytest.approx((full, 0.5 * full), rel=0.05)
+
+
+def test_target_below_the_floor_says_the_floor() -> None:
+    goal = LatencyGoal(target_ms=3.1, measure=pretend_clock(3.0), layer_time=count_macs)
+    with pytest.raises(InputError, match="narrowest network; expected 1"):
+        prune_module(build(), INPUTS, goal, PruneSettings(importance="magnitude"))
+    slow = LatencyGoal(target_ms=1e6, measure=pretend_clock(3.0), layer_time=count_macs)
+    with pytest.raises(InputError, match="not below"):
+        prune_module(build(), INPUTS, slow, PruneSettings(importance="magnitude"))
+
+
+def test_two_of_four_weights_stay() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(6, 8, 1), nn.Linear(4, 8)
+    )
+    before = network[0].weight.detach().clone()
+    layers = make_sparse(network, smallest=8)
+    assert [layer.reason for layer in layers] == [
+        "",
+        "grouped",
+        "6 input channels are no multiple of 4",
+        "C=4, K=8: below 8",
+    ]
+    fours = network[0].weight.detach().movedim(1, -1).reshape(-1, 4)
+    assert ((fours != 0).sum(1) == 2).all()
+    kept, all_fours = fours.abs().sum(1), before.movedim(1, -1).reshape(-1, 4).abs().sum(1)
+    assert (kept >= all_fours / 2).all()
+    assert two_four_mask(before).shape == before.shape

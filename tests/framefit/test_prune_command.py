@@ -1,0 +1,145 @@
+"""`compress prune` from the command line."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from artifacts.checkpoint import build_module, load_checkpoint, save_checkpoint  # noqa: E402
+from artifacts.edits import apply_edits  # noqa: E402
+
+NETWORK = """
+import torch
+from torch import nn
+
+def make():
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 2, 1),
+    )
+
+def fail():
+    raise KeyError("no such thing")
+
+def text():
+    return "no module"
+
+def other():
+    return nn.Conv2d(3, 4, 3)
+"""
+SHAPE = ("--input-shape", "1,3,32,48")
+
+
+@pytest.fixture
+def weights(folder: Path):
+    """`weights.pt` of the user's own network in the current folder."""
+    Path("pruned_networks.py").write_text(NETWORK)
+    sys.path.insert(0, str(folder))
+    import pruned_networks
+
+    torch.manual_seed(0)
+    torch.save(pruned_networks.make().state_dict(), "weights.pt")
+    yield Path("weights.pt")
+    sys.path.remove(str(folder))
+    del sys.modules["pruned_networks"]
+
+
+def factory(name: str = "make") -> tuple[str, ...]:
+    return ("--factory", f"pruned_networks:{name}", *SHAPE)
+
+
+def test_own_network_is_pruned_loaded_and_exported(run, weights: Path, pictures: Path) -> None:
+    options = ("--ratio", 0.5, "--data", pictures, "--json", "report.json")
+    result = run("compress", "prune", weights, *options, *factory())
+    assert result.code == 0, result.err
+    report = json.loads(Path("report.json").read_text())
+    assert report["macs"][1] < 0.6 * report["macs"][0]
+    assert report["largest_difference"] < 1e-9
+    assert "output" in report["quality_db"][0] or report["quality_db"][0]
+    pruned = build_module(load_checkpoint("weights.pruned.pt"), factory="pruned_networks:make")
+    exported = run("export", "onnx", "weights.pruned.pt", *factory())
+    assert exported.code == 0, exported.err
+    shapes = {
+        item.name: list(item.dims) for item in onnx.load("weights.pruned.onnx").graph.initializer
+    }
+    assert any(dims[0] < 32 for dims in shapes.values() if len(dims) == 4)
+    again = run("compress", "prune", "weights.pruned.pt", "--ratio", 0.2, *factory())
+    assert again.code == 0, again.err
+    twice = build_module(
+        load_checkpoint("weights.pruned.pruned.pt"), factory="pruned_networks:make"
+    )
+    count = sum(p.numel() for p in pruned.parameters())
+    assert sum(p.numel() for p in twice.parameters()) < count
+
+
+def test_safetensors_carry_their_edits(run, weights: Path) -> None:
+    import pruned_networks
+    from safetensors.torch import load_file
+
+    out = ("--out", "pruned.safetensors")
+    result = run("compress", "prune", weights, "--macs", 0.5, *out, *factory())
+    assert result.code == 0, result.err
+    edits = json.loads(Path("pruned.edits.json").read_text())
+    network = apply_edits(pruned_networks.make(), edits)
+    network.load_state_dict(load_file("pruned.safetensors"))
+    assert np.isfinite(network.eval()(torch.zeros(1, 3, 32, 48)).detach().numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--ratio", 0.99, *factory()), "at most for this network"),
+        (("--ratio", 1.5, *factory()), "below 1"),
+        ((*factory(),), "0 goals were given"),
+        (("--ratio", 0.5, "--macs", 0.5, *factory()), "2 goals were given"),
+        (("--ratio", 0.5, *factory("fail")), "no such thing"),
+        (("--ratio", 0.5, *factory("text")), "returned str"),
+        (("--ratio", 0.5, *factory("other")), "do not fit the network"),
+        (("--ratio", 0.5, *factory("missing")), "has no function"),
+        (("--ratio", 0.5, "--factory", "nowhere:make", *SHAPE), "cannot import"),
+        (("--ratio", 0.5), "--factory"),
+        (("--ratio", 0.5, "--importance", "luck", *factory()), "--importance is 'luck'"),
+        (("--ratio", 0.5, "--importance", "fisher", *factory()), "--data"),
+        (("--ratio", 0.5, "--protect", "9", *factory()), "no module '9'"),
+        (("--ratio", 0.5, "--sparsity", "1:4", *factory()), "2:4"),
+        (("--ratio", 0.5, "--out", "a.onnx", *factory()), "--out is a.onnx"),
+        (("--target-ms", 1e-4, *factory()), "narrowest network"),
+        (("--target-ms", 1e6, *factory()), "not below"),
+    ],
+)
+def test_bad_input_is_one_line(run, weights: Path, arguments, message: str) -> None:
+    result = run("compress", "prune", weights, *arguments)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not list(Path().glob("*.pruned.pt"))
+
+
+def test_damaged_edits_are_refused(run, weights: Path) -> None:
+    assert run("compress", "prune", weights, "--ratio", 0.5, *factory()).code == 0
+    stored = load_checkpoint("weights.pruned.pt")
+    stored.edits[0]["indices"] = [99]
+    save_checkpoint("damaged.pt", stored)
+    result = run("export", "onnx", "damaged.pt", *factory())
+    assert result.code == 2
+    assert "does not fit the network" in result.err
+
+
+def test_latency_is_measured_on_the_exported_network(run, weights: Path) -> None:
+    """Loose: other work on this machine disturbs so small a network."""
+    probe = run("compress", "prune", weights, "--target-ms", 1e6, *factory())
+    full_ms = float(probe.err.split("less than ")[1].split(" ms")[0])
+    options = ("--target-ms", f"{0.8 * full_ms:.4f}", "--json", "report.json", "--fewest", 4)
+    result = run("compress", "prune", weights, *options, "--round-to", 4, *factory())
+    if result.code == 2:
+        pytest.skip(f"too disturbed to time so small a network: {result.err}")
+    before, after = json.loads(Path("report.json").read_text())["latency_ms"]
+    assert after < before
+    tables = list(Path(".framefit").glob("layers-*.json"))
+    assert len(tables) == 1
+    assert json.loads(tables[0].read_text())
