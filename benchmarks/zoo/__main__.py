@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
-from benchmarks.zoo.child import LEAST_PARITY_DB, ROUNDS, SAMPLES
+from benchmarks.zoo.child import PARITY_MARGIN_DB, ROUNDS, SAMPLES
 from benchmarks.zoo.networks import ZOO
 from benchmarks.zoo.page import render
 from benchmarks.zoo.run import TIMEOUT_S, run_zoo
@@ -48,8 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "targets": options.targets,
         "samples": SAMPLES,
         "rounds": ROUNDS,
-        "least_parity": LEAST_PARITY_DB,
+        "parity_margin": PARITY_MARGIN_DB,
         "disturbed": options.disturbed,
+        "left": [item.name for item in ZOO if item.name not in rows],
         "date": date.today().isoformat(),
         "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
     }

@@ -13,8 +13,9 @@ compute capability 8.9 (not run: there is no GPU), and run on OpenVINO.
 * **quality**: SQNR of the quantized outputs on the calibration samples, dB, with the cheapest
   settings (min-max ranges, no repairs). With random weights it says that nothing is broken, not how
   good a trained network gets.
-* **parity**: SQNR of OpenVINO's outputs against onnxruntime's for the same INT8 file, dB; below
-  {least_parity:.0f} it counts as a failure.
+* **parity**: SQNR of OpenVINO's outputs against onnxruntime's for the same INT8 file, dB. More
+  than {parity_margin:.0f} dB below the quality counts as a failure: rounding differently may cost
+  no more than quantizing does.
 * **int8 / float**: OpenVINO's time of the INT8 file as a share of the float file's, one thread,
   least of {rounds} interleaved inferences. Below 1 is faster. {disturbed}
 * **lint**: warnings and infos; an error would say that the plan does not build.
@@ -26,7 +27,8 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
 
     Args:
         rows: what `run_zoo` gave.
-        facts: `targets`, `samples`, `rounds`, `least_parity`, `disturbed`, `date`, `versions`.
+        facts: `targets`, `samples`, `rounds`, `parity_margin`, `disturbed`, `date`, `versions`,
+            `left` (names that were not run).
     """
     targets = facts["targets"]
     passed = [row for row in rows if "problem" not in row]
@@ -34,6 +36,8 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
     lead = _LEAD.format(**{**facts, "targets": " and ".join(targets)}, count=len(rows))
     lines = [lead, f"{facts['date']}; {facts['versions']}.", ""]
     lines.append(f"**{len(passed)} of {len(rows)} pass every stage.**")
+    if facts["left"]:
+        lines.append(f"Not run: {', '.join(facts['left'])}.")
     lines.append(_describe_slower(slower))
     lines += ["", _header(targets), "|" + "---|" * (4 + 3 * len(targets))]
     lines += [_line(row, targets) for row in rows]
