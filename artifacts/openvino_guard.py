@@ -1,9 +1,10 @@
 """The guard that keeps OpenVINO from misreading int8 tensors that come out of a Concat.
 
-OpenVINO (seen with 2026.4) moves a quantizer from behind a Concat to the Concat's inputs, and then
-reads the int8 values as uint8: the results are noise. With a LeakyRelu of slope 1 in between, which
-changes no value, it leaves the quantizer where it is. Other runtimes do not need the guard, and
-`export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
+OpenVINO (seen with 2026.4) moves quantizers past a Concat, and then reads signed integers as
+unsigned ones: the results are noise, wherever the Q/DQ pairs stand. With a LeakyRelu of slope 1,
+which changes no value, in front of the pair that reads the joined tensor, it is right; what comes
+before the guard still runs in int8 if it has pairs of its own. Other runtimes do not need the
+guard, and `export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
 """
 
 import onnx

@@ -8,7 +8,6 @@ from onnx import TensorProto, helper
 
 from artifacts.openvino_guard import make_guard
 from compress.quantize.graph import Array, Graph
-from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import QParams
@@ -29,36 +28,38 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     paired: set[str] = set()
     for node in graph.nodes:
         choice = choices.get(node.name)
-        data = node.input[0] if node.input else ""
         if choice is not None:
-            for position in choice.activations:
-                tensor = node.input[position]
-                if tensor not in paired:
-                    pair, constants = _activation_nodes(
-                        graph, tensor, decisions.activations[tensor]
-                    )
-                    nodes += pair
-                    graph.weights |= constants
-                    paired.add(tensor)
-                node.input[position] = f"{tensor}_dequantized"
+            data = node.input[0]
+            nodes += _pair_activations(graph, node, choice, decisions, paired)
             if choice.weight is not None:
-                dequantize, constants = _weight_nodes(node, decisions.weights[node.name])
-                nodes.append(dequantize)
-                graph.weights |= constants
-                node.input[choice.weight] = dequantize.output[0]
+                nodes.append(_store_weight(graph, node, choice.weight, decisions))
             _set_bias(node, decisions.biases.get(node.name))
             if _has_integer_bias(node, choice, decisions):
-                scale = decisions.activations[data].scale
-                dequantize, constants = _bias_nodes(
-                    node, graph.weights[node.input[2]], decisions.weights[node.name], scale
-                )
-                nodes.append(dequantize)
-                graph.weights |= constants
-                node.input[2] = dequantize.output[0]
+                nodes.append(_store_bias(graph, node, data, decisions))
         nodes.append(node)
     graph.nodes = nodes
     graph.index()
     graph.drop_unused_weights()
+
+
+def _pair_activations(
+    graph: Graph,
+    node: onnx.NodeProto,
+    choice: QuantizedNode,
+    decisions: Decisions,
+    paired: set[str],
+) -> list[onnx.NodeProto]:
+    """Lets a node read Q/DQ pairs; returns those of tensors that had none yet."""
+    nodes: list[onnx.NodeProto] = []
+    for position in choice.activations:
+        tensor = node.input[position]
+        if tensor not in paired:
+            pair, constants = _activation_nodes(graph, tensor, decisions.activations[tensor])
+            nodes += pair
+            graph.weights |= constants
+            paired.add(tensor)
+        node.input[position] = f"{tensor}_dequantized"
+    return nodes
 
 
 def _activation_nodes(
@@ -84,9 +85,11 @@ def _is_concatenated(graph: Graph, tensor: str) -> bool:
     return maker is not None and maker.op_type == "Concat"
 
 
-def _weight_nodes(
-    node: onnx.NodeProto, weight: QuantizedWeight
-) -> tuple[onnx.NodeProto, dict[str, Array]]:
+def _store_weight(
+    graph: Graph, node: onnx.NodeProto, position: int, decisions: Decisions
+) -> onnx.NodeProto:
+    """Stores a layer's weight as integers; returns the node that it now reads."""
+    weight = decisions.weights[node.name]
     stem = f"{node.name}_weight"
     names = [f"{stem}_quantized", f"{stem}_scale", f"{stem}_zero_point"]
     dequantize = helper.make_node(
@@ -101,7 +104,9 @@ def _weight_nodes(
     dtype = np.int8 if weight.bits == 8 else helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
     zero_points = np.zeros(weight.scales.shape, dtype)
     constants = (weight.integers.astype(dtype), weight.scales, zero_points)
-    return dequantize, dict(zip(names, constants, strict=True))
+    graph.weights |= dict(zip(names, constants, strict=True))
+    node.input[position] = dequantize.output[0]
+    return dequantize
 
 
 def _set_bias(node: onnx.NodeProto, name: str | None) -> None:
@@ -118,16 +123,20 @@ def _has_integer_bias(node: onnx.NodeProto, choice: QuantizedNode, decisions: De
     return bool(node.input[2]) and weight.block is None and weight.bits == 8
 
 
-def _bias_nodes(
-    node: onnx.NodeProto, bias: Array, weight: QuantizedWeight, scale: float
-) -> tuple[onnx.NodeProto, dict[str, Array]]:
-    """Returns a bias as int32, in the units of the layer's integer products."""
+def _store_bias(
+    graph: Graph, node: onnx.NodeProto, data: str, decisions: Decisions
+) -> onnx.NodeProto:
+    """Stores a bias as int32, in the units of the layer's integer products."""
     stem = f"{node.name}_bias"
     names = [f"{stem}_quantized", f"{stem}_scale"]
-    scales = (weight.scales * np.float32(scale)).astype(np.float32)
+    scale = np.float32(decisions.activations[data].scale)
+    scales = (decisions.weights[node.name].scales * scale).astype(np.float32)
     limits = np.iinfo(np.int32)
-    integers = np.clip(np.round(bias / scales.astype(np.float64)), limits.min, limits.max)
+    bias = graph.weights[node.input[2]] / scales.astype(np.float64)
+    integers = np.clip(np.round(bias), limits.min, limits.max).astype(np.int32)
     dequantize = helper.make_node(
         "DequantizeLinear", names, [f"{stem}_dequantized"], f"{stem}_DequantizeLinear", axis=0
     )
-    return dequantize, dict(zip(names, (integers.astype(np.int32), scales), strict=True))
+    graph.weights |= dict(zip(names, (integers, scales), strict=True))
+    node.input[2] = dequantize.output[0]
+    return dequantize

@@ -1,7 +1,7 @@
 """`compress quantize`: turns a float network into an INT8 one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,7 +43,10 @@ def quantize(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="Runtime whose Q/DQ placement is used: tensorrt or openvino.")
+        str,
+        typer.Option(
+            help="Runtime whose Q/DQ placement is used: tensorrt, openvino or onnxruntime."
+        ),
     ] = "tensorrt",
     observer: Annotated[
         str,
@@ -63,6 +66,9 @@ def quantize(
             "scale per output channel)."
         ),
     ] = None,
+    activations: Annotated[
+        str, typer.Option(help="Type of the activations: int8, int16 or float (weights only).")
+    ] = "int8",
     rounding: Annotated[
         str | None,
         typer.Option(
@@ -116,15 +122,16 @@ def quantize(
     if json_file is not None:
         require_writable(json_file)
     settings = read_settings(
-        target,
         observer,
         percentile,
-        weights,
         rounding,
-        keep_float,
-        prefer,
         contract,
-        weight_group,
+        target=target,
+        weights=weights,
+        weight_group=weight_group,
+        activations=activations,
+        keep_float=tuple(keep_float or ()),
+        prefer=prefer,
     )
     with show_progress() as progress:
         outcome = quantize_file(
@@ -146,15 +153,11 @@ def quantize(
 
 
 def read_settings(
-    target: str,
     observer: str,
     percentile: float | None,
-    weights: str,
     rounding: str | None,
-    keep_float: list[str] | None,
-    prefer: str | None = None,
-    contract: list[str] | None = None,
-    weight_group: int | None = None,
+    contracts: list[str] | None,
+    **values: Any,
 ) -> "QuantizeSettings":
     """Turns the options into settings, refusing what does not exist.
 
@@ -175,14 +178,10 @@ def read_settings(
         raise InputError(f"--percentile was given with --observer {observer}", "percentile")
     parameters = {} if percentile is None else {"percent": percentile}
     return QuantizeSettings(
-        target=target,
         observer=OBSERVERS[observer](**parameters),
-        weights=weights,
-        weight_group=weight_group,
         rounding=None if rounding is None else ROUNDINGS[rounding](),
-        keep_float=tuple(keep_float or ()),
-        prefer=prefer,
-        contracts=tuple(Contract.parse(text) for text in contract or ()),
+        contracts=tuple(Contract.parse(text) for text in contracts or ()),
+        **values,
     )
 
 
