@@ -73,6 +73,8 @@ def read_check_settings(
             f"--policy {rest['policy']}, --warmup {rest['warmup_frames']}",
             f"{' or '.join(POLICIES)}, and 0 or more",
         )
+    if rest.get("sweep_frames", 0) < 0:
+        raise InputError(f"--sweep is {rest['sweep_frames']}", "0 or more frames")
     if rest["mode"] is not None:
         budget.for_mode(rest["mode"])
     scheduling = Scheduling(cpus=_parse_cpus(cpus), priority=priority)

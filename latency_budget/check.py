@@ -10,6 +10,7 @@ from artifacts.errors import InputError
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
+from latency_budget.phase_sweep import describe_sweep, sweep_phases
 from latency_budget.plan import Plan, begin_attempt, make_plan
 from latency_budget.priority import Scheduling
 from latency_budget.recorded import read_recorded
@@ -35,6 +36,7 @@ class CheckSettings:
         policy: "fifo" or "latest".
         warmup_frames: before the timed frames, at the camera's rate.
         phase_ns: shifts the arrivals.
+        sweep_frames: frames of each setting of a phase sweep after the check; 0 for none.
         mode: a driving mode of the budget; None for every head.
         scheduling: processors and priority of the measuring processes.
         ledger: counts the attempts, see `plan.begin_attempt`; None counts nothing.
@@ -47,6 +49,7 @@ class CheckSettings:
     policy: str = "fifo"
     warmup_frames: int = 90
     phase_ns: int = 0
+    sweep_frames: int = 0
     mode: str | None = None
     scheduling: Scheduling = field(default_factory=Scheduling)
     ledger: Path | None = None
@@ -102,7 +105,11 @@ def check_subject(
     measured = measure_in_turns(recipes, process, progress)
     reference = measured["before"].paced if subject.against is not None else None
     experiment = measured["after" if subject.against is not None else ""]
-    return _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
+    report = _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
+    if settings.sweep_frames:
+        rows = sweep_phases(subject.recipe.bind(), process, settings.sweep_frames, progress)
+        report.variants[-1].details["phase_sweep"] = describe_sweep(rows)
+    return report
 
 
 def budget_of(settings: CheckSettings) -> Budget:

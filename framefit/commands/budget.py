@@ -65,6 +65,9 @@ def check(
     policy: Annotated[
         str, typer.Option(help="fifo: every frame; latest: overtaken frames are dropped.")
     ] = "fifo",
+    sweep: Annotated[
+        int, typer.Option(help="Frames of each setting of a phase sweep; 0 for no sweep.")
+    ] = 0,
     cpus: Annotated[
         str | None, typer.Option(help="Processors to stay on, such as 0,1; all if not given.")
     ] = None,
@@ -106,6 +109,7 @@ def check(
         priority=priority,
         policy=policy,
         warmup_frames=warmup,
+        sweep_frames=sweep,
         mode=mode,
         ledger=ledger,
         quality=quality,

@@ -12,6 +12,7 @@ from artifacts.errors import FramefitError, InputError, UnsafeFileError
 from latency_budget.budget import Budget
 from latency_budget.experiment import Parts
 from latency_budget.measure import MeasureSettings
+from latency_budget.phase_sweep import PhaseRow, describe_sweep, sweep_phases
 from latency_budget.priority import Scheduling
 from latency_budget.regression import compare_interleaved
 from latency_budget.restarts import ProcessSettings, measure_in_processes, measure_in_turns
@@ -195,6 +196,24 @@ def test_a_slower_build_side_by_side_fails_the_check():
     assert "no slower side by side" in {
         gate.name for gate in slower.gates if gate.verdict is Verdict.FAIL
     }
+
+
+def test_a_sweep_moves_the_arrivals_and_the_rate():
+    rows = sweep_phases(recipe(spend_ms=0.1), settings(5), frames=12)
+    assert [(row.phase, row.rate_hz) for row in rows] == [
+        (0.0, 200), (0.25, 200), (0.5, 200), (0.75, 200), (0.0, 198), (0.0, 202),
+    ]  # fmt: skip
+    assert np.diff(rows[-1].run.arrival_ns).max() in (4_950_495, 4_950_496)
+    described = describe_sweep(rows)
+    assert described["frames"] == 12
+    assert described["slower"] == []
+
+
+def test_a_phase_that_beats_with_something_is_named():
+    quiet = joined(1.0, 0.0, 1)
+    beating = joined(1.0, 0.0, 2, slow=0.05)
+    rows = [PhaseRow(phase=p, rate_hz=30, run=run) for p, run in ((0, quiet), (0.5, beating))]
+    assert describe_sweep(rows)["slower"] == ["phase 0.5 at 30 Hz"]
 
 
 def test_a_signal_handler_is_put_back():
