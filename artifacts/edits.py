@@ -5,7 +5,9 @@ An edit is one of
 * `{"kind": "keep", "tensor": NAME, "axis": A, "indices": [...]}`: the parameter or buffer keeps
   only these indices along an axis;
 * `{"kind": "attribute", "module": NAME, "name": ATTRIBUTE, "value": NUMBER or [NUMBER, ...]}`: a
-  number that the module keeps about its own shape (`out_channels`, `num_heads`) gets a new value.
+  number that the module keeps about its own shape (`out_channels`, `num_heads`) gets a new value;
+* `{"kind": "replace", "module": NAME, "by": "relu" or "identity"}`: a module without state of its
+  own takes the place of this one.
 
 Nothing else can be said, so replaying edits of a file runs no code of the file. Torch is not
 imported.
@@ -37,7 +39,7 @@ def apply_edits(module: "nn.Module", edits: Iterable[Edit]) -> "nn.Module":
     Raises:
         InputError: an edit is malformed or does not fit the module.
     """
-    actions = {"keep": _keep, "attribute": _set_attribute}
+    actions = {"keep": _keep, "attribute": _set_attribute, "replace": _replace}
     for edit in edits:
         kind = edit.get("kind") if isinstance(edit, Mapping) else None
         if kind not in actions:
@@ -97,6 +99,19 @@ def _set_attribute(module: "nn.Module", edit: Edit) -> None:
         setattr(owner, name, type(known)(value))
         return
     raise ValueError(f"'{name}' is {known!r} and cannot become {value!r}")
+
+
+def _replace(module: "nn.Module", edit: Edit) -> None:
+    from torch import nn
+
+    makers = {"relu": nn.ReLU, "identity": nn.Identity}
+    if edit["by"] not in makers:
+        raise ValueError(f"cannot replace by {edit['by']!r}, only by {' or '.join(makers)}")
+    owner_name, _, name = edit["module"].rpartition(".")
+    owner = module.get_submodule(owner_name)
+    if owner._modules[name] is None:
+        raise ValueError(f"no module '{edit['module']}'")
+    owner._modules[name] = makers[edit["by"]]()
 
 
 def _is_count(value: Any) -> bool:

@@ -15,6 +15,9 @@ COMPRESS = {
         "Let a student learn to answer as its teacher does.", "framefit.commands.distill:distill"
     ),
     "qat": Row("Train a quantized network towards its float one.", "framefit.commands.qat:qat"),
+    "substitute": Row(
+        "Replace expensive operators where it pays.", "framefit.commands.substitute:substitute"
+    ),
     "compare": Row(
         "Compare two networks' outputs: SQNR, largest error, agreement.",
         "framefit.commands.compare:compare",

@@ -1,6 +1,6 @@
 """The work of `compress distill`: student and teacher in, a better student out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,6 +197,25 @@ def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
         return
     with atomic_path(out) as temporary:
         torch.save(weights, temporary)
+
+
+def save_edited(
+    source: Path,
+    module: "nn.Module",
+    edits: Sequence[Mapping[str, Any]],
+    out: Path,
+    factory: str | None,
+    spec: InputSpec,
+) -> None:
+    """Writes a network with structural edits on top of those it came with, as a checkpoint."""
+    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+
+    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
+    content = load_checkpoint_or_weights(source)
+    if not isinstance(content, Checkpoint):
+        content = Checkpoint(builder=factory or "", config={}, input_spec=spec, state_dict={})
+    edited = [*content.edits, *map(dict, edits)]
+    save_checkpoint(out, replace(content, state_dict=weights, edits=edited))
 
 
 def label_heads(module: "nn.Module") -> dict[str, Any]:

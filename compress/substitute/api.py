@@ -1,0 +1,111 @@
+"""Chooses substitutions by their measured time: `choose_substitutions` is what users call."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from compress.substitute.candidates import Candidate, find_candidates
+
+LEAST_GAIN = 0.03
+"""Smallest share of the latency that a substitution must save; less drowns in noise."""
+
+Clock = Callable[[Sequence[nn.Module]], list[float]]
+"""Latency of each network in ms on the target, measured side by side."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One kind of operator, with and without its stand-in.
+
+    Attributes:
+        kind: see `Candidate`.
+        count: operators of that kind.
+        before_ms: latency with all that was kept so far.
+        after_ms: with this substitution on top, in the same measurement.
+        is_kept: whether it pays.
+    """
+
+    kind: str
+    count: int
+    before_ms: float
+    after_ms: float
+    is_kept: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitution:
+    """A network with cheaper operators.
+
+    Attributes:
+        module: a changed copy; its weights are those of the original.
+        edits: to replay on the original network.
+        trials: what was tried, in order.
+    """
+
+    module: nn.Module
+    edits: tuple[dict[str, Any], ...]
+    trials: tuple[Trial, ...]
+
+
+def choose_substitutions(
+    module: nn.Module,
+    clock: Clock,
+    kinds: Sequence[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Substitution:
+    """Tries each kind of operator on top of those that paid, and keeps what pays.
+
+    Args:
+        module: left as it is.
+        clock: measures networks on the target, in the form in which they will run there.
+        kinds: to try; None for all there are.
+        progress: told ("measure", kinds done, kinds in all).
+
+    Raises:
+        InputError: the network has nothing to substitute, or not a kind that was asked for.
+    """
+    candidates = _wanted(find_candidates(module), kinds)
+    current = deepcopy(module)
+    edits: list[dict[str, Any]] = []
+    trials: list[Trial] = []
+    for done, candidate in enumerate(candidates):
+        if progress is not None:
+            progress("measure", done, len(candidates))
+        changed = apply_edits(deepcopy(current), candidate.edits())
+        before_ms, after_ms = clock([current, changed])
+        pays = after_ms <= (1 - LEAST_GAIN) * before_ms
+        trials.append(
+            Trial(
+                kind=candidate.kind,
+                count=len(candidate.modules),
+                before_ms=before_ms,
+                after_ms=after_ms,
+                is_kept=pays,
+            )
+        )
+        if pays:
+            current = changed
+            edits += candidate.edits()
+    if progress is not None:
+        progress("measure", len(candidates), len(candidates))
+    return Substitution(module=current, edits=tuple(edits), trials=tuple(trials))
+
+
+def _wanted(candidates: list[Candidate], kinds: Sequence[str] | None) -> list[Candidate]:
+    there = [candidate.kind for candidate in candidates]
+    if not candidates:
+        raise InputError(
+            "the network has no operator with a cheaper stand-in",
+            "SiLU, hard-swish, GELU, PReLU or squeeze-and-excite as modules",
+        )
+    for kind in kinds or ():
+        if kind not in there:
+            raise InputError(f"the network has no '{kind}'", f"one of {', '.join(there)}")
+    return [one for one in candidates if kinds is None or one.kind in kinds]

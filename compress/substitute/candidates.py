@@ -1,0 +1,70 @@
+"""Operators that have a cheaper stand-in."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+ATTENTION = frozenset(
+    {"SqueezeExcite", "SEModule", "SqueezeExcitation", "EffectiveSEModule", "SEBlock", "SELayer"}
+)
+ACTIVATIONS = {
+    "silu": frozenset({"SiLU", "Swish", "SwishMe", "SwishJit"}),
+    "hard-swish": frozenset({"Hardswish", "HardSwish", "HardSwishJit", "HardSwishMe"}),
+    "gelu": frozenset({"GELU", "GELUTanh", "QuickGELU"}),
+    "prelu": frozenset({"PReLU"}),
+}
+"""Kinds of activations that a ReLU replaces, with the classes of PyTorch, torchvision and timm."""
+SQUEEZE_EXCITE = "squeeze-excite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """All operators of one kind in a network.
+
+    Attributes:
+        kind: a key of `ACTIVATIONS`, or `SQUEEZE_EXCITE`.
+        modules: their names.
+        by: what takes their place: "relu" or "identity".
+    """
+
+    kind: str
+    modules: tuple[str, ...]
+    by: str
+
+    def edits(self) -> list[dict[str, Any]]:
+        """Returns the structural edits that replace them, see `artifacts.edits`."""
+        return [{"kind": "replace", "module": name, "by": self.by} for name in self.modules]
+
+
+def find_candidates(module: nn.Module) -> list[Candidate]:
+    """Returns the kinds of operators in a network that have a stand-in.
+
+    Squeeze-and-excite is removed as a whole, so activations inside of it do not count. Modules are
+    told by the name of their class; activations that are called as functions are not seen.
+    """
+    found: dict[str, list[str]] = {}
+    removed: list[str] = []
+    for name, part in module.named_modules():
+        if any(name.startswith(f"{outer}.") for outer in removed):
+            continue
+        kind = _kind(part)
+        if kind == SQUEEZE_EXCITE:
+            removed.append(name)
+        if kind is not None and name:
+            found.setdefault(kind, []).append(name)
+    return [
+        Candidate(
+            kind=kind,
+            modules=tuple(names),
+            by="identity" if kind == SQUEEZE_EXCITE else "relu",
+        )
+        for kind, names in found.items()
+    ]
+
+
+def _kind(part: nn.Module) -> str | None:
+    name = type(part).__name__
+    if name in ATTENTION:
+        return SQUEEZE_EXCITE
+    return next((kind for kind, classes in ACTIVATIONS.items() if name in classes), None)

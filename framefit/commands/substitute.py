@@ -1,0 +1,152 @@
+"""`compress substitute`: cheaper operators where they pay, repaired by distillation."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framefit.commands.options import (
+    ColorOption,
+    FactoryOption,
+    InputShapeOption,
+    JsonOption,
+    MeanOption,
+    PixelScaleOption,
+    ResizeOption,
+    StdOption,
+    spec_values,
+)
+from framefit.commands.training_options import (
+    BatchSizeOption,
+    LearningRateOption,
+    PatienceOption,
+    ProbeEveryOption,
+    SeedOption,
+    StepsOption,
+    ThreadsOption,
+    TrainingDataOption,
+    WorkersOption,
+    read_training,
+)
+
+if TYPE_CHECKING:
+    from framefit.substitute_job import SubstituteOutcome
+
+
+def substitute(
+    model: Annotated[Path, typer.Argument(help="The network: .pt, or plain weights (--factory).")],
+    data: TrainingDataOption,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The checkpoint to write (default: MODEL.substituted.pt, here)."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Operators to try: silu, hard-swish, gelu, prelu or squeeze-excite; repeatable "
+            "(default: all there are)."
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="Runtime that the time is measured on: openvino or onnxruntime.")
+    ] = "openvino",
+    in_float: Annotated[
+        bool, typer.Option("--float", help="It will run in float; otherwise INT8 is timed.")
+    ] = False,
+    steps: StepsOption = 500,
+    batch_size: BatchSizeOption = 8,
+    learning_rate: LearningRateOption = 1e-3,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
+    ] = False,
+    probe_every: ProbeEveryOption = 50,
+    patience: PatienceOption = 0,
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    threads: ThreadsOption = 0,
+    color: ColorOption = None,
+    pixel_scale: PixelScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    resize: ResizeOption = None,
+    input_shape: InputShapeOption = None,
+    factory: FactoryOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Replace SiLU, hard-swish, GELU and PReLU by ReLU and remove squeeze-and-excite, if it pays.
+
+    Each kind is timed on the target, with and without, and kept only if it saves time; then the
+    network learns to answer as it did before.
+    """
+    from artifacts.atomic import require_writable
+    from compress.distill.settings import DistillSettings
+    from framefit.model_source import ModelOptions
+    from framefit.progress import show_progress
+    from framefit.substitute_job import substitute_file
+    from framefit.training_samples import LabelOptions
+
+    if json_file is not None:
+        require_writable(json_file)
+    training = read_training(
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        probe_every=probe_every,
+        patience=patience,
+        seed=seed,
+        workers=workers,
+        threads=threads,
+    )
+    with show_progress() as progress:
+        outcome = substitute_file(
+            model,
+            data,
+            DistillSettings(),
+            training,
+            kinds=kind,
+            runtime=target,
+            is_int8=not in_float,
+            out=out,
+            labels=LabelOptions(is_used=labels),
+            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            spec_options=spec_values(color, pixel_scale, mean, std, resize),
+            progress=progress,
+        )
+    _show(outcome, json_file)
+
+
+def _show(outcome: "SubstituteOutcome", json_file: Path | None) -> None:
+    from artifacts.atomic import write_json
+    from compress.train.launch import is_first_process
+    from framefit.table import print_table
+
+    if not is_first_process():
+        return
+    if json_file is not None:
+        write_json(json_file, outcome.to_dict())
+    print_table(
+        ("operator", "count", "with, ms", "without, ms", ""),
+        (
+            (
+                trial.kind,
+                str(trial.count),
+                f"{trial.before_ms:.2f}",
+                f"{trial.after_ms:.2f}",
+                "replaced" if trial.is_kept else "kept: does not pay",
+            )
+            for trial in outcome.substitution.trials
+        ),
+    )
+    for name, values in outcome.heads.items():
+        typer.echo(
+            f"{name} {values['metric']}: {values['original']:.4f} originally, "
+            f"{values['before']:.4f} substituted, {values['after']:.4f} repaired"
+        )
+    result = outcome.result
+    repaired = (
+        f"repaired in {result.steps} steps, score {result.score_before:.3f} -> "
+        f"{result.score_after:.3f} (lower is better)"
+        if result
+        else "nothing paid, the network is as it was"
+    )
+    typer.echo(f"{outcome.out}: {repaired}")

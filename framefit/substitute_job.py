@@ -1,0 +1,226 @@
+"""The work of `compress substitute`: cheaper operators, measured, and repaired by distillation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from artifacts.atomic import require_writable
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
+from framefit.distill_job import (
+    label_heads,
+    measure_heads,
+    open_trainable,
+    read_label_loss,
+    save_edited,
+)
+from framefit.model_source import ModelOptions
+from framefit.network_clock import NetworkClock
+from framefit.training_samples import (
+    IMAGE,
+    LabelOptions,
+    TrainingSamples,
+    open_training_samples,
+)
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch import nn
+
+    from compress.distill.api import DistillResult
+    from compress.distill.settings import DistillSettings
+    from compress.substitute.api import Substitution
+    from compress.train.settings import TrainerSettings
+
+Progress = Callable[[str, int, int], None]
+CALIBRATION_SAMPLES = 4
+"""For timing only: the integers hardly change the time."""
+RUNTIMES = {"openvino": "openvino", "onnxruntime": "onnxruntime"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubstituteOutcome:
+    """What `substitute_file` made.
+
+    Attributes:
+        out: the checkpoint.
+        source: the network's file.
+        substitution: what was tried and kept.
+        result: the repair; None where nothing paid or no repair was asked for.
+        heads: figure per head of the original, and of the result before and after the repair, on
+            held-out scenes; empty without labels.
+    """
+
+    out: Path
+    source: Path
+    substitution: "Substitution"
+    result: "DistillResult | None"
+    heads: dict[str, dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the outcome for `--json`."""
+        result = self.result
+        return {
+            "model": str(self.source),
+            "out": str(self.out),
+            "sha256": sha256_file(self.out) if self.out.exists() else None,
+            "trials": [vars(trial) for trial in self.substitution.trials],
+            "steps": result.steps if result else 0,
+            "score": {"before": result.score_before, "after": result.score_after}
+            if result
+            else None,
+            "heads": self.heads,
+        }
+
+
+class ModuleClock:
+    """Times modules in the form in which they run: exported, and quantized where asked for.
+
+    Args:
+        shape: of the input.
+        samples: for the ranges of INT8; empty times them in float.
+        runtime: a key of `RUNTIMES`, whose placement is used too.
+    """
+
+    def __init__(self, shape: Sequence[int], samples: Sequence[Any], runtime: str) -> None:
+        if runtime not in RUNTIMES:
+            raise InputError(f"the runtime is '{runtime}'", f"one of {', '.join(RUNTIMES)}")
+        self._shape = tuple(shape)
+        self._samples = samples
+        self._runtime = runtime
+        self._clock = NetworkClock(runtime)
+
+    def __call__(self, modules: "Sequence[nn.Module]") -> list[float]:
+        """Returns the median latency of each in ms."""
+        return self._clock([self.export(module) for module in modules])
+
+    def export(self, module: "nn.Module") -> "ModelProto":
+        """Returns a module as the ONNX model that is timed."""
+        from artifacts.onnx_file import load_onnx
+        from compress.quantize.api import quantize_model
+        from compress.quantize.settings import QuantizeSettings
+        from export.to_onnx import export_onnx
+
+        with TemporaryDirectory(prefix="framefit-substitute-") as folder:
+            path = export_onnx(module, Path(folder, "model.onnx"), input_shape={IMAGE: self._shape})
+            model = load_onnx(path)
+        if not self._samples:
+            return model
+        feeds = [{IMAGE: sample[IMAGE][None]} for sample in self._samples]
+        settings = QuantizeSettings(target=self._runtime, equalization=False)
+        return quantize_model(model, feeds, settings).model
+
+
+def substitute_file(
+    model: Path,
+    data: str,
+    settings: "DistillSettings",
+    training: "TrainerSettings",
+    *,
+    kinds: Sequence[str] | None = None,
+    runtime: str = "openvino",
+    is_int8: bool = True,
+    out: Path | None = None,
+    labels: LabelOptions | None = None,
+    model_options: ModelOptions | None = None,
+    spec_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> SubstituteOutcome:
+    """Substitutes operators of a network's file where it pays, and repairs the network.
+
+    Args:
+        model: a framefit checkpoint, or plain weights with `--factory`.
+        data: to repair with, see `open_training_samples`.
+        settings: what the repaired network copies from the original.
+        training: how it is trained.
+        kinds: of operators to try; None for all.
+        runtime: where the time counts.
+        is_int8: whether it will run there in INT8.
+        out: the checkpoint to write; None for the model's name with `.substituted.pt`, here.
+        labels: see `open_training_samples`.
+        model_options: how to open the network.
+        spec_options: input spec values given by the user, see `choose_spec`.
+        progress: told (what, done, total).
+
+    Raises:
+        InputError: a file, the data or an option is not usable, or there is nothing to substitute.
+    """
+    from compress.substitute.api import choose_substitutions
+    from compress.train.launch import is_first_process
+
+    options = model_options or ModelOptions()
+    out = require_writable(out or Path(f"{model.stem}.substituted.pt"))
+    if out.suffix != ".pt":
+        raise InputError(f"--out is {out}", "a file name that ends in .pt")
+    module, shape, spec = open_trainable(model, options, spec_options or {})
+    heads = label_heads(module)
+    samples = open_training_samples(
+        data, shape, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+    )
+    few = [samples.training[i] for i in range(min(CALIBRATION_SAMPLES, len(samples.training)))]
+    clock = ModuleClock(shape, few if is_int8 else (), runtime)
+    substitution = choose_substitutions(module, clock, kinds, progress=progress)
+    result = None
+    before = measure_heads(substitution.module, samples, spec)
+    if substitution.edits:
+        result = _repair(
+            substitution.module, module, samples, settings, training, heads, out, progress
+        )
+    if is_first_process():
+        save_edited(model, substitution.module, substitution.edits, out, options.factory, spec)
+        Workspace().record_artifact(out, "checkpoint", "compress substitute")
+    return SubstituteOutcome(
+        out=out,
+        source=model,
+        substitution=substitution,
+        result=result,
+        heads=_figures(module, substitution.module, before, samples, spec),
+    )
+
+
+def _repair(
+    student: "nn.Module",
+    teacher: "nn.Module",
+    samples: TrainingSamples,
+    settings: "DistillSettings",
+    training: "TrainerSettings",
+    heads: Mapping[str, Any],
+    out: Path,
+    progress: Progress | None,
+) -> "DistillResult":
+    from compress.distill.api import distill_module
+
+    return distill_module(
+        student,
+        teacher,
+        samples.training,
+        samples.held_out,
+        settings,
+        replace(training, flip_probability=0.5 if samples.is_mirrored else 0.0),
+        label_loss=read_label_loss(heads, samples),
+        state_path=out.with_suffix(".state"),
+        progress=progress,
+    )
+
+
+def _figures(
+    original: "nn.Module",
+    changed: "nn.Module",
+    before: Mapping[str, Any],
+    samples: TrainingSamples,
+    spec: InputSpec,
+) -> dict[str, dict[str, Any]]:
+    first, last = measure_heads(original, samples, spec), measure_heads(changed, samples, spec)
+    return {
+        name: {
+            "metric": value["metric"],
+            "original": first[name]["value"],
+            "before": before[name]["value"],
+            "after": value["value"],
+        }
+        for name, value in last.items()
+    }
