@@ -196,11 +196,11 @@ def unused_percentile(network: Path, pictures: Path) -> list[object]:
 
 
 def unknown_rounding(network: Path, pictures: Path) -> list[object]:
-    return [network, "--data", pictures, "--rounding", "gptq"]
+    return [network, "--data", pictures, "--rounding", "up"]
 
 
 def four_bits(network: Path, pictures: Path) -> list[object]:
-    return [network, "--data", pictures, "--weights", "int4"]
+    return [network, "--data", pictures, "--weights", "int5"]
 
 
 def unknown_node(network: Path, pictures: Path) -> list[object]:
