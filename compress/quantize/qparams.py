@@ -85,7 +85,7 @@ def qparams_for_range(low: float, high: float, grid: IntegerGrid, *, symmetric: 
     if symmetric:
         low, high = min(low, -high), max(high, -low)
     scale = _usable((high - low) / (grid.highest - grid.lowest))
-    zero_point = int(np.clip(round(grid.lowest - low / scale), grid.lowest, grid.highest))
+    zero_point = min(max(round(grid.lowest - low / scale), grid.lowest), grid.highest)
     return QParams(scale=scale, zero_point=zero_point, grid=grid)
 
 

@@ -75,7 +75,9 @@ def diagnose(
         diagnosis = diagnose_file(
             model,
             data,
-            read_settings(target, observer, None, "int8", rounding, keep_float),
+            read_settings(
+                observer, None, rounding, None, target=target, keep_float=tuple(keep_float or ())
+            ),
             outputs,
             samples=samples,
             model_options=ModelOptions(tuple(input_shape or ()), factory, trust),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ class ObservedTensor:
     high: float
     counts: NDArray[np.int64]
 
-    @property
+    @cached_property
     def centres(self) -> NDArray[np.float64]:
         """[BINS] the middle of each part."""
         width = (self.high - self.low) / BINS

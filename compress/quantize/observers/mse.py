@@ -6,7 +6,7 @@ import numpy as np
 
 from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor, OutputError
-from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 
 FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 1.0, 61)])
 
@@ -68,5 +68,8 @@ class MeanSquaredError:
 
 def squared_error(tensor: ObservedTensor, qparams: QParams) -> float:
     """Returns the mean squared rounding error of a tensor, from its histogram."""
-    error = fake_quantize(tensor.centres, qparams) - tensor.centres
+    scale, centres = np.float64(qparams.scale), tensor.centres
+    integers = np.rint(centres / scale) + qparams.zero_point
+    np.clip(integers, qparams.grid.lowest, qparams.grid.highest, out=integers)
+    error = (integers - qparams.zero_point) * scale - centres
     return float(np.dot(error * error, tensor.counts) / tensor.counts.sum())
