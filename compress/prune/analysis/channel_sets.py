@@ -1,7 +1,5 @@
 """Sets of channels that must leave together, and those that must stay."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,10 +78,3 @@ def _join(roots: Ids, left: Ids, right: Ids) -> Ids:
             if np.array_equal(jumped, roots):
                 break
             roots = jumped
-
-
-def unique_ids(parts: Iterable[Ids]) -> Ids:
-    """Returns the sorted distinct ids of several arrays, without `FIXED`."""
-    arrays = [part.reshape(-1) for part in parts]
-    found = np.unique(np.concatenate(arrays)) if arrays else np.empty(0, np.int64)
-    return found[found != FIXED]

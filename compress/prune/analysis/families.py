@@ -1,7 +1,7 @@
 """Channel groups (what must leave together), gathered into families of groups alike."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,11 +67,6 @@ class Channels:
     roots: Ids
     families: tuple[Family, ...]
     left_alone: tuple[LeftAlone, ...]
-    kept_whole: dict[str, str] = field(default_factory=dict)
-
-    def groups(self, ids: Ids) -> Ids:
-        """Returns the channel group of each id."""
-        return self.roots[ids]
 
     def without(self, reasons: dict[str, str]) -> "Channels":
         """Returns the structure with some families kept whole, by name and reason."""
@@ -81,9 +76,7 @@ class Channels:
             for family in gone
         )
         kept = tuple(family for family in self.families if family.name not in reasons)
-        return Channels(
-            self.trace, self.roots, kept, self.left_alone + added, {**self.kept_whole, **reasons}
-        )
+        return Channels(self.trace, self.roots, kept, self.left_alone + added)
 
 
 def find_families(trace: Trace) -> Channels:
