@@ -23,10 +23,12 @@ from benchmarks.peers.cases import (
 )
 from benchmarks.peers.judge import measure_latency, measure_quality
 from benchmarks.peers.makers import HERE, OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
-from benchmarks.peers.standing import judge_peer
+from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
 
 PAGE = Path("docs/benchmarks.md")
 COST = "cost"
+MOST_LOAD = 1.5
+"""Load average per core from which latencies say more about the machine than about a file."""
 
 
 def main() -> None:
@@ -37,7 +39,9 @@ def main() -> None:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
     for case in figures["cases"].values():
-        case["standing"] = _stand(case["files"])
+        is_busy = case["load"] > MOST_LOAD * (os.cpu_count() or 1)
+        case["judged_by"] = CPU_TIME if is_busy else LATENCY
+        case["standing"] = _stand(case["files"], case["judged_by"])
     write_json(raw, figures)
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
     write_text(PAGE, replace_section(text, page.NAME, page.render(figures)))
@@ -85,6 +89,8 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Maker] = {}
     for maker in (*list_peers(), *list_ours()):
         cost = known.get(maker.name)
+        if cost is not None:
+            cost = cost | {"is_reused": True}
         if maker.is_ours or cost is None or not ("failure" in cost or maker.out(files).exists()):
             print(f"{case.name}: {maker.name}", flush=True)
             cost = make(maker, files, count)
@@ -109,11 +115,11 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stand(rows: dict[str, Any]) -> dict[str, Any]:
+def _stand(rows: dict[str, Any], time: str) -> dict[str, Any]:
     judged = {name: row for name, row in rows.items() if "failure" not in row}
     ours = {name: row for name, row in judged.items() if name.startswith(OURS)}
     peers = {name: row for name, row in judged.items() if name not in ours}
-    return {name: judge_peer(row, ours) for name, row in peers.items()} if ours else {}
+    return {name: judge_peer(row, ours, time) for name, row in peers.items()} if ours else {}
 
 
 def _measure_cost(out: Path) -> dict[str, Any]:

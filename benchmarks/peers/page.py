@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.peers.makers import OURS
-from benchmarks.peers.standing import BETTER_DB, SLOWER_ALLOWED
+from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED
 
 NAME = "peers"
 
@@ -53,14 +53,22 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"| {file} | {_quality(row['said'])} | {_quality(row['run'])} | {row['min_ms']:.2f} "
             f"({case['float_ms'] / row['min_ms']:.2f}x) | {row['cpu_ms']:.2f} | "
-            f"{row['seconds']:.1f} | {row['peak_mib']:.0f} |"
+            f"{row['seconds']:.1f}{'*' if row.get('is_reused') else ''} | "
+            f"{row['peak_mib']:.0f} |"
         )
+    if any(row.get("is_reused") for row in case["files"].values()):
+        lines += ["", "(*) made in an earlier run under another load: not to be compared."]
     left = [file for file, verdict in case["standing"].items() if not verdict["beaten_by"]]
     summary = (
-        f"Of {len(case['standing'])} files of the peers, {len(left)} are left standing: no file "
-        f"of framefit is at most {SLOWER_ALLOWED - 1:.0%} slower, {BETTER_DB:g} dB better over "
-        "the outputs, and worse on none."
+        f"Of {len(case['standing'])} files of the peers, {len(left)} are left standing; one falls "
+        f"to a file of framefit that is at most {SLOWER_ALLOWED - 1:.0%} slower, {BETTER_DB:g} dB "
+        "better over the outputs (both pooled and as the mean), and worse on none."
     )
+    if case["judged_by"] == CPU_TIME:
+        summary += (
+            " The machine had other work, so that latencies say little: fast is here what takes "
+            "little processor time."
+        )
     return [*lines, "", summary, "", *_standing_lines(case["standing"]), ""]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 SLOWER_ALLOWED = 1.03
 BETTER_DB = 3.0
 FIGURES = ("sqnr_mean_db", "sqnr_db")
+LATENCY, CPU_TIME = "min_ms", "cpu_ms"
 
 
 def output_gains(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> dict[str, float]:
@@ -16,7 +17,9 @@ def output_gains(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def judge_peer(
+    peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]], time: str = LATENCY
+) -> dict[str, Any]:
     """Looks for a file of framefit that leaves no reason to use a peer's.
 
     It is at least as fast (`SLOWER_ALLOWED` times the peer's latency), at least `BETTER_DB` better
@@ -26,6 +29,8 @@ def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -
         peer: {"min_ms", "cpu_ms", "said", "run"}; the better one of said and run counts for each
             output.
         ours: the same per file; the worse one counts.
+        time: which of the two times says what is fast: `LATENCY`, or `CPU_TIME` for figures of a
+            machine that had other work.
 
     Returns:
         {"beaten_by": name or None, "closest": name, "gain_db", "worst_output_db", "time_ratio",
@@ -35,8 +40,8 @@ def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -
     for name, item in ours.items():
         gains = output_gains(_pick(item, min), _pick(peer, max))
         gain, worst = sum(gains.values()) / len(gains), min(gains.values())
-        ratio = item["min_ms"] / peer["min_ms"]
-        cpu_ratio = item["cpu_ms"] / peer["cpu_ms"]
+        ratios = {key: item[key] / peer[key] for key in (LATENCY, CPU_TIME)}
+        ratio = ratios[time]
         missing_db = max(BETTER_DB - gain, -worst, 0.0)
         is_beaten = missing_db == 0 and ratio <= SLOWER_ALLOWED
         miss = missing_db / BETTER_DB + max(ratio / SLOWER_ALLOWED - 1, 0.0) * 10
@@ -46,8 +51,8 @@ def judge_peer(peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -
                 "closest": name,
                 "gain_db": gain,
                 "worst_output_db": worst,
-                "time_ratio": ratio,
-                "cpu_ratio": cpu_ratio,
+                "time_ratio": ratios[LATENCY],
+                "cpu_ratio": ratios[CPU_TIME],
                 "_order": (miss, -gain),
             }
         )

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.peers.standing import judge_peer
+from benchmarks.peers.standing import CPU_TIME, judge_peer
 
 
 def file(ms: float, said: dict[str, float], run: dict[str, float] | None = None) -> dict:
@@ -46,3 +46,9 @@ def test_a_file_that_only_openvino_reads_is_judged_by_its_run() -> None:
 def test_the_closest_file_is_named() -> None:
     ours = {"slow": file(4.0, {"a": 40}), "near": file(2.0, {"a": 22.9})}
     assert judge_peer(file(2.0, {"a": 20}), ours)["closest"] == "near"
+
+
+def test_on_a_busy_machine_processor_time_says_what_is_fast() -> None:
+    peer, ours = file(2.0, {"a": 20}), file(1.0, {"a": 30}) | {"cpu_ms": 9.0}
+    assert judge_peer(peer, {"ours": ours})["beaten_by"] == "ours"
+    assert judge_peer(peer, {"ours": ours}, CPU_TIME)["beaten_by"] is None
