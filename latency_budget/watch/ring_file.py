@@ -1,6 +1,6 @@
 """A ring of frames in a file that a pipeline writes and a watcher reads, without locks.
 
-The writer never waits and never allocates; a reader that is too slow loses the oldest frames and
+The writer never waits and makes no system call; a reader that is too slow loses the oldest frames and
 counts them. Each slot carries its frame's number, which is cleared before the slot is rewritten and
 set after it: a reader takes a slot only where the number is the same before and after its copy.
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-CHANNELS, SIDE = 192, 32
+CHANNELS, SIDE = 128, 28
 SMALL_LAYERS = 64
 COPY_BYTES = 16 * 2**20
 """As much as a network's tensors hold together, so that the copy meets the caches as they do."""
-ROUNDS = 30
+ROUNDS = 100
 CPU_EFFICIENCY = (0.08, 1.0)
 """Assumed shares of the peaks; whole networks reached 13 % to 34 % of them, see docs/why.md."""
 THIS_MACHINE = "this machine"
@@ -121,7 +121,7 @@ def _opened(model: "onnx.ModelProto", threads: int | None) -> Iterator[Any]:
 
 
 def _convolution_network(*, is_int8: bool) -> "onnx.ModelProto":
-    """One 3x3 convolution with 192 channels; its result is averaged, so that it is not copied."""
+    """One 3x3 convolution with 128 channels; its result is averaged, so that it is not copied."""
     from onnx import helper as h
 
     weight = np.random.default_rng(0).normal(size=(CHANNELS, CHANNELS, 3, 3)).astype(np.float32)

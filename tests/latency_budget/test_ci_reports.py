@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
@@ -93,6 +93,7 @@ def test_a_passing_report_annotates_nothing(tmp_path):
     assert list_annotations(with_gates(make_report(tmp_path), gates)) == []
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_name_can_forge_a_workflow_command(name, detail):
     base = make_report_once()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError, UnavailableError
@@ -87,6 +87,7 @@ def test_lines_that_are_no_frame_are_counted_and_passed_over(line):
     assert source.unreadable == (1 if line else 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=10))
 def test_no_text_ends_the_watch(texts):
     source = LineSource(io.StringIO("\n".join(texts)))
@@ -127,6 +128,7 @@ def test_the_ring_gives_what_was_written(tmp_path):
         reader.close()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=12))
 def test_a_slow_reader_loses_frames_and_counts_each(tmp_path_factory, bursts):
     path = tmp_path_factory.mktemp("ring") / "ring"

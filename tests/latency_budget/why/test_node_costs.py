@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
@@ -30,6 +30,7 @@ def one_node(kind, shapes, result, weights=(), opset=17, **attributes):
     return count_network(model).nodes[0]
 
 
+@settings(deadline=None)
 @given(
     batch=st.integers(1, 2),
     groups=st.sampled_from([1, 2, 4]),

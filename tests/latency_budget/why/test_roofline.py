@@ -2,7 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.target import list_targets, load_target
@@ -54,6 +54,7 @@ def test_the_field_guides_matrix_product_is_compute_bound_on_an_a100():
     assert seconds == pytest.approx(2 * 4096**3 / 312e12)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1e5), st.sampled_from(["int8", "fp16", "fp32"]))
 def test_both_walls_meet_at_the_crossover(intensity, precision):
     attainable = A100.attainable(intensity, precision)
