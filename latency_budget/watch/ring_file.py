@@ -1,8 +1,8 @@
 """A ring of frames in a file that a pipeline writes and a watcher reads, without locks.
 
-The writer never waits and makes no system call; a reader that is too slow loses the oldest frames and
-counts them. Each slot carries its frame's number, which is cleared before the slot is rewritten and
-set after it: a reader takes a slot only where the number is the same before and after its copy.
+The writer never waits and makes no system call; a reader that is too slow loses the oldest frames
+and counts them. Each slot carries its frame's number, which is cleared before the slot is rewritten
+and set after it: a reader takes a slot only where the number is the same before and after its copy.
 
 Layout, little endian: 8 bytes magic, int64 slots, int64 stages, 512 bytes of stage names (UTF-8,
 separated by line breaks, zeros behind); then per slot int64 number + 1, int64 latency in ns (-1 for
