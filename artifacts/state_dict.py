@@ -19,8 +19,8 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     Raises:
         InputError: keys are missing or left over, or shapes differ; the first five are named.
     """
-    module = require_module(module)
-    own = module.state_dict()
+    network = require_module(module)
+    own = network.state_dict()
     problems = {
         "missing": [name for name in own if name not in state_dict],
         "not in the network": [name for name in state_dict if name not in own],
@@ -40,9 +40,9 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
             f"the weights do not fit the network: {'; '.join(found)}",
             "the weights of this very network",
         )
-    module.load_state_dict(dict(state_dict), strict=True)
-    module.eval()
-    return module
+    network.load_state_dict(dict(state_dict), strict=True)
+    network.eval()
+    return network
 
 
 def require_module(module: Any) -> "nn.Module":

@@ -132,14 +132,24 @@ def select_groups(
         move = moves[name]
         if move is None:
             break
-        total -= move[2]
-        kept[name] = move[1]
-        for other in cost.neighbours(by_name[name]):
+        family = by_name[name]
+        fewer = _just_enough(family, kept, widths[name], move[1], cost, total - goal)
+        total -= cost.saved(kept, family, fewer)
+        kept[name] = fewer
+        for other in cost.neighbours(family):
             moves[other] = _best_move(by_name[other], kept, widths[other], lost[other], cost)
     removed = {
         root for name, count in kept.items() for root in order[name][: len(order[name]) - count]
     }
     return Selection(removed, kept, cost.total(kept))
+
+
+def _just_enough(
+    family: Family, kept: dict[str, int], widths: list[int], fewest: int, cost: Cost, needed: float
+) -> int:
+    """Returns the widest width down to `fewest` that saves what is needed, else `fewest`."""
+    between = [width for width in widths if fewest < width < kept[family.name]]
+    return next((wide for wide in between if cost.saved(kept, family, wide) >= needed), fewest)
 
 
 def _best_move(

@@ -130,6 +130,7 @@ def test_damaged_edits_are_refused(run, weights: Path) -> None:
     assert "does not fit the network" in result.err
 
 
+@pytest.mark.timing
 def test_latency_is_measured_on_the_exported_network(run, weights: Path) -> None:
     """Loose: other work on this machine disturbs so small a network."""
     probe = run("compress", "prune", weights, "--target-ms", 1e6, *factory())

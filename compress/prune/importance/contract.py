@@ -71,7 +71,7 @@ def family_places(channels: Channels) -> list[Place]:
 
 def consumer_places(channels: Channels) -> list[Place]:
     """Lists the places where a layer takes a family's channels in."""
-    found = {}
+    found: dict[Place, None] = {}
     for layer in channels.trace.layers:
         for axis, ids in channels.trace.weights.get(layer.weight, {}).items():
             if np.array_equal(layer.inputs[: ids.size], ids) or not np.array_equal(

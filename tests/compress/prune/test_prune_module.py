@@ -172,7 +172,8 @@ def test_latency_target_is_met_by_measuring() -> None:
     """The table (MACs here) is off by a large factor; the measured latency still lands."""
     measure = pretend_clock(3.0)
     torch.manual_seed(0)
-    network = nn.Sequential(block(3, 64), block(64, 64), nn.Conv2d(64, 2, 1)).eval()
+    layers = [block(3, 32), *(block(32, 32) for _ in range(5)), nn.Conv2d(32, 2, 1)]
+    network = nn.Sequential(*layers).eval()
     full = measure(network)
     goal = LatencyGoal(target_ms=0.5 * full, measure=measure, layer_time=count_macs)
     result = prune_module(network, INPUTS, goal, PruneSettings(importance="magnitude", limits=FINE))
