@@ -1,8 +1,8 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
-`python -m benchmarks.qat [STEPS]` takes the demo network, INT4 weights and INT8 activations. Training
-sees crops of a quarter of the picture, figures are measured on whole held-out scenes.
-
+`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING]]]]` takes the demo network, INT4 weights and
+INT8 activations. Training sees crops of a quarter of the picture, figures are measured on whole
+held-out scenes.
 """
 
 import json
@@ -19,6 +19,7 @@ from compress.model_runner import open_runner
 from compress.qat.api import train_quantized
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
+from compress.quantize.rounding import ROUNDINGS
 from compress.quantize.settings import QuantizeSettings
 from compress.train.settings import TrainerSettings
 from framefit.model_source import open_model
@@ -29,7 +30,7 @@ from perception.training_data import road_data
 OUT = Path("out/bench/qat")
 NETWORK = Path("perception/checkpoints/road.pt")
 SIZE = (320, 608)
-CROP = (160, 304)
+CROP = (160, 320)
 SCENES = 60
 CALIBRATION = 16
 
@@ -48,7 +49,7 @@ class Crops:
         image = self.samples[index]["image"]
         rng = np.random.default_rng(index)
         top = 32 * int(rng.integers(0, (SIZE[0] - CROP[0]) // 32 + 1))
-        left = 16 * int(rng.integers(0, (SIZE[1] - CROP[1]) // 16 + 1))
+        left = 32 * int(rng.integers(0, (SIZE[1] - CROP[1]) // 32 + 1))
         return {"image": image[:, top : top + CROP[0], left : left + CROP[1]].copy()}
 
 
@@ -60,7 +61,9 @@ def measure(model: onnx.ModelProto, scenes: Any, spec: Any) -> dict[str, dict[st
     return evaluate_heads(lambda image: runner({name: image}), scenes, spec, heads)
 
 
-def run(steps: int, rate: float = 0.003, target: str = "tensorrt") -> dict[str, Any]:
+def run(
+    steps: int = 60, rate: float = 0.003, target: str = "tensorrt", rounding: str = "auto"
+) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)
     spec = opened.spec
@@ -69,7 +72,9 @@ def run(steps: int, rate: float = 0.003, target: str = "tensorrt") -> dict[str, 
     name = opened.model.graph.input[0].name
     feeds = [{name: scenes[index]["image"][None]} for index in range(CALIBRATION)]
     start = time.monotonic()
-    settings = QuantizeSettings(weights="int4", target=target, equalization=False)
+    settings = QuantizeSettings(
+        weights="int4", target=target, equalization=False, rounding=ROUNDINGS[rounding]()
+    )
     ptq = quantize_model(opened.model, feeds, settings).model
     quantized_s = time.monotonic() - start
     start = time.monotonic()
@@ -99,6 +104,7 @@ def run(steps: int, rate: float = 0.003, target: str = "tensorrt") -> dict[str, 
         onnx.save(model, OUT / f"{label}.onnx")
     return {
         "steps": steps,
+        "rounding": rounding,
         "quantize_s": quantized_s,
         "train_s": trained_s,
         "scores": result.training.scores,
@@ -112,7 +118,7 @@ def run(steps: int, rate: float = 0.003, target: str = "tensorrt") -> dict[str, 
 
 if __name__ == "__main__":
     figures = run(
-        *(kind(text) for kind, text in zip((int, float, str), sys.argv[1:], strict=False))
+        *(kind(text) for kind, text in zip((int, float, str, str), sys.argv[1:], strict=False))
     )
     write_json(OUT / "figures.json", figures)
     print(json.dumps(figures, indent=1))

@@ -16,7 +16,7 @@ _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose
 _MAX_POOLS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
-def convolve(values: Values, attributes: Attributes) -> Tensor:
+def convolve(values: Values, attributes: Attributes) -> Any:
     """Conv: [N, C, ...] with weights [out, in / groups, ...]."""
     x, weight, bias = [*values, None][:3]
     rank = weight.ndim - 2
@@ -29,7 +29,7 @@ def convolve(values: Values, attributes: Attributes) -> Tensor:
     return _CONVOLUTIONS[rank](x, weight, bias, strides, begins, dilations, groups)
 
 
-def convolve_transposed(values: Values, attributes: Attributes) -> Tensor:
+def convolve_transposed(values: Values, attributes: Attributes) -> Any:
     """ConvTranspose: weights [in, out / groups, ...]."""
     x, weight, bias = [*values, None][:3]
     rank = weight.ndim - 2
@@ -51,7 +51,7 @@ def convolve_transposed(values: Values, attributes: Attributes) -> Tensor:
     return full
 
 
-def multiply_general(values: Values, attributes: Attributes) -> Tensor:
+def multiply_general(values: Values, attributes: Attributes) -> Any:
     """Gemm: alpha A' B' + beta C."""
     left, right, *rest = values
     left = left.T if attributes.get("transA", 0) else left
@@ -65,21 +65,21 @@ def multiply_general(values: Values, attributes: Attributes) -> Tensor:
     return product
 
 
-def normalize_batch(values: Values, attributes: Attributes) -> Tensor:
+def normalize_batch(values: Values, attributes: Attributes) -> Any:
     """BatchNormalization as in inference."""
     x, scale, bias, mean, variance = values
     epsilon = attributes.get("epsilon", 1e-5)
     return F.batch_norm(x, mean, variance, scale, bias, training=False, eps=epsilon)
 
 
-def normalize_layer(values: Values, attributes: Attributes) -> Tensor:
+def normalize_layer(values: Values, attributes: Attributes) -> Any:
     """LayerNormalization over the last axes."""
     x, scale, bias = [*values, None][:3]
     axis = attributes.get("axis", -1) % x.ndim
     return F.layer_norm(x, x.shape[axis:], scale, bias, attributes.get("epsilon", 1e-5))
 
 
-def normalize_instance(values: Values, attributes: Attributes) -> Tensor:
+def normalize_instance(values: Values, attributes: Attributes) -> Any:
     """InstanceNormalization."""
     x, scale, bias = values
     return F.instance_norm(x, weight=scale, bias=bias, eps=attributes.get("epsilon", 1e-5))
@@ -87,7 +87,7 @@ def normalize_instance(values: Values, attributes: Attributes) -> Tensor:
 
 def pool_maximum(values: Values, attributes: Attributes) -> Tensor:
     """MaxPool without indices."""
-    x = values[0]
+    x: Tensor = values[0]
     kernel = attributes["kernel_shape"]
     rank = len(kernel)
     strides = attributes.get("strides", [1] * rank)
@@ -100,7 +100,7 @@ def pool_maximum(values: Values, attributes: Attributes) -> Tensor:
 
 def pool_average(values: Values, attributes: Attributes) -> Tensor:
     """AveragePool over two axes."""
-    x = values[0]
+    x: Tensor = values[0]
     kernel = attributes["kernel_shape"]
     if len(kernel) != 2:
         raise InputError(f"AveragePool over {len(kernel)} axes", "two")

@@ -37,7 +37,7 @@ def _elementwise(function: Callable[..., Tensor]) -> Operator:
     return lambda values, attributes: function(*values)
 
 
-def _clip(values: Values, attributes: Attributes) -> Tensor:
+def _clip(values: Values, attributes: Attributes) -> Any:
     x, low, high = [*values, None, None][:3]
     low = attributes.get("min") if low is None else low
     high = attributes.get("max") if high is None else high
@@ -48,17 +48,18 @@ def _clip(values: Values, attributes: Attributes) -> Tensor:
     return x
 
 
-def _prelu(values: Values, attributes: Attributes) -> Tensor:
+def _prelu(values: Values, attributes: Attributes) -> Any:
     x, slope = values
     return torch.where(x >= 0, x, x * slope)
 
 
 def _gelu(values: Values, attributes: Attributes) -> Tensor:
     kind = attributes.get("approximate", b"none").decode()
-    return F.gelu(values[0], approximate=kind)
+    activated: Tensor = F.gelu(values[0], approximate=kind)
+    return activated
 
 
-def _reshape(values: Values, attributes: Attributes) -> Tensor:
+def _reshape(values: Values, attributes: Attributes) -> Any:
     x, shape = values
     sizes = _integers(shape)
     if not attributes.get("allowzero", 0):
@@ -67,20 +68,20 @@ def _reshape(values: Values, attributes: Attributes) -> Tensor:
 
 
 def _flatten(values: Values, attributes: Attributes) -> Tensor:
-    x = values[0]
+    x: Tensor = values[0]
     axis = attributes.get("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), -1)
 
 
 def _squeeze(values: Values, attributes: Attributes) -> Tensor:
-    x = values[0]
+    x: Tensor = values[0]
     axes = _axes(values, attributes)
     return x.squeeze() if axes is None else x.squeeze(tuple(axes))
 
 
 def _unsqueeze(values: Values, attributes: Attributes) -> Tensor:
-    x = values[0]
+    x: Tensor = values[0]
     axes = _axes(values, attributes) or []
     rank = x.ndim + len(axes)
     for axis in sorted(axis % rank for axis in axes):
@@ -89,23 +90,23 @@ def _unsqueeze(values: Values, attributes: Attributes) -> Tensor:
 
 
 def _split(values: Values, attributes: Attributes) -> tuple[Tensor, ...]:
-    x = values[0]
+    x: Tensor = values[0]
     axis = attributes.get("axis", 0)
     if len(values) > 1 and values[1] is not None:
         return tuple(x.split(_integers(values[1]), axis))
     if "split" in attributes:
         return tuple(x.split(attributes["split"], axis))
-    count = attributes.get("num_outputs", attributes["_outputs"])
+    count = int(attributes.get("num_outputs", 0)) or int(attributes["_outputs"])
     return tuple(x.split(-(-x.shape[axis] // count), axis))
 
 
-def _slice(values: Values, attributes: Attributes) -> Tensor:
+def _slice(values: Values, attributes: Attributes) -> Any:
     x, *limits = values
     if not limits:
         limits = [attributes["starts"], attributes["ends"], attributes.get("axes")]
-    starts, ends, axes, steps = [*map(_integers_or_none, limits), None, None][:4]
-    axes = axes if axes is not None else list(range(len(starts)))
-    steps = steps if steps is not None else [1] * len(starts)
+    starts, ends, axes, steps = [*map(_integers_or_empty, limits), [], []][:4]
+    axes = axes or list(range(len(starts)))
+    steps = steps or [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         chosen = range(x.shape[axis])[slice(start, max(end, -(2**62)), step)]
         if step == 1:
@@ -115,14 +116,14 @@ def _slice(values: Values, attributes: Attributes) -> Tensor:
     return x
 
 
-def _gather(values: Values, attributes: Attributes) -> Tensor:
+def _gather(values: Values, attributes: Attributes) -> Any:
     x, indices = values
     axis = attributes.get("axis", 0) % x.ndim
     flat = x.index_select(axis, torch.remainder(indices.reshape(-1), x.shape[axis]))
     return flat.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 
 
-def _pad(values: Values, attributes: Attributes) -> Tensor:
+def _pad(values: Values, attributes: Attributes) -> Any:
     x, pads, value, axes = [*values, None, None, None][:4]
     mode = attributes.get("mode", b"constant").decode()
     sizes = _integers(pads) if pads is not None else attributes["pads"]
@@ -140,7 +141,7 @@ def _pad(values: Values, attributes: Attributes) -> Tensor:
 
 def _reduce(function: Callable[..., Tensor]) -> Operator:
     def reduce(values: Values, attributes: Attributes) -> Tensor:
-        x = values[0]
+        x: Tensor = values[0]
         axes = _axes(values, attributes)
         axes = list(range(x.ndim)) if axes is None else axes
         return function(x, axes, bool(attributes.get("keepdims", 1)))
@@ -148,7 +149,7 @@ def _reduce(function: Callable[..., Tensor]) -> Operator:
     return reduce
 
 
-def _resize(values: Values, attributes: Attributes) -> Tensor:
+def _resize(values: Values, attributes: Attributes) -> Any:
     x, _, scales, sizes = [*values, None, None, None][:4]
     mode = attributes.get("mode", b"nearest").decode()
     place = attributes.get("coordinate_transformation_mode", b"half_pixel").decode()
@@ -169,11 +170,11 @@ def _resize(values: Values, attributes: Attributes) -> Tensor:
     raise InputError(f"Resize {mode} of {list(x.shape)} to {wanted} ({place})", "whole factors")
 
 
-def _upsample(values: Values, attributes: Attributes) -> Tensor:
+def _upsample(values: Values, attributes: Attributes) -> Any:
     return _resize([values[0], None, values[1]], attributes)
 
 
-def _depth_to_space(values: Values, attributes: Attributes) -> Tensor:
+def _depth_to_space(values: Values, attributes: Attributes) -> Any:
     x, size = values[0], attributes["blocksize"]
     if attributes.get("mode", b"DCR") == b"CRD":
         return F.pixel_shuffle(x, size)
@@ -206,8 +207,8 @@ def _integers(tensor: Any) -> list[int]:
     return [int(value) for value in (tensor.tolist() if isinstance(tensor, Tensor) else tensor)]
 
 
-def _integers_or_none(tensor: Any) -> list[int] | None:
-    return None if tensor is None else _integers(tensor)
+def _integers_or_empty(tensor: Any) -> list[int]:
+    return [] if tensor is None else _integers(tensor)
 
 
 OPERATORS: dict[str, Operator] = {

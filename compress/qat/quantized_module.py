@@ -86,9 +86,7 @@ class QuantizedModule(OnnxModule):
             raise InputError("the network has no Q/DQ pairs", "a quantized network")
 
     def _add_quantizer(self, node: onnx.NodeProto) -> None:
-        scale = self.constant(node.input[1])
-        if scale is None:
-            raise InputError(f"the scale of node '{node.name}' is computed", "a constant")
+        scale = self._require(node.input[1])
         stored = self._types.get(node.input[0])
         is_weight = stored is not None
         if stored == TensorProto.INT32:
@@ -114,8 +112,7 @@ class QuantizedModule(OnnxModule):
 
     def _add_weight(self, node: onnx.NodeProto, stored: int) -> None:
         name = node.input[0]
-        integers = self.constant(name)
-        assert integers is not None
+        integers = self._require(name)
         low, high = _LIMITS[stored]
         if stored == TensorProto.INT8 and int(integers.min()) > low:
             low += 1
@@ -143,10 +140,7 @@ class QuantizedModule(OnnxModule):
                 )
             name = maker.input[0]
             self._bias_scales[name] = tuple(end.input[1] for end in ends if end is not None)  # type: ignore[assignment]
-            integers, scale = self.constant(name), self.constant(maker.input[1])
-            if integers is None or scale is None:
-                raise InputError(f"the bias of node '{node.name}' is computed", "a constant")
-            bias = integers.float() * scale
+            bias = self._require(name).float() * self._require(maker.input[1])
         else:
             found = self.constant(name)
             if found is None or found.dtype != torch.float32:
@@ -177,7 +171,8 @@ class QuantizedModule(OnnxModule):
         if self._types.get(node.input[0]) == TensorProto.INT32:
             return self._dequantize_bias(node)
         if node.input[0] not in self._weights:
-            return (x - self._grid(node)[2]) * self._scale(node.input[1])()
+            scale: Tensor = self._scale(node.input[1])()
+            return (x - self._grid(node)[2]) * scale
         weight = self._weights[node.input[0]]
         latent = self.latents[weight.key]
         module = self._scale(weight.scale)
@@ -195,22 +190,21 @@ class QuantizedModule(OnnxModule):
         """A bias counts in products of steps of its layer's input and weight."""
         name = node.input[0]
         if name not in self._bias_keys:
-            integers, scale = self.constant(name), self.constant(node.input[1])
-            assert integers is not None
-            assert scale is not None
-            return integers.float() * scale
+            return self._require(name).float() * self._require(node.input[1])
         unit = self._bias_unit(name)
         return round_through(self._bias(name) / unit) * unit
 
     def _bias_unit(self, name: str) -> Tensor:
         activation, weight = self._bias_scales[name]
-        return self._scale(activation)() * self._scale(weight)()
+        unit: Tensor = self._scale(activation)() * self._scale(weight)()
+        return unit
 
     def _bias(self, name: str) -> Tensor:
         key = self._bias_keys[name]
-        start = self.get_buffer(f"bias_start_{key}")
+        start: Tensor = self.get_buffer(f"bias_start_{key}")
         unit = self.settings.bias_rate * start.abs().mean().clamp(min=1e-6)
-        return start + unit * self.biases[key]
+        moved: Tensor = start + unit * self.biases[key]
+        return moved
 
     def _grid(self, node: onnx.NodeProto) -> tuple[int, int, int]:
         if len(node.input) < 3 or not node.input[2]:
@@ -221,8 +215,15 @@ class QuantizedModule(OnnxModule):
 
     def _scale(self, name: str) -> LearnedScale:
         module = self.scales[self._scale_keys[name]]
-        assert isinstance(module, LearnedScale)
+        if not isinstance(module, LearnedScale):
+            raise TypeError(f"'{name}' has no learned scale")
         return module
+
+    def _require(self, name: str) -> Tensor:
+        constant = self.constant(name)
+        if constant is None:
+            raise InputError(f"'{name}' of a Q/DQ node is computed", "a constant")
+        return constant
 
     @torch.no_grad()
     def recall_weights(self, weights: dict[str, Tensor]) -> int:

@@ -1,0 +1,99 @@
+"""`compress distill`, `qat` and `substitute` as a user runs them, and their bad input."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from artifacts.checkpoint import load_checkpoint
+
+QUICK = ("--steps", "4", "--batch-size", "2", "--probe-every", "2", "--threads", "1")
+CONFIG = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 96, "neck_channels": 8}
+
+
+def write_network(path: Path, heads: tuple[str, ...], seed: int) -> Path:
+    from perception.network import build
+    from perception.train_checkpoint import INPUT_SPEC, save_network
+
+    torch.manual_seed(seed)
+    save_network(path, build({**CONFIG, "heads": {name: {} for name in heads}}), INPUT_SPEC)
+    return path
+
+
+@pytest.fixture
+def pictures(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    (folder / "pictures").mkdir()
+    for index in range(6):
+        picture = rng.integers(0, 255, (64, 96, 3), np.uint8)
+        cv2.imwrite(str(folder / "pictures" / f"{index}.png"), picture)
+    return folder / "pictures"
+
+
+def test_distill_then_what_is_left_out_is_named(run, folder: Path, pictures: Path) -> None:
+    student = write_network(folder / "s.pt", ("segmentation", "depth"), 1)
+    teacher = write_network(folder / "t.pt", ("segmentation",), 2)
+    result = run(
+        "compress", "distill", student, "--teacher", teacher, "--data", pictures, *QUICK,
+        "--json", "d.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "not compared: output 'depth': the teacher has no such output" in result.err
+    stated = json.loads(Path("d.json").read_text())
+    assert stated["score"]["after"] <= stated["score"]["before"]
+    assert load_checkpoint("s.distilled.pt").config["heads"] == {"segmentation": {}, "depth": {}}
+    assert not Path("s.distilled.state").exists()
+
+
+def test_bad_input_of_distill_is_one_line(run, folder: Path, pictures: Path) -> None:
+    student = write_network(folder / "s.pt", ("segmentation",), 1)
+    other = write_network(folder / "o.pt", ("depth",), 2)
+    (folder / "empty").mkdir()
+    cases = [
+        ((student, "--teacher", other, "--data", pictures), "no output in common"),
+        ((student, "--teacher", student, "--data", "empty"), "empty"),
+        ((student, "--teacher", student, "--data", pictures, "--labels"), "--labels"),
+        ((student, "--teacher", student, "--data", pictures, "--feature", "nose"), "'nose'"),
+        ((student, "--teacher", "none.pt", "--data", pictures), "none.pt"),
+        ((student, "--teacher", student, "--data", pictures, "--precision", "half"), "half"),
+        ((student, "--teacher", student, "--data", pictures, "--out", "x.onnx"), ".pt"),
+    ]
+    for arguments, words in cases:
+        result = run("compress", "distill", *arguments)
+        assert result.code == 2, arguments
+        assert words in result.err
+        assert len(result.err.strip().splitlines()) == 1
+    assert sorted(path.name for path in folder.glob("*distilled*")) == []
+
+
+def test_quantize_then_qat_writes_the_same_graph_with_new_integers(
+    run, folder: Path, pictures: Path
+) -> None:
+    network = write_network(folder / "n.pt", ("segmentation",), 1)
+    data = ("--data", pictures)
+    assert run("compress", "quantize", network, *data, "--out", "q.onnx").code == 0
+    result = run(
+        "compress", "qat", "q.onnx", "--teacher", network, *data, *QUICK, "--out", "t.onnx"
+    )
+    assert result.code == 0, result.err
+    result = run("compress", "compare", "q.onnx", "t.onnx", *data)
+    assert result.code == 0, result.err
+    result = run("compress", "qat", network, "--teacher", network, *data)
+    assert result.code == 2
+    assert "no quantized network" in result.err
+
+
+def test_substitute_measures_and_stores_edits(run, folder: Path, pictures: Path) -> None:
+    network = write_network(folder / "n.pt", ("segmentation",), 1)
+    result = run(
+        "compress", "substitute", network, "--data", pictures, *QUICK, "--float",
+        "--kind", "squeeze-excite", "--json", "s.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    (trial,) = json.loads(Path("s.json").read_text())["trials"]
+    assert trial["count"] > 3
+    edits = load_checkpoint("n.substituted.pt").edits
+    assert bool(edits) == trial["is_kept"] == (trial["after_ms"] <= 0.97 * trial["before_ms"])
