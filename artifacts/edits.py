@@ -64,7 +64,7 @@ def apply_edits(module: "nn.Module", edits: Iterable[Edit]) -> "nn.Module":
 def _keep(module: "nn.Module", edit: Edit) -> None:
     owner_name, _, name = edit["tensor"].rpartition(".")
     owner = module.get_submodule(owner_name)
-    tensor: "Tensor | None" = owner._parameters.get(name)
+    tensor: Tensor | None = owner._parameters.get(name)
     if tensor is None:
         tensor = owner._buffers[name]
     axis, indices = edit["axis"], edit["indices"]
