@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from compress.diagnose.report import ActivationFinding
 from compress.quantize.qparams import QParams, fake_quantize
-from compress.sqnr import EXACT_DB, SignalToNoise
+from compress.sqnr import EXACT_DB
 
 OUTLIER_RATIO = 8.0
 """A channel is an outlier where its largest magnitude exceeds the median channel's so many times:
@@ -63,8 +63,7 @@ class ActivationMeter:
         self._magnitudes = np.zeros(1)
         self._low, self._high = np.inf, -np.inf
         self._count = self._beyond = 0
-        self._clipped = 0.0
-        self._noise = SignalToNoise()
+        self._signal = self._noise = self._clipped = 0.0
 
     def update(self, values: NDArray) -> None:
         """Adds one sample of the tensor."""
@@ -75,12 +74,13 @@ class ActivationMeter:
         self._high = max(self._high, float(values.max()))
         half = self._qparams.scale / 2
         is_beyond = (values < self._qparams.low - half) | (values > self._qparams.high + half)
-        rounded = fake_quantize(values, self._qparams)
-        self._noise.update(values, rounded)
+        wide = values.astype(np.float64)
+        squared = np.square(fake_quantize(values, self._qparams) - wide)
+        self._signal += float(np.sum(np.square(wide)))
+        self._noise += float(np.sum(squared))
+        self._clipped += float(np.sum(squared[is_beyond]))
         self._count += values.size
         self._beyond += int(is_beyond.sum())
-        clipped = np.subtract(rounded, values, dtype=np.float64)[is_beyond]
-        self._clipped += float(np.sum(np.square(clipped)))
 
     def finding(self) -> ActivationFinding:
         """Returns what was seen."""
@@ -97,8 +97,8 @@ class ActivationMeter:
             represented_low=self._qparams.low,
             represented_high=self._qparams.high,
             saturated=self._beyond / max(self._count, 1),
-            clipping_share=self._clipped / self._noise.noise if self._noise.noise else 0.0,
-            sqnr_db=self._noise.sqnr_db,
+            clipping_share=self._clipped / self._noise if self._noise else 0.0,
+            sqnr_db=float(to_db(np.array([self._signal]), np.array([self._noise]))[0]),
             outlier_channels=tuple(outliers),
             outlier_ratio=float(self._magnitudes.max() / median),
         )
