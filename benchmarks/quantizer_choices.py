@@ -15,11 +15,12 @@ from benchmarks.marked import replace_section
 from benchmarks.real_networks import NETWORKS, REAL, open_pictures
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
+from compress.quantize.decisions import Decisions
 from compress.quantize.observers import ByOutputError, Entropy, MeanSquaredError, MinMax, Percentile
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Decisions, StreamingPass
+from compress.quantize.streaming import StreamingPass
 
 PAGE = Path("docs/quantization.md")
 RAW = Path("out/bench/quantizer_choices.json")

@@ -13,6 +13,7 @@ from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_m
 from artifacts.ownership import read_heads
 from artifacts.samples import open_samples
 from compress.quantize.decision_log import DecisionLog
+from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import estimate_memory
 from compress.quantize.placement import Declined
@@ -21,7 +22,7 @@ from compress.quantize.search.contract import Judge, measure_contracts
 from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Decisions, LayerResult, Progress, StreamingPass
+from compress.quantize.streaming import Progress, StreamingPass
 
 _log = logging.getLogger(__name__)
 

@@ -7,11 +7,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from artifacts.openvino_guard import make_guard
+from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
+from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams
-from compress.quantize.streaming import Decisions, qdq_nodes
 
 AFFINE = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Identity"} | AFFINE

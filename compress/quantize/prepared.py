@@ -8,6 +8,7 @@ import onnx
 from artifacts.errors import InputError
 from artifacts.opset import require_opset
 from compress.errors import AlreadyQuantizedError, CalibrationError
+from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
@@ -16,7 +17,6 @@ from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
-from compress.quantize.streaming import Decisions
 
 INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}

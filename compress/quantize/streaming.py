@@ -6,21 +6,22 @@ towards the float output. Cost is linear in depth; a tensor is freed at its last
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import helper
 
 from compress.errors import CalibrationError
 from compress.quantize.activation_store import ActivationStore
+from compress.quantize.bias_shift import find_next_offset, shift_bias
 from compress.quantize.decision_log import DecisionLog
+from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, read_tensors
 from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import Placement, QuantizedNode
+from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams, fake_quantize, qparams_for_range
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
@@ -29,44 +30,6 @@ from compress.quantize.tied_scales import TiedScales
 from compress.sqnr import SignalToNoise
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerResult:
-    """What quantizing one node did.
-
-    Attributes:
-        node: its name.
-        op_type: its operator.
-        sqnr_db: signal to quantization noise of its output, all errors before it included.
-        rounding: how its weight was rounded; empty where it has none.
-    """
-
-    node: str
-    op_type: str
-    sqnr_db: float
-    rounding: str = ""
-
-
-@dataclass
-class Decisions:
-    """What the pass decided.
-
-    Attributes:
-        activations: qparams per tensor.
-        weights: integers per node name.
-        overrides: constants whose values changed (corrected biases), by name.
-        biases: names of the bias that a layer shall read, by node name.
-        layers: one result per quantized node, in order.
-        outputs_db: SQNR of each graph output on the calibration samples.
-    """
-
-    activations: dict[str, QParams] = field(default_factory=dict)
-    weights: dict[str, QuantizedWeight] = field(default_factory=dict)
-    overrides: dict[str, Array] = field(default_factory=dict)
-    biases: dict[str, str] = field(default_factory=dict)
-    layers: list[LayerResult] = field(default_factory=list)
-    outputs_db: dict[str, float] = field(default_factory=dict)
 
 
 class StreamingPass:
@@ -212,7 +175,7 @@ class StreamingPass:
             axes = tuple(axis for axis in range(got.ndim) if axis != choice.output_axis)
             error_sums.append(np.asarray(np.mean(expected - got, axis=axes, dtype=np.float64)))
         shift = np.mean(error_sums, axis=0)
-        if self._settings.bias_correction and self._shift_bias(node, shift):
+        if self._settings.bias_correction and shift_bias(self._graph, self._decisions, node, shift):
             shape = [1] * self._float.get(result, 0).ndim
             shape[choice.output_axis] = -1
             offset = shift.astype(np.float32).reshape(shape)
@@ -232,34 +195,6 @@ class StreamingPass:
             )
         )
 
-    def _shift_bias(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
-        """Adds `shift` to the layer's bias, or to the constant of the Add after a MatMul."""
-        if node.op_type == "MatMul":
-            return self._shift_next_add(node, shift)
-        has_bias = len(node.input) > 2 and bool(node.input[2])
-        bias = self._graph.weights[node.input[2]] if has_bias else np.zeros(1)
-        name = self._graph.unused_name(f"{node.name}_bias_corrected")
-        self._decisions.overrides[name] = (bias + shift).astype(np.float32)
-        self._decisions.biases[node.name] = name
-        return True
-
-    def _shift_next_add(self, node: onnx.NodeProto, shift: NDArray[np.float64]) -> bool:
-        constant = self._next_offset(node, len(shift))
-        if constant is not None:
-            value = self._graph.weights[constant]
-            self._decisions.overrides[constant] = (value + shift).astype(np.float32)
-        return False
-
-    def _next_offset(self, node: onnx.NodeProto, channels: int) -> str | None:
-        """Returns the constant of the Add after a MatMul that may change, one per channel."""
-        add = self._graph.sole_consumer(node.output[0])
-        if add is None or add.op_type != "Add":
-            return None
-        constant = add.input[1] if add.input[0] == node.output[0] else add.input[0]
-        value = self._graph.weights.get(constant)
-        is_fitting = value is not None and value.shape == (channels,)
-        return constant if is_fitting and len(self._graph.consumers(constant)) == 1 else None
-
     def _round(
         self,
         step: Step,
@@ -271,7 +206,9 @@ class StreamingPass:
         node = step.nodes[0]
         weight = self._graph.weights[node.input[1]]
         shape = plain.run(self._float_feeds(step, 0))[node.output[0]].shape
-        has_offset = node.op_type != "MatMul" or self._next_offset(node, weight.shape[1])
+        has_offset = node.op_type != "MatMul" or find_next_offset(
+            self._graph, node, weight.shape[1]
+        )
 
         def read(sample: int) -> tuple[Array, Array]:
             tensor = node.input[0]
@@ -377,23 +314,3 @@ def _require_finite(array: Array, what: str, sample: int) -> None:
             "finite activations",
             "check that sample and the input spec",
         )
-
-
-def qdq_nodes(
-    tensor: str, scale: str, zero_point: str, qparams: QParams
-) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
-    """Returns a Q/DQ pair on a tensor, and its two constants."""
-    integers, real = f"{tensor}_quantized", f"{tensor}_dequantized"
-    nodes = [
-        helper.make_node(
-            "QuantizeLinear", [tensor, scale, zero_point], [integers], f"{tensor}_QuantizeLinear"
-        ),
-        helper.make_node(
-            "DequantizeLinear", [integers, scale, zero_point], [real], f"{tensor}_DequantizeLinear"
-        ),
-    ]
-    constants = {
-        scale: np.asarray(qparams.scale, np.float32),
-        zero_point: np.asarray(qparams.zero_point, qparams.grid.dtype),
-    }
-    return nodes, constants

@@ -15,12 +15,12 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from compress.quantize.decisions import Decisions
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.contract import Finding
 from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
 from compress.quantize.search.sensitivity import SensitivityMatrix
 from compress.quantize.settings import PREFERENCES
-from compress.quantize.streaming import Decisions
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
@@ -198,7 +198,7 @@ def _predict(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[str
 def _cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:
     """Returns sets of the layers with the least work per activation, which gain the least."""
     graph = prepared.graph
-    names = [item.node for item in prepared.quantized]
+    names = [item.node for item in prepared.quantized if not item.tied]
     intensity = np.array([arithmetic_intensity(graph, graph.node(name)) for name in names])
     order = np.argsort(intensity, kind="stable")
     counts = [int(share * len(names)) for share in INTENSITY_SHARES]

@@ -18,11 +18,12 @@ from onnx import helper, numpy_helper
 
 from artifacts.ownership import node_owners, read_heads
 from compress.model_runner import Runner, open_runner
+from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Decisions, Progress, StreamingPass
+from compress.quantize.streaming import Progress, StreamingPass
 
 SHIFT = "framefit_mean_shift"
 
@@ -32,7 +33,7 @@ class SensitivityMatrix:
     """What each layer costs each output when it alone is quantized.
 
     Attributes:
-        layers: names of the quantized nodes, in topological order.
+        layers: names of the quantized nodes that compute, in topological order.
         outputs: names of the network's outputs.
         noise: [layers, outputs] float64, squared error over the output's squared values.
         owners: the head that each layer belongs to, or "trunk".
@@ -96,21 +97,22 @@ def measure_layers(
     reference = open_runner(model)
     expected = [reference(samples[index]) for index in range(len(samples))]
     outputs = tuple(expected[0])
-    noise = np.zeros((len(prepared.quantized), len(outputs)))
-    for row, item in enumerate(prepared.quantized):
+    layers = [item for item in prepared.quantized if not item.tied]
+    noise = np.zeros((len(layers), len(outputs)))
+    for row, item in enumerate(layers):
         if progress is not None:
-            progress("sensitivity", row, len(prepared.quantized))
+            progress("sensitivity", row, len(layers))
         candidate = open_runner(_quantize_alone(prepared, decisions, item, samples))
         noise[row] = _relative_noise(candidate, expected, samples)
     if progress is not None:
-        progress("sensitivity", len(prepared.quantized), len(prepared.quantized))
+        progress("sensitivity", len(layers), len(layers))
     owners = node_owners(model, heads)
-    layers = tuple(item.node for item in prepared.quantized)
+    names = tuple(item.node for item in layers)
     return SensitivityMatrix(
-        layers=layers,
+        layers=names,
         outputs=outputs,
         noise=noise,
-        owners={name: owners[name] for name in layers if name in owners},
+        owners={name: owners[name] for name in names if name in owners},
         heads={head: tuple(names) for head, names in heads.items()},
     )
 

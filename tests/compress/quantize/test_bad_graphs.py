@@ -38,9 +38,12 @@ def least_db(model, result, samples):
     return min(figures["sqnr_db"] for figures in outputs.values())
 
 
-@pytest.fixture(params=sorted(PLACEMENTS))
+@pytest.fixture(params=sorted(set(PLACEMENTS) - {"onnxruntime"}))
 def quantize(request):
-    """Returns a function that quantizes for each target and holds the result to 20 dB."""
+    """Returns a function that quantizes for each target and holds the result to 20 dB.
+
+    Not for onnxruntime, whose placement leaves networks as small as these in float.
+    """
 
     def run(model, samples=None, floor_db=20.0, **settings):
         samples = samples or draw_samples()

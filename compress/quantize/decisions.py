@@ -1,0 +1,45 @@
+"""What the streaming pass decides, layer by layer."""
+
+from dataclasses import dataclass, field
+
+from compress.quantize.graph import Array
+from compress.quantize.layer_weights import QuantizedWeight
+from compress.quantize.qparams import QParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerResult:
+    """What quantizing one node did.
+
+    Attributes:
+        node: its name.
+        op_type: its operator.
+        sqnr_db: signal to quantization noise of its output, all errors before it included.
+        rounding: how its weight was rounded; empty where it has none.
+    """
+
+    node: str
+    op_type: str
+    sqnr_db: float
+    rounding: str = ""
+
+
+@dataclass
+class Decisions:
+    """What the pass decided.
+
+    Attributes:
+        activations: qparams per tensor.
+        weights: integers per node name.
+        overrides: constants whose values changed (corrected biases), by name.
+        biases: names of the bias that a layer shall read, by node name.
+        layers: one result per quantized node, in order.
+        outputs_db: SQNR of each graph output on the calibration samples.
+    """
+
+    activations: dict[str, QParams] = field(default_factory=dict)
+    weights: dict[str, QuantizedWeight] = field(default_factory=dict)
+    overrides: dict[str, Array] = field(default_factory=dict)
+    biases: dict[str, str] = field(default_factory=dict)
+    layers: list[LayerResult] = field(default_factory=list)
+    outputs_db: dict[str, float] = field(default_factory=dict)
