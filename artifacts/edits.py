@@ -9,8 +9,8 @@ An edit is one of
 * `{"kind": "replace", "module": NAME, "by": "relu" or "identity"}`: a module without state of its
   own takes the place of this one.
 
-Nothing else can be said, so replaying edits of a file runs no code of the file. Torch is not
-imported.
+Nothing else can be said, so replaying edits of a file runs no code of the file. Torch is imported
+only where a module is replaced.
 """
 
 from collections.abc import Iterable, Mapping

@@ -18,7 +18,13 @@ MAY_IMPORT = {
     "framefit": {"artifacts", "perception", "compress", "export", "engines", "latency_budget"},
 }
 TORCH = {"torch", "torchvision", "timm"}
-MAY_USE_TORCH = ("perception/", "export/", "artifacts/checkpoint.py", "compress/prune/")
+MAY_USE_TORCH = (
+    "perception/",
+    "export/",
+    "artifacts/checkpoint.py",
+    "artifacts/edits.py",
+    "compress/prune/",
+)
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")
 MAY_USE_TORCH += ("framefit/",)
 LAZY = {"openvino", "tensorrt", "tensorrt_rtx", "pycuda", "cuda"}
