@@ -2,8 +2,8 @@
 
 `python -m benchmarks.distill [STUDENT.pt [STEPS]]` repairs a pruned (or otherwise changed) network
 against the shipped one with rendered scenes whose labels are not used, and measures each head on
-held-out scenes before and after. Without STUDENT the shipped network's weights are disturbed by a tenth
-of their spread.
+held-out scenes before and after. Without STUDENT the shipped network's weights are disturbed by a
+tenth of their spread.
 """
 
 import json

@@ -1,7 +1,7 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
-`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING]]]]` takes the demo network, INT4 weights and
-INT8 activations. Training sees crops of a quarter of the picture, figures are measured on whole
+`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING]]]]` takes the demo network, INT4 weights
+and INT8 activations. Training sees crops of a quarter of the picture, figures are measured on whole
 held-out scenes.
 """
 

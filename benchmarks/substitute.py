@@ -1,9 +1,9 @@
 """EfficientNet-B4: what operator substitution brings on OpenVINO, and what it costs.
 
 `python -m benchmarks.substitute times` times the backbone at 256x512 in float, in INT8, and in INT8
-after substitution, in turns. `python -m benchmarks.substitute quality [TRAIN_MINUTES STEPS]` trains a
-small segmentation network on that backbone, substitutes, repairs it by distillation and measures the
-mIoU before and after.
+after substitution, in turns. `python -m benchmarks.substitute quality [TRAIN_MINUTES STEPS]` trains
+a small segmentation network on that backbone, substitutes, repairs it by distillation and measures
+the mIoU before and after.
 """
 
 import json
