@@ -3,8 +3,8 @@
 Quantizing a layer saves time and costs quality, neither of which the other layers' shapes tell.
 Time is therefore measured on the target, whole networks side by side; quality is added up from
 the sensitivity matrix. Sets of float layers are tried in order of what they cost in quality, and in
-order of that per multiply-accumulate. The preference says how much of the time that INT8 saves
-may be given back.
+order of that per multiply-accumulate, with and without the layers that gain the least time. The
+preference says how much of the time that INT8 saves may be given back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +29,7 @@ TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by less are equally fast."""
 
 SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+COMBINED_SIZES = (4, 8, 16)
 INTENSITY_SHARES = (0.15, 0.3, 0.5, 0.75)
 
 
@@ -115,9 +116,12 @@ class PrecisionSearch:
             clock: measures latencies.
             matrix: what each layer costs each head.
         """
-        sets = [frozenset[str](), *_cheap_sets(prepared)]
+        cheap = _cheap_sets(prepared)
+        sets = [frozenset[str](), *cheap]
         if matrix is not None:
-            sets += _sensitive_sets(prepared, matrix)
+            sensitive = _sensitive_sets(prepared, matrix)
+            costly = [kept for kept in sensitive if len(kept) in COMBINED_SIZES]
+            sets += sensitive + [kept | other for kept in cheap[:-1] for other in costly]
         sets = list(dict.fromkeys(sets))
         names = {item.node for item in prepared.quantized}
         models = [prepared.write_model(decisions, only=frozenset(names - kept)) for kept in sets]
