@@ -15,8 +15,8 @@ from compress.qat.onnx_module import QUANTIZERS, OnnxModule
 from compress.qat.settings import QatSettings
 
 BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
-INSIDE = 0.49
-"""Farthest a latent value starts from its integer, in steps."""
+INSIDE = 0.8
+"""How far into its step a latent value starts, as a share of the way to the float weight."""
 _LIMITS = {
     TensorProto.INT8: (-128, 127),
     TensorProto.UINT8: (0, 255),
@@ -230,7 +230,9 @@ class QuantizedModule(OnnxModule):
         """Starts latent values where the float weights were, without changing any integer.
 
         A weight that was close to a rounding threshold then needs a small step to cross it, one in
-        the middle of its step a large one.
+        the middle of its step a large one. Where the quantizer did not take the nearest integer
+        (GPTQ pays one weight's error with another's) the value starts in the middle: at the
+        threshold, the first steps would take the quantizer's choice back.
 
         Args:
             weights: float weights by the name of their layer.
@@ -251,7 +253,8 @@ class QuantizedModule(OnnxModule):
             start = weights[node.name] / _spread(self._scale(weight.scale)(), latent, attributes)
             if start.shape != latent.shape or (start - latent).abs().median() > 0.5:
                 continue
-            latent.copy_(torch.clamp(start, latent - INSIDE, latent + INSIDE))
+            place = start - latent
+            latent.add_(torch.where(place.abs() <= 0.5, INSIDE * place, torch.zeros_like(place)))
             found += 1
         return found
 
