@@ -62,7 +62,7 @@ def measure(model: onnx.ModelProto, scenes: Any, spec: Any) -> dict[str, dict[st
 
 
 def run(
-    steps: int = 60, rate: float = 0.003, target: str = "tensorrt", rounding: str = "auto"
+    steps: int = 130, rate: float = 0.02, target: str = "tensorrt", rounding: str = "auto"
 ) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)

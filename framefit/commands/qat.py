@@ -49,7 +49,7 @@ def qat(
     batch_size: BatchSizeOption = 8,
     learning_rate: Annotated[
         float, typer.Option(help="The highest, in steps of the integer grid.")
-    ] = 0.003,
+    ] = 0.01,
     fixed_weights: Annotated[
         bool, typer.Option("--fixed-weights", help="Learn scales and biases only.")
     ] = False,
