@@ -44,12 +44,12 @@ def _walk(content: mmap.mmap) -> set[int]:
         number, kind = tag >> 3, tag & 7
         if number not in _MODEL_FIELDS:
             raise ValueError(f"byte {offset} starts no field of one")
-        found.add(number)
         if kind == _VARINT:
             _, offset = _read_varint(content, offset)
         elif kind == _LENGTH:
             length, offset = _read_varint(content, offset)
             offset += length
+            found.add(number)
         else:
             raise ValueError(f"byte {offset} starts no field of one")
     if offset > len(content):

@@ -1,6 +1,9 @@
 """Batches in an order that depends on nothing but the seed and the step."""
 
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -93,7 +96,25 @@ def open_batches(
         collate_fn=stack_samples,
         generator=torch.Generator().manual_seed(settings.seed),
     )
-    yield from loader
+    with _own_child_signal():
+        yield from loader
+
+
+@contextmanager
+def _own_child_signal() -> Iterator[None]:
+    """Takes torch's handler of ended child processes back when its workers are done.
+
+    DataLoader leaves it behind for good; a process that later ran OpenVINO and then any child
+    crashed in it (torch 2.15, Python 3.11).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def stack_samples(samples: Sequence[Sample]) -> Batch:
