@@ -11,7 +11,7 @@ from compress.quantize.rounding import Auto, Nearest, Rounding
 from compress.quantize.search.contract import Contract
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16, "float": 8}
-PREFERENCES = {"speed": 0.0, "balanced": 0.1, "quality": 0.35}
+PREFERENCES = {"speed": 0.0, "balanced": 0.2, "quality": 0.35}
 """The share of the time saved by INT8 that may be spent on layers in float."""
 
 
