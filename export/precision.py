@@ -17,6 +17,7 @@ from onnx import helper
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
+from artifacts.synthetic_pictures import PICTURE_RANK, draw_input
 from export.fp16_check import (
     Arrays,
     count_precisions,
@@ -34,9 +35,12 @@ MIN_SQNR_DB = 30.0
 """FP16 by itself leaves every output at least this on samples; 45 to 75 dB are usual."""
 
 MIN_RANDOM_SQNR_DB = 20.0
-"""The same on random input, which is no picture: it shows only that nothing broke."""
+"""The same on random pictures: they show only that nothing broke."""
 
-IMAGE_RANK = 4
+MAX_PIXEL = 255
+MEAN_PIXEL = 118
+PIXEL_DEVIATION = 60
+"""About those of photographs, with which ImageNet networks are normalized."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +170,7 @@ def _is_tensor_constant(node: onnx.NodeProto) -> bool:
 
 def _random_sample(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
     """Returns random pixels as the network's input spec prepares them; without one, 0 to 1."""
-    generator = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     text = {item.key: item.value for item in model.metadata_props}.get("framefit.input_spec")
     spec = InputSpec.from_json(text) if text else InputSpec()
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -176,8 +180,9 @@ def _random_sample(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
             continue
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim]
-        values = generator.uniform(0, 255, shape) * spec.pixel_scale
-        if len(shape) == IMAGE_RANK and shape[1] == len(spec.mean):
+        pixels = MEAN_PIXEL + PIXEL_DEVIATION * draw_input(shape, rng)
+        values = np.clip(pixels, 0, MAX_PIXEL) * spec.pixel_scale
+        if len(shape) == PICTURE_RANK and shape[1] == len(spec.mean):
             mean, std = (np.reshape(part, (1, -1, 1, 1)) for part in (spec.mean, spec.std))
             values = (values - mean) / std
         sample[value.name] = values.astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))

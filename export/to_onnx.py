@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import save_onnx
+from artifacts.synthetic_pictures import draw_input
 from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
 from export.parity import check_parity
@@ -60,7 +61,7 @@ def export_onnx(
 
     The module is put into evaluation mode for the export and given back as it was. Outputs are
     named by `flatten_outputs`; a module's own `output_names` fix their order. The exporters are
-    tried in turn; each result is run by onnxruntime on seeded random inputs and has to give the
+    tried in turn; each result is run by onnxruntime on seeded random pictures and has to give the
     module's own outputs within `export.parity.TOLERANCES`.
 
     Args:
@@ -181,10 +182,10 @@ def _evaluation(module: nn.Module) -> Iterator[None]:
 def _sample(
     module: nn.Module, shapes: Mapping[str, tuple[int, ...]], seed: int
 ) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     weight = next(module.parameters(), torch.zeros(()))
     return {
-        name: torch.randn(shape, generator=generator).to(weight.device)
+        name: torch.from_numpy(draw_input(shape, rng)).to(weight.device)
         for name, shape in shapes.items()
     }
 

@@ -1,8 +1,10 @@
 """Builds a network of the zoo with random weights that behave like trained ones."""
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from artifacts.synthetic_pictures import draw_pictures
 from benchmarks.zoo.networks import ZooNetwork
 
 CLASSES = 16
@@ -27,7 +29,7 @@ def build_network(network: ZooNetwork, seed: int = 0) -> nn.Module:
     )
     generator = torch.Generator().manual_seed(seed)
     wake_scales(module, generator)
-    settle_statistics(module, network.size, generator)
+    settle_statistics(module, network.size, np.random.default_rng(seed))
     return module
 
 
@@ -41,7 +43,7 @@ def wake_scales(module: nn.Module, generator: torch.Generator) -> None:
                 parameter.copy_(drawn)
 
 
-def settle_statistics(module: nn.Module, size: int, generator: torch.Generator) -> None:
+def settle_statistics(module: nn.Module, size: int, rng: np.random.Generator) -> None:
     """Runs pictures through in training mode, so that batch normalization fits its input."""
     for part in module.modules():
         if isinstance(part, _BATCH_NORMS):
@@ -50,16 +52,5 @@ def settle_statistics(module: nn.Module, size: int, generator: torch.Generator) 
     module.train()
     with torch.no_grad():
         for _ in range(SETTLING_BATCHES):
-            module(draw_pictures(BATCH, size, generator))
+            module(torch.from_numpy(draw_pictures((BATCH, 3, size, size), rng)))
     module.eval()
-
-
-def draw_pictures(count: int, size: int, generator: torch.Generator) -> Tensor:
-    """Returns [count, 3, size, size] of zero mean: blobs of several sizes, as in photographs."""
-    pictures = torch.zeros(count, 3, size, size)
-    for cells in (2, 5, 13, 41):
-        noise = torch.randn(count, 3, cells, cells, generator=generator)
-        pictures += nn.functional.interpolate(
-            noise, (size, size), mode="bilinear", align_corners=False
-        )
-    return pictures / 2

@@ -7,11 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 
 from artifacts.errors import FramefitError
 from artifacts.onnx_file import load_onnx, save_onnx
-from benchmarks.zoo.build import build_network, draw_pictures
+from artifacts.synthetic_pictures import draw_pictures
+from benchmarks.zoo.build import build_network
 from benchmarks.zoo.networks import ZooNetwork
 from compress.compare import OutputComparison
 from compress.quantize.api import quantize_model
@@ -111,8 +113,9 @@ def _export(module: torch.nn.Module, network: ZooNetwork, path: Path, row: dict[
 
 def draw_samples(network: ZooNetwork) -> list[dict[str, Any]]:
     """Returns the calibration samples, which parity is measured on as well."""
-    generator = torch.Generator().manual_seed(1)
-    return [{"input": draw_pictures(1, network.size, generator).numpy()} for _ in range(SAMPLES)]
+    rng = np.random.default_rng(1)
+    shape = (1, 3, network.size, network.size)
+    return [{"input": draw_pictures(shape, rng)} for _ in range(SAMPLES)]
 
 
 def _lint(path: Path) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""Random pictures have the spectrum of photographs, whatever their size."""
+
+import numpy as np
+import pytest
+
+from artifacts.synthetic_pictures import draw_input, draw_pictures
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 96, 96), (2, 1, 33, 70), (1, 2, 1, 1), (1, 700, 5, 3)])
+def test_shape_mean_and_variance(shape):
+    pictures = draw_pictures(shape, np.random.default_rng(0))
+    assert pictures.shape == shape
+    assert pictures.dtype == np.float32
+    assert np.isfinite(pictures).all()
+    assert abs(pictures.mean()) < 1e-4
+    assert pictures.std() == pytest.approx(1, abs=1e-3)
+
+
+def test_octaves_are_equally_strong():
+    """Half the frequency holds as much power, as in photographs; white noise has a quarter."""
+    (plane,) = draw_pictures((1, 1, 256, 256), np.random.default_rng(0))[0]
+    power = np.abs(np.fft.fft2(plane)) ** 2
+    frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(256), np.fft.fftfreq(256)))
+    octaves = [
+        power[(frequency >= f) & (frequency < 2 * f)].sum() for f in (1 / 64, 1 / 32, 1 / 16)
+    ]
+    assert max(octaves) < 2.5 * min(octaves)
+
+
+def test_seed_repeats_it_and_other_ranks_are_noise():
+    first, second = (draw_pictures((1, 3, 20, 20), np.random.default_rng(4)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    noise = draw_input((1, 20_000), np.random.default_rng(0))
+    assert noise.std() == pytest.approx(1, abs=0.02)
