@@ -1,27 +1,23 @@
 """The work of `compress distill`: student and teacher in, a better student out."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import atomic_path, require_writable
+from artifacts.atomic import require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.file_kind import require_file
-from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import parse_input_shapes
+from framefit.labelled_heads import label_heads, measure_heads, read_label_loss
 from framefit.model_source import ModelOptions
-from framefit.spec_choice import choose_spec
+from framefit.trainable_network import open_trainable, save_trained
 from framefit.training_samples import LabelOptions, TrainingSamples, open_training_samples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from compress.distill.api import DistillResult
-    from compress.distill.lesson import LabelLoss
     from compress.distill.settings import DistillSettings
     from compress.train.settings import TrainerSettings
 
@@ -55,13 +51,7 @@ class DistillOutcome:
             "teacher": str(self.teacher),
             "out": str(self.out),
             "sha256": sha256_file(self.out) if self.out.exists() else None,
-            "steps": result.steps,
-            "best_step": result.best_step,
-            "score": {"before": result.score_before, "after": result.score_after},
-            "losses": {
-                name: {"before": value, "after": result.losses_after[name]}
-                for name, value in result.losses_before.items()
-            },
+            **result.to_dict(),
             "heads": self.heads,
             "student_only": result.match.student_only,
             "teacher_only": result.match.teacher_only,
@@ -104,7 +94,6 @@ def distill_file(
     Raises:
         InputError: a file, the data or an option is not usable, or training diverged.
     """
-    from compress.distill.api import distill_module
     from compress.train.launch import is_first_process
 
     options = model_options or ModelOptions()
@@ -124,24 +113,17 @@ def distill_file(
         data, shape, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
     )
     before = measure_heads(learner, samples, spec)
-    with ExitStack() as stack:
-        report = None
-        if log is not None and is_first_process():
-            from compress.train.loss_log import LossLog
-
-            report = stack.enter_context(LossLog(log)).write
-        result = distill_module(
-            learner,
-            guide,
-            samples.training,
-            samples.held_out,
-            settings,
-            replace(training, flip_probability=0.5 if samples.is_mirrored else 0.0),
-            label_loss=read_label_loss(heads, samples),
-            state_path=out.with_suffix(".state"),
-            progress=progress,
-            report=report,
-        )
+    result = train_student(
+        learner,
+        guide,
+        samples,
+        settings,
+        training,
+        heads=heads,
+        out=out,
+        log=log,
+        progress=progress,
+    )
     if is_first_process():
         save_trained(student, learner, out)
         Workspace().record_artifact(out, "checkpoint", "compress distill")
@@ -158,110 +140,44 @@ def distill_file(
     return DistillOutcome(out=out, student=student, teacher=teacher, result=result, heads=figures)
 
 
-def open_trainable(
-    path: Path, options: ModelOptions, spec_options: Mapping[str, Any]
-) -> tuple["nn.Module", tuple[int, ...], InputSpec]:
-    """Opens a network that can be trained.
-
-    Returns:
-        the module, the shape of its one input, and its input spec.
-
-    Raises:
-        InputError: it is an archive of torch.export, or has several inputs.
-    """
-    from export.network_file import NetworkOptions, open_network
-
-    path = require_file(path, "a checkpoint (.pt)")
-    if path.suffix.lower() in (".onnx", ".pt2"):
-        raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
-    network = NetworkOptions(
-        factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
-    )
-    module, shapes, stored = open_network(path, network)
-    if len(shapes) != 1:
-        raise InputError(f"{path} has {len(shapes)} inputs", "a network with one")
-    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    return module, next(iter(shapes.values())), spec
-
-
-def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
-    """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
-    import torch
-
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
-
-    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if isinstance(content, Checkpoint):
-        save_checkpoint(out, replace(content, state_dict=weights))
-        return
-    with atomic_path(out) as temporary:
-        torch.save(weights, temporary)
-
-
-def save_edited(
-    source: Path,
-    module: "nn.Module",
-    edits: Sequence[Mapping[str, Any]],
+def train_student(
+    student: "nn.Module",
+    teacher: "nn.Module",
+    samples: TrainingSamples,
+    settings: "DistillSettings",
+    training: "TrainerSettings",
+    *,
+    heads: Mapping[str, Any],
     out: Path,
-    factory: str | None,
-    spec: InputSpec,
-) -> None:
-    """Writes a network with structural edits on top of those it came with, as a checkpoint."""
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    log: Path | None = None,
+    progress: Progress | None = None,
+) -> "DistillResult":
+    """Lets a student learn from its teacher, and from the labels of the samples where they exist.
 
-    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if not isinstance(content, Checkpoint):
-        content = Checkpoint(builder=factory or "", config={}, input_spec=spec, state_dict={})
-    edited = [*content.edits, *map(dict, edits)]
-    save_checkpoint(out, replace(content, state_dict=weights, edits=edited))
+    Args:
+        student: changed in place.
+        teacher: left as it is.
+        samples: to learn from, and held out.
+        settings: what is copied.
+        training: how it is trained; the samples say whether they are mirrored.
+        heads: of the student, see `label_heads`.
+        out: the file that will be written: the state to resume from is beside it, with `.state`.
+        log: folder for TensorBoard.
+        progress: told (what, done, total).
+    """
+    from compress.distill.api import distill_module
+    from compress.train.loss_log import log_losses
 
-
-def label_heads(module: "nn.Module") -> dict[str, Any]:
-    """Returns the heads of a perception network, which know their labels; empty for others."""
-    from perception.network import PerceptionNetwork
-
-    return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
-
-
-def read_label_loss(heads: Mapping[str, Any], samples: TrainingSamples) -> "LabelLoss | None":
-    """Returns the loss on labels of the heads that have some; None without labels."""
-    used = {name: head for name, head in heads.items() if name in samples.labelled}
-    if not used:
-        return None
-
-    def loss(outputs: dict[str, "Tensor"], targets: dict[str, "Tensor"]) -> dict[str, "Tensor"]:
-        terms = {}
-        for head in used.values():
-            terms.update(head.loss(outputs, targets))
-        return terms
-
-    return loss
-
-
-def measure_heads(
-    module: "nn.Module", samples: TrainingSamples, spec: InputSpec, count: int = 32
-) -> dict[str, dict[str, Any]]:
-    """Returns the headline figure per head on held-out scenes; empty without labelled scenes."""
-    import torch
-
-    from perception.evaluate import evaluate_outputs
-    from perception.network import PerceptionNetwork
-
-    if samples.scenes is None or not isinstance(module, PerceptionNetwork):
-        return {}
-    network = module.cpu().eval()
-
-    def predict(image: Any) -> dict[str, Any]:
-        with torch.inference_mode():
-            return {name: value.numpy() for name, value in network(torch.from_numpy(image)).items()}
-
-    scenes = samples.scenes(network.config["height"], network.config["width"])
-    chosen = [scenes[index] for index in range(min(len(scenes), count))]
-    heads = {
-        name: values
-        for name, values in network.heads_metadata.items()
-        if not samples.labelled or name in samples.labelled
-    }
-    return evaluate_outputs(predict, chosen, spec, heads)
+    with log_losses(log) as report:
+        return distill_module(
+            student,
+            teacher,
+            samples.training,
+            samples.held_out,
+            settings,
+            replace(training, flip_probability=samples.flip_probability),
+            label_loss=read_label_loss(heads, samples),
+            state_path=out.with_suffix(".state"),
+            progress=progress,
+            report=report,
+        )

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -52,19 +51,12 @@ class QatOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
-        training = self.result.training
         return {
             "model": str(self.source),
             "teacher": str(self.teacher),
             "out": str(self.out),
             "sha256": sha256_file(self.out) if self.out.exists() else None,
-            "steps": training.steps,
-            "best_step": training.best_step,
-            "score": {"before": training.score_before, "after": training.score_after},
-            "losses": {
-                name: {"before": value, "after": training.losses_after[name]}
-                for name, value in training.losses_before.items()
-            },
+            **self.result.training.to_dict(),
         }
 
 
@@ -100,6 +92,7 @@ def qat_file(
     """
     from compress.qat.api import train_quantized
     from compress.train.launch import is_first_process
+    from compress.train.loss_log import log_losses
 
     out = require_writable(out or Path(f"{model.stem}.qat.onnx"))
     if out.suffix != ".onnx":
@@ -119,19 +112,14 @@ def qat_file(
     if len(inputs) != 1:
         raise InputError(f"{model} has {len(inputs)} inputs", "a network with one")
     samples = open_training_samples(data, next(iter(inputs.values())).shape, spec)
-    with ExitStack() as stack:
-        report = None
-        if log is not None and is_first_process():
-            from compress.train.loss_log import LossLog
-
-            report = stack.enter_context(LossLog(log)).write
+    with log_losses(log) as report:
         result = train_quantized(
             quantized.model,
             guide.model,
             samples.training,
             samples.held_out,
             settings,
-            replace(training, flip_probability=0.5 if samples.is_mirrored else 0.0),
+            replace(training, flip_probability=samples.flip_probability),
             state_path=out.with_suffix(".state"),
             progress=progress,
             report=report,

@@ -1,7 +1,7 @@
 """The work of `compress substitute`: cheaper operators, measured, and repaired by distillation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,11 @@ from artifacts.atomic import require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from framefit.distill_job import (
-    label_heads,
-    measure_heads,
-    open_trainable,
-    read_label_loss,
-    save_edited,
-)
+from framefit.distill_job import train_student
+from framefit.labelled_heads import label_heads, measure_heads
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
+from framefit.trainable_network import open_trainable, save_edited
 from framefit.training_samples import (
     IMAGE,
     LabelOptions,
@@ -167,8 +163,15 @@ def substitute_file(
     result = None
     before = measure_heads(substitution.module, samples, spec)
     if substitution.edits:
-        result = _repair(
-            substitution.module, module, samples, settings, training, heads, out, progress
+        result = train_student(
+            substitution.module,
+            module,
+            samples,
+            settings,
+            training,
+            heads=heads,
+            out=out,
+            progress=progress,
         )
     if is_first_process():
         save_edited(model, substitution.module, substitution.edits, out, options.factory, spec)
@@ -179,31 +182,6 @@ def substitute_file(
         substitution=substitution,
         result=result,
         heads=_figures(module, substitution.module, before, samples, spec),
-    )
-
-
-def _repair(
-    student: "nn.Module",
-    teacher: "nn.Module",
-    samples: TrainingSamples,
-    settings: "DistillSettings",
-    training: "TrainerSettings",
-    heads: Mapping[str, Any],
-    out: Path,
-    progress: Progress | None,
-) -> "DistillResult":
-    from compress.distill.api import distill_module
-
-    return distill_module(
-        student,
-        teacher,
-        samples.training,
-        samples.held_out,
-        settings,
-        replace(training, flip_probability=0.5 if samples.is_mirrored else 0.0),
-        label_loss=read_label_loss(heads, samples),
-        state_path=out.with_suffix(".state"),
-        progress=progress,
     )
 
 

@@ -66,6 +66,11 @@ class TrainingSamples:
     scenes: "SceneSource | None" = None
     is_mirrored: bool = False
 
+    @property
+    def flip_probability(self) -> float:
+        """Probability with which a trainer should mirror a sample."""
+        return 0.5 if self.is_mirrored else 0.0
+
 
 class PictureSamples(Sequence[Sample]):
     """Some of the samples of a folder or file, without their batch axis.

@@ -50,6 +50,18 @@ class DistillResult:
     best_step: int
     is_early: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures of the run for JSON, without the network."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "score": {"before": self.score_before, "after": self.score_after},
+            "losses": {
+                name: {"before": value, "after": self.losses_after[name]}
+                for name, value in self.losses_before.items()
+            },
+        }
+
 
 def distill_module(
     student: nn.Module,

@@ -1,40 +1,38 @@
 """Writes a training run's figures for TensorBoard."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
+from compress.train.launch import is_first_process
 from compress.train.trainer import TrainStep
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
-class LossLog:
-    """A TensorBoard log; use it as a context manager, and its `write` as `train`'s report.
+
+@contextmanager
+def log_losses(folder: Path | None) -> Iterator[Callable[[TrainStep], None] | None]:
+    """Opens a TensorBoard log, and gives what `train` takes as its report.
 
     Args:
-        folder: of the event files; a resumed run adds to it.
+        folder: of the event files; a resumed run adds to it. None writes none, and neither does
+            any process of a training but the first: then the report is None.
     """
+    if folder is None or not is_first_process():
+        yield None
+        return
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    with SummaryWriter(str(folder)) as writer:
+        yield lambda step: _write(writer, step)
 
-        self._writer = SummaryWriter(str(folder))
 
-    def write(self, step: TrainStep) -> None:
-        """Adds one step: terms of the loss, learning rate, gradient's norm, score."""
-        for name, value in step.losses.items():
-            self._writer.add_scalar(f"loss/{name}", value, step.step)
-        self._writer.add_scalar("learning_rate", step.learning_rate, step.step)
-        self._writer.add_scalar("gradient_norm", step.gradient_norm, step.step)
-        if step.score is not None:
-            self._writer.add_scalar("score", step.score, step.step)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.close()
+def _write(writer: "SummaryWriter", step: TrainStep) -> None:
+    for name, value in step.losses.items():
+        writer.add_scalar(f"loss/{name}", value, step.step)
+    writer.add_scalar("learning_rate", step.learning_rate, step.step)
+    writer.add_scalar("gradient_norm", step.gradient_norm, step.step)
+    if step.score is not None:
+        writer.add_scalar("score", step.score, step.step)

@@ -34,6 +34,7 @@ from framefit.commands.training_options import (
     WorkersOption,
     read_training,
 )
+from framefit.commands.training_result import describe_run, print_losses, show_once
 
 if TYPE_CHECKING:
     from framefit.distill_job import DistillOutcome
@@ -147,28 +148,16 @@ def distill(
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )
-    _show(outcome, json_file)
+    show_once(outcome, json_file, _show)
 
 
-def _show(outcome: "DistillOutcome", json_file: Path | None) -> None:
-    from artifacts.atomic import write_json
-    from compress.train.launch import is_first_process
+def _show(outcome: "DistillOutcome") -> None:
     from framefit.table import print_table
 
-    if not is_first_process():
-        return
-    if json_file is not None:
-        write_json(json_file, outcome.to_dict())
     result = outcome.result
     for name, reason in {**result.match.student_only, **result.match.teacher_only}.items():
         typer.echo(f"not compared: output '{name}': {reason}", err=True)
-    print_table(
-        ("loss against the teacher", "before", "after"),
-        (
-            (name, f"{value:.4f}", f"{result.losses_after[name]:.4f}")
-            for name, value in result.losses_before.items()
-        ),
-    )
+    print_losses("loss against the teacher", result, 4)
     if outcome.heads:
         print_table(
             ("head", "figure", "teacher", "before", "after"),
@@ -183,7 +172,4 @@ def _show(outcome: "DistillOutcome", json_file: Path | None) -> None:
                 for name, values in outcome.heads.items()
             ),
         )
-    typer.echo(
-        f"{outcome.out}: {result.steps} steps, best at step {result.best_step}, score "
-        f"{result.score_before:.3f} -> {result.score_after:.3f} (lower is better)"
-    )
+    typer.echo(f"{outcome.out}: {describe_run(result)}")

@@ -31,6 +31,7 @@ from framefit.commands.training_options import (
     WorkersOption,
     read_training,
 )
+from framefit.commands.training_result import describe_run, print_losses, show_once
 
 if TYPE_CHECKING:
     from framefit.qat_job import QatOutcome
@@ -115,27 +116,10 @@ def qat(
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )
-    _show(outcome, json_file)
+    show_once(outcome, json_file, _show)
 
 
-def _show(outcome: "QatOutcome", json_file: Path | None) -> None:
-    from artifacts.atomic import write_json
-    from compress.train.launch import is_first_process
-    from framefit.table import print_table
-
-    if not is_first_process():
-        return
-    if json_file is not None:
-        write_json(json_file, outcome.to_dict())
+def _show(outcome: "QatOutcome") -> None:
     training = outcome.result.training
-    print_table(
-        ("loss against the float network", "before", "after"),
-        (
-            (name, f"{value:.5f}", f"{training.losses_after[name]:.5f}")
-            for name, value in training.losses_before.items()
-        ),
-    )
-    typer.echo(
-        f"{outcome.out}: {training.steps} steps, best at step {training.best_step}, score "
-        f"{training.score_before:.3f} -> {training.score_after:.3f} (lower is better)"
-    )
+    print_losses("loss against the float network", training, 5)
+    typer.echo(f"{outcome.out}: {describe_run(training)}")

@@ -28,6 +28,7 @@ from framefit.commands.training_options import (
     WorkersOption,
     read_training,
 )
+from framefit.commands.training_result import describe_score, show_once
 
 if TYPE_CHECKING:
     from framefit.substitute_job import SubstituteOutcome
@@ -112,18 +113,12 @@ def substitute(
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )
-    _show(outcome, json_file)
+    show_once(outcome, json_file, _show)
 
 
-def _show(outcome: "SubstituteOutcome", json_file: Path | None) -> None:
-    from artifacts.atomic import write_json
-    from compress.train.launch import is_first_process
+def _show(outcome: "SubstituteOutcome") -> None:
     from framefit.table import print_table
 
-    if not is_first_process():
-        return
-    if json_file is not None:
-        write_json(json_file, outcome.to_dict())
     print_table(
         ("operator", "count", "with, ms", "without, ms", ""),
         (
@@ -144,8 +139,7 @@ def _show(outcome: "SubstituteOutcome", json_file: Path | None) -> None:
         )
     result = outcome.result
     repaired = (
-        f"repaired in {result.steps} steps, score {result.score_before:.3f} -> "
-        f"{result.score_after:.3f} (lower is better)"
+        f"repaired in {result.steps} steps, {describe_score(result)}"
         if result
         else "nothing paid, the network is as it was"
     )

@@ -98,7 +98,7 @@ def test_edits_that_say_anything_else_are_refused(edit) -> None:
 
 def test_a_substituted_checkpoint_loads_and_goes_on(tmp_path: Path) -> None:
     from artifacts.checkpoint import build_module, load_checkpoint
-    from framefit.distill_job import save_edited, save_trained
+    from framefit.trainable_network import save_edited, save_trained
     from perception.network import build
     from perception.train_checkpoint import INPUT_SPEC, save_network
 

@@ -9,7 +9,7 @@ import torch
 
 import compress.train.run_state as run_state
 from artifacts.errors import InputError
-from compress.train.loss_log import LossLog
+from compress.train.loss_log import log_losses
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import train
 
@@ -154,9 +154,9 @@ def test_a_state_of_another_run_is_refused(small, tmp_path: Path) -> None:
 
 
 def test_tensorboard_gets_every_step(small, tmp_path: Path) -> None:
-    with LossLog(tmp_path) as log:
+    with log_losses(tmp_path) as report:
         settings = TrainerSettings(**SETTINGS | {"steps": 3})
-        train(lesson(small), small.make_samples(), settings, report=log.write)
+        train(lesson(small), small.make_samples(), settings, report=report)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path))

@@ -1,0 +1,54 @@
+"""What the commands that train say of their result."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from compress.distill.api import DistillResult
+
+
+class Outcome(Protocol):
+    """What a training job hands back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for `--json`."""
+
+
+T = TypeVar("T", bound=Outcome)
+
+
+def show_once(outcome: T, json_file: Path | None, show: Callable[[T], None]) -> None:
+    """Writes `--json` and prints, in the first of the training's processes only."""
+    from artifacts.atomic import write_json
+    from compress.train.launch import is_first_process
+
+    if not is_first_process():
+        return
+    if json_file is not None:
+        write_json(json_file, outcome.to_dict())
+    show(outcome)
+
+
+def print_losses(title: str, result: "DistillResult", decimals: int) -> None:
+    """Prints the loss of each output before and after."""
+    from framefit.table import print_table
+
+    print_table(
+        (title, "before", "after"),
+        (
+            (name, f"{value:.{decimals}f}", f"{result.losses_after[name]:.{decimals}f}")
+            for name, value in result.losses_before.items()
+        ),
+    )
+
+
+def describe_run(result: "DistillResult") -> str:
+    """Returns how long it trained and what came of it."""
+    steps = f"{result.steps} steps, best at step {result.best_step}"
+    return f"{steps}, {describe_score(result)}"
+
+
+def describe_score(result: "DistillResult") -> str:
+    """Returns the probe's score before and after."""
+    return f"score {result.score_before:.3f} -> {result.score_after:.3f} (lower is better)"

@@ -1,0 +1,78 @@
+"""Opens networks that can be trained, and writes them back in the form in which they came."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from artifacts.atomic import atomic_path
+from artifacts.errors import InputError
+from artifacts.file_kind import require_file
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import parse_input_shapes
+from framefit.model_source import ModelOptions
+from framefit.spec_choice import choose_spec
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def open_trainable(
+    path: Path, options: ModelOptions, spec_options: Mapping[str, Any]
+) -> tuple["nn.Module", tuple[int, ...], InputSpec]:
+    """Opens a network that can be trained.
+
+    Returns:
+        the module, the shape of its one input, and its input spec.
+
+    Raises:
+        InputError: it is an archive of torch.export, or has several inputs.
+    """
+    from export.network_file import NetworkOptions, open_network
+
+    path = require_file(path, "a checkpoint (.pt)")
+    if path.suffix.lower() in (".onnx", ".pt2"):
+        raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
+    network = NetworkOptions(
+        factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
+    )
+    module, shapes, stored = open_network(path, network)
+    if len(shapes) != 1:
+        raise InputError(f"{path} has {len(shapes)} inputs", "a network with one")
+    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    return module, next(iter(shapes.values())), spec
+
+
+def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
+    """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
+    import torch
+
+    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+
+    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
+    content = load_checkpoint_or_weights(source)
+    if isinstance(content, Checkpoint):
+        save_checkpoint(out, replace(content, state_dict=weights))
+        return
+    with atomic_path(out) as temporary:
+        torch.save(weights, temporary)
+
+
+def save_edited(
+    source: Path,
+    module: "nn.Module",
+    edits: Sequence[Mapping[str, Any]],
+    out: Path,
+    factory: str | None,
+    spec: InputSpec,
+) -> None:
+    """Writes a network with structural edits on top of those it came with, as a checkpoint."""
+    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+
+    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
+    content = load_checkpoint_or_weights(source)
+    if not isinstance(content, Checkpoint):
+        content = Checkpoint(builder=factory or "", config={}, input_spec=spec, state_dict={})
+    edited = [*content.edits, *map(dict, edits)]
+    save_checkpoint(out, replace(content, state_dict=weights, edits=edited))
