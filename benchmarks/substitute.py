@@ -20,8 +20,9 @@ from artifacts.atomic import write_json
 from compress.distill.settings import DistillSettings
 from compress.substitute.api import choose_substitutions
 from compress.train.settings import TrainerSettings
+from framefit.module_clock import ModuleClock
 from framefit.network_clock import NetworkClock
-from framefit.substitute_job import ModuleClock, substitute_file
+from framefit.substitute_job import substitute_file
 from perception.train_checkpoint import train_checkpoint
 from perception.train_settings import TrainSettings
 from perception.training_data import road_data

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import atomic_path, require_writable, write_json
@@ -38,7 +37,7 @@ class PruneGoal:
     """How far to prune; exactly one is given.
 
     Attributes:
-        target_ms: P50 on `runtime`.
+        target_ms: lower quartile of the latency on `runtime`, see `NetworkClock`.
         ratio: share of the removable channels.
         macs: multiplications of one inference, or up to 1 a share of them.
         runtime: where the latency counts.
@@ -146,15 +145,14 @@ def prune_file(
         raise InputError(f"--out {target} is the network itself", "another file")
     source = _open(model, model_options or ModelOptions(), spec_options or {})
     before = _count_parameters(source.module)
-    with TemporaryDirectory(prefix="framefit-prune-") as folder:
-        result = prune_module(
-            source.module,
-            _example(source.shapes),
-            _make_goal(goal, source, Path(folder), progress),
-            settings,
-            open_prune_data(source.module, source.shapes, source.spec, data, samples),
-            progress,
-        )
+    result = prune_module(
+        source.module,
+        _example(source.shapes),
+        _make_goal(goal, source, progress),
+        settings,
+        open_prune_data(source.module, source.shapes, source.spec, data, samples),
+        progress,
+    )
     sparse = make_sparse(result.module) if is_sparse else []
     _save(target, source, result)
     Workspace().record_artifact(target, "checkpoint", "compress prune")
@@ -193,10 +191,7 @@ def _example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
 
 
 def _make_goal(
-    goal: PruneGoal,
-    source: _Source,
-    folder: Path,
-    progress: Progress | None,
+    goal: PruneGoal, source: _Source, progress: Progress | None
 ) -> "RatioGoal | MacsGoal | LatencyGoal":
     from compress.prune.analysis.api import find_channels
     from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
@@ -208,7 +203,7 @@ def _make_goal(
     times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
     trace = find_channels(source.module, _example(source.shapes)).trace
     times.build(trace.layers, trace.whole_groups, progress)
-    clock = ExportedClock(source.shapes, folder, goal.runtime)
+    clock = ExportedClock(source.shapes, goal.runtime)
     return LatencyGoal(target_ms=goal.target_ms or 0.0, measure=clock, layer_time=times)
 
 

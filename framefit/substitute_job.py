@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_writable
@@ -13,10 +12,9 @@ from artifacts.input_spec import InputSpec
 from framefit.distill_job import train_student
 from framefit.labelled_heads import label_heads, measure_heads
 from framefit.model_source import ModelOptions
-from framefit.network_clock import NetworkClock
+from framefit.module_clock import ModuleClock
 from framefit.trainable_network import open_trainable, save_edited
 from framefit.training_samples import (
-    IMAGE,
     LabelOptions,
     TrainingSamples,
     open_training_samples,
@@ -24,7 +22,6 @@ from framefit.training_samples import (
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
     from torch import nn
 
     from compress.distill.api import DistillResult
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 CALIBRATION_SAMPLES = 4
 """For timing only: the integers hardly change the time."""
-RUNTIMES = {"openvino": "openvino", "onnxruntime": "onnxruntime"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,44 +67,6 @@ class SubstituteOutcome:
             else None,
             "heads": self.heads,
         }
-
-
-class ModuleClock:
-    """Times modules in the form in which they run: exported, and quantized where asked for.
-
-    Args:
-        shape: of the input.
-        samples: for the ranges of INT8; empty times them in float.
-        runtime: a key of `RUNTIMES`, whose placement is used too.
-    """
-
-    def __init__(self, shape: Sequence[int], samples: Sequence[Any], runtime: str) -> None:
-        if runtime not in RUNTIMES:
-            raise InputError(f"the runtime is '{runtime}'", f"one of {', '.join(RUNTIMES)}")
-        self._shape = tuple(shape)
-        self._samples = samples
-        self._runtime = runtime
-        self._clock = NetworkClock(runtime)
-
-    def __call__(self, modules: "Sequence[nn.Module]") -> list[float]:
-        """Returns the median latency of each in ms."""
-        return self._clock([self.export(module) for module in modules])
-
-    def export(self, module: "nn.Module") -> "ModelProto":
-        """Returns a module as the ONNX model that is timed."""
-        from artifacts.onnx_file import load_onnx
-        from compress.quantize.api import quantize_model
-        from compress.quantize.settings import QuantizeSettings
-        from export.to_onnx import export_onnx
-
-        with TemporaryDirectory(prefix="framefit-substitute-") as folder:
-            path = export_onnx(module, Path(folder, "model.onnx"), input_shape={IMAGE: self._shape})
-            model = load_onnx(path)
-        if not self._samples:
-            return model
-        feeds = [{IMAGE: sample[IMAGE][None]} for sample in self._samples]
-        settings = QuantizeSettings(target=self._runtime, equalization=False)
-        return quantize_model(model, feeds, settings).model
 
 
 def substitute_file(

@@ -23,8 +23,8 @@ class LatencyGoal:
     """Bring the latency of one inference down to a target.
 
     Attributes:
-        target_ms: P50 on the target runtime.
-        measure: exports a network and measures its P50 in ms, beside the original's.
+        target_ms: on the target runtime, as `measure` gives it.
+        measure: exports a network and measures its latency in ms, beside the original's.
         layer_time: measured time of a layer in ms at some channel counts.
     """
 

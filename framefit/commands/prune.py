@@ -31,7 +31,8 @@ def prune(
         ),
     ] = None,
     target_ms: Annotated[
-        float | None, typer.Option(help="Latency to reach on the runtime: P50 in ms.")
+        float | None,
+        typer.Option(help="Latency to reach on the runtime, ms (lower quartile)."),
     ] = None,
     ratio: Annotated[
         float | None, typer.Option(help="Share of the removable channels to remove, 0 to 1.")
@@ -154,7 +155,9 @@ def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
         )
     if result.latency_ms is not None:
         before, after = result.latency_ms
-        typer.echo(f"latency: {before:.2f} ms -> {after:.2f} ms, P50 of the exported network")
+        typer.echo(
+            f"latency: {before:.2f} ms -> {after:.2f} ms, lower quartile of the exported network"
+        )
     channels = [sum(getattr(item, side) for item in result.widths) for side in ("before", "after")]
     typer.echo(
         f"{outcome.out}: channels {channels[0]} -> {channels[1]}, weights "
