@@ -112,7 +112,8 @@ def test_malicious_pickle_is_refused_whatever_its_name(
     assert not canary.exists()
 
 
-def test_the_canary_sings_when_it_is_unpickled(tmp_path: Path, make_canary) -> None:
+def test_the_file_is_really_malicious_where_it_is_unpickled(tmp_path: Path, make_canary) -> None:
+    """The one unsafe load, on purpose: without it the tests above would pass on a harmless file."""
     torch.save({"a": make_canary()}, tmp_path / "m.pt")
     torch.load(tmp_path / "m.pt", weights_only=False)
     assert (tmp_path / "canary").exists()
