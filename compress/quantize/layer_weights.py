@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
+from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
 
 CLIP_FACTORS = np.linspace(0.5, 1.0, 26)
 
@@ -120,7 +120,7 @@ def choose_row_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[n
     best_error = np.full(len(rows), np.inf)
     for factor in CLIP_FACTORS[::-1]:
         scales = (widest * factor).astype(np.float32).astype(np.float64)
-        integers = np.clip(np.rint(rows / scales[:, None]), grid.lowest, grid.highest)
+        integers = round_to_grid(rows / scales[:, None], grid)
         error = np.square(integers * scales[:, None] - rows).sum(axis=1)
         is_better = error < best_error
         best = np.where(is_better, scales, best)

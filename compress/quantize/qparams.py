@@ -102,3 +102,8 @@ def fake_quantize(values: NDArray, qparams: QParams) -> NDArray[np.float32]:
     )
     np.clip(integers, qparams.grid.lowest, qparams.grid.highest, out=integers)
     return np.asarray((integers - np.float32(qparams.zero_point)) * scale, np.float32)
+
+
+def round_to_grid(values: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
+    """Returns the nearest value of the grid, halves to even."""
+    return np.clip(np.rint(values), grid.lowest, grid.highest)

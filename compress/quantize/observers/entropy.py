@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.quantize.observers.contract import ObservedTensor, OutputError
-from compress.quantize.observers.mse import FACTORS
+from compress.quantize.observers.factors import choose_factor
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 
 
@@ -33,12 +33,12 @@ class Entropy:
         low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
         if tensor.counts.sum() == 0:
             return low, high
-        divergences = [
-            divergence(tensor, qparams_for_range(f * low, f * high, grid, symmetric=symmetric))
-            for f in FACTORS
-        ]
-        best = FACTORS[len(FACTORS) - 1 - int(np.argmin(divergences[::-1]))]
-        return float(best * low), float(best * high)
+        best = choose_factor(
+            lambda f: divergence(
+                tensor, qparams_for_range(f * low, f * high, grid, symmetric=symmetric)
+            )
+        )
+        return best * low, best * high
 
 
 def divergence(tensor: ObservedTensor, qparams: QParams) -> float:

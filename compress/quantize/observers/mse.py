@@ -6,9 +6,8 @@ import numpy as np
 
 from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor, OutputError
+from compress.quantize.observers.factors import choose_factor
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
-
-FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 1.0, 61)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,27 +42,17 @@ class MeanSquaredError:
         low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
         if tensor.counts.sum() == 0:
             return low, high
-        factor = self._best([(f * low, f * high) for f in FACTORS], tensor, grid, symmetric)
-        low, high = FACTORS[factor] * low, FACTORS[factor] * high
+
+        def error(low: float, high: float) -> float:
+            return squared_error(tensor, qparams_for_range(low, high, grid, symmetric=symmetric))
+
+        factor = choose_factor(lambda f: error(f * low, f * high))
+        low, high = factor * low, factor * high
         if not symmetric and low < 0 < high:
-            lows = [(f * low, high) for f in FACTORS]
-            low = FACTORS[self._best(lows, tensor, grid, symmetric)] * low
+            low *= choose_factor(lambda f: error(f * low, high))
         seen = tensor.low, tensor.high
         low = max(low * self.headroom, min(seen[0], 0.0))
         return float(low), float(min(high * self.headroom, max(seen[1], 0.0)))
-
-    @staticmethod
-    def _best(
-        ranges: list[tuple[float, float]],
-        tensor: ObservedTensor,
-        grid: IntegerGrid,
-        symmetric: bool,
-    ) -> int:
-        errors = [
-            squared_error(tensor, qparams_for_range(*ends, grid, symmetric=symmetric))
-            for ends in ranges
-        ]
-        return int(len(errors) - 1 - np.argmin(errors[::-1]))
 
 
 def squared_error(tensor: ObservedTensor, qparams: QParams) -> float:

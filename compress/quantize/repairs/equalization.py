@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales, to_rows
-from compress.quantize.observers import MeanSquaredError, ObservedTensor
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import WEIGHT_GRID, IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.qparams import WEIGHT_GRID, IntegerGrid, round_to_grid
 from compress.quantize.repairs.scale_group import (
     find_scale_groups,
     rescale,
     scale_input_channels,
 )
+from compress.quantize.repairs.trial_rounding import round_activation
 
 EXPONENTS = (0.0, 0.25, 0.5)
 SMALLEST_FACTOR = 1 / 4
@@ -167,12 +167,7 @@ def _activation_noise(
     """Returns the mean squared rounding error per channel, [C], in the unscaled units."""
     column = factors.astype(np.float32)[:, None]
     scaled = values / column
-    observed = ObservedTensor.of([scaled])
-    grid = placement.activation_grid(observed.low)
-    symmetric = placement.symmetric
-    ends = MeanSquaredError().choose_range(observed, grid, symmetric=symmetric)
-    qparams = qparams_for_range(*ends, grid, symmetric=symmetric)
-    error = (fake_quantize(scaled, qparams) - scaled) * column
+    error = (round_activation(scaled, placement) - scaled) * column
     return np.asarray(np.square(error, dtype=np.float64).mean(axis=1))
 
 
@@ -182,7 +177,7 @@ def _round_weight(layer: onnx.NodeProto, weight: Array, grid: IntegerGrid) -> Ar
     shape = [1] * weight.ndim
     shape[axis] = -1
     column = scales.reshape(shape)
-    return np.asarray(np.clip(np.rint(weight / column), grid.lowest, grid.highest) * column)
+    return np.asarray(round_to_grid(weight / column, grid) * column)
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:

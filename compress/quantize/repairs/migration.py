@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import choose_row_scales
-from compress.quantize.observers import MeanSquaredError, ObservedTensor
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, round_to_grid
 from compress.quantize.repairs.linear_group import (
     LinearGroup,
     find_linear_groups,
     input_axis,
     rescale_linear,
 )
+from compress.quantize.repairs.trial_rounding import round_activation
 
 EXPONENTS = (0.25, 0.5, 0.75)
 LARGEST_FACTOR = 32.0
@@ -160,16 +160,12 @@ def _error(
 ) -> float:
     """Returns the products' squared output error, each relative to its signal, added up."""
     scaled = (rows / factors).astype(np.float32)
-    observed = ObservedTensor.of([scaled])
-    kind = placement.activation_grid(observed.low)
-    ends = MeanSquaredError().choose_range(observed, kind, symmetric=placement.symmetric)
-    qparams = qparams_for_range(*ends, kind, symmetric=placement.symmetric)
-    inputs = fake_quantize(scaled, qparams).astype(np.float64)
+    inputs = round_activation(scaled, placement).astype(np.float64)
     total = 0.0
     for weight in weights:
         moved = weight * factors
         steps = choose_row_scales(moved, grid)[:, None]
-        rounded = np.clip(np.rint(moved / steps), grid.lowest, grid.highest) * steps
+        rounded = round_to_grid(moved / steps, grid) * steps
         wanted = rows.astype(np.float64) @ weight.T
         noise = np.square(inputs @ rounded.T - wanted).sum()
         total += float(noise / max(np.square(wanted).sum(), 1e-30))

@@ -9,7 +9,6 @@ each row keeps the best; sweeps of coordinate descent on all integers; refitted 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,9 @@ from artifacts.errors import InputError
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 from compress.quantize.rounding.descend import descend, sweep_columns
+from compress.quantize.rounding.moment_rounding import MomentRounding
 from compress.quantize.rounding.moments import Moments
-from compress.quantize.rounding.nearest import Nearest
-from compress.quantize.rounding.target import Objective, choose_ridge
+from compress.quantize.rounding.target import Objective
 
 Real = NDArray[np.float64]
 
@@ -31,7 +30,7 @@ _DECAYS = (0.9, 0.999)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaRound:
+class AdaRound(MomentRounding):
     """Rounds weights up or down, as suits the output best.
 
     Attributes:
@@ -42,7 +41,7 @@ class AdaRound:
             random ones.
         damping: share of the Hessian's mean diagonal that is added to it.
         sweeps: passes of coordinate descent afterwards.
-        corrects_inputs: as for `GPTQ`.
+        corrects_inputs: see `MomentRounding`.
     """
 
     iterations: int = 400
@@ -52,7 +51,6 @@ class AdaRound:
     damping: float = 0.01
     sweeps: int = 3
     corrects_inputs: bool = True
-    needs_inputs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.sweeps < 0:
@@ -61,17 +59,10 @@ class AdaRound:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}", "above 0")
 
-    def round_weights(self, problem: RoundingProblem) -> RoundedWeights:
-        """Returns integers and scales with a small output error; nearest where nothing was seen."""
-        if problem.fit is None:
-            return Nearest().round_weights(problem)
-        ridge = choose_ridge(problem) if self.corrects_inputs else None
-        return self.round_to_fit(problem, problem.fit.joined(problem.held_out), ridge)
-
     def round_to_fit(
         self, problem: RoundingProblem, moments: Moments, ridge: float | None
     ) -> RoundedWeights:
-        """Rounds towards given moments, see `GPTQ.round_to_fit`."""
+        """Rounds towards given moments, see `MomentRounding.round_to_fit`."""
         task = Objective.of(problem, moments, ridge, self.damping)
         integers = self.search(task.target, task.steps, task.hessian, problem.grid)
         integers, scales = descend(task, integers, problem.grid, self.sweeps)

@@ -6,6 +6,7 @@ from typing import ClassVar
 from compress.quantize.rounding.adaround import AdaRound
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 from compress.quantize.rounding.gptq import GPTQ
+from compress.quantize.rounding.moment_rounding import MomentRounding
 from compress.quantize.rounding.moments import Moments
 from compress.quantize.rounding.nearest import Nearest
 from compress.quantize.rounding.target import choose_ridge
@@ -36,7 +37,7 @@ class Auto:
             return nearest
         judge = problem.held_out or problem.fit
         least = _error(problem, judge, nearest)
-        best: tuple[float, GPTQ | AdaRound, float | None] | None = None
+        best: tuple[float, MomentRounding, float | None] | None = None
         for method, ridge in self._candidates(problem):
             trial = replace(method, clip_factors=()) if isinstance(method, GPTQ) else method
             error = _error(problem, judge, trial.round_to_fit(problem, problem.fit, ridge))
@@ -49,8 +50,8 @@ class Auto:
         final = method.round_to_fit(problem, everything, ridge)
         return final if _error(problem, judge, final) <= least else nearest
 
-    def _candidates(self, problem: RoundingProblem) -> list[tuple[GPTQ | AdaRound, float | None]]:
-        methods: list[GPTQ | AdaRound] = [self.gptq]
+    def _candidates(self, problem: RoundingProblem) -> list[tuple[MomentRounding, float | None]]:
+        methods: list[MomentRounding] = [self.gptq]
         if problem.weights.shape[1] <= self.most_adaround_inputs:
             methods.append(self.adaround)
         found = choose_ridge(problem)

@@ -7,8 +7,7 @@ tr((W - V) H (W - V)') or leaves it, so the result is never worse than the start
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
-from compress.quantize.rounding.nearest import round_to_grid
+from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
 from compress.quantize.rounding.target import Objective
 
 Real = NDArray[np.float64]

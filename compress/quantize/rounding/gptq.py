@@ -10,19 +10,18 @@ best (`target.py`).
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.quantize.layer_weights import widest_scales
-from compress.quantize.qparams import IntegerGrid
+from compress.quantize.qparams import IntegerGrid, round_to_grid
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 from compress.quantize.rounding.descend import descend
+from compress.quantize.rounding.moment_rounding import MomentRounding
 from compress.quantize.rounding.moments import Moments
-from compress.quantize.rounding.nearest import Nearest, round_to_grid
-from compress.quantize.rounding.target import Objective, choose_ridge, damp
+from compress.quantize.rounding.target import Objective, damp
 
 Real = NDArray[np.float64]
 _FIRST_DAMPING, _MORE_DAMPING = 1e-6, 10.0
@@ -30,7 +29,7 @@ _SMALL_TRIANGLE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTQ:
+class GPTQ(MomentRounding):
     """Rounds weights so that the errors of a row's weights cancel in its output.
 
     Attributes:
@@ -39,8 +38,7 @@ class GPTQ:
         block: columns that are finished before the ones behind them are updated.
         clip_factors: tried on the scale that reaches a row's (or block's) largest weight.
         sweeps: passes of coordinate descent afterwards.
-        corrects_inputs: aims at the real weights that make up for the errors of the quantized
-            prefix, where held-out pictures confirm it.
+        corrects_inputs: see `MomentRounding`.
     """
 
     damping: float = 0.01
@@ -49,7 +47,6 @@ class GPTQ:
     clip_factors: tuple[float, ...] = (1.0, 0.92, 0.84, 0.76, 0.68, 0.6)
     sweeps: int = 3
     corrects_inputs: bool = True
-    needs_inputs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.damping > 0:
@@ -59,23 +56,10 @@ class GPTQ:
         if not all(0 < factor <= 1 for factor in self.clip_factors):
             raise InputError(f"clip_factors are {self.clip_factors}", "above 0, up to 1")
 
-    def round_weights(self, problem: RoundingProblem) -> RoundedWeights:
-        """Returns integers and scales with a small output error; nearest where nothing was seen."""
-        if problem.fit is None:
-            return Nearest().round_weights(problem)
-        ridge = choose_ridge(problem) if self.corrects_inputs else None
-        return self.round_to_fit(problem, problem.fit.joined(problem.held_out), ridge)
-
     def round_to_fit(
         self, problem: RoundingProblem, moments: Moments, ridge: float | None
     ) -> RoundedWeights:
-        """Rounds towards given moments.
-
-        Args:
-            problem: weights, scales and grid.
-            moments: what to fit to.
-            ridge: of the corrected weights (`target.correct_weights`); None aims at the weights.
-        """
+        """Rounds towards given moments, see `MomentRounding.round_to_fit`."""
         task = Objective.of(problem, moments, ridge, self.damping)
         integers, scales = self._search(task, problem.grid)
         found = replace(task, scales=scales)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from compress.quantize.qparams import IntegerGrid
+from compress.quantize.qparams import round_to_grid
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 
 
@@ -22,8 +21,3 @@ class Nearest:
         return RoundedWeights(
             integers=integers.astype(np.int32), scales=problem.scales, how="nearest"
         )
-
-
-def round_to_grid(values: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
-    """Returns the nearest value of the grid, halves to even."""
-    return np.clip(np.rint(values), grid.lowest, grid.highest)
