@@ -1,29 +1,35 @@
 """The main job on the shipped network, end to end: `framefit demo`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from artifacts.atomic import atomic_path
+from artifacts.atomic import atomic_path, write_json
 from artifacts.errors import UnavailableError
 from compress.quantize.settings import QuantizeSettings
 from export.network_file import export_network_file
 from export.to_trt import PlanSettings, build_plans
+from framefit.frame_shapes import measure_frame_shapes
 from framefit.quantize_job import quantize_file
+from framefit.report_job import extend_history, view_roofline
 from framefit.road_check import CheckedVariant, RoadNetwork, check_variant, judge_variant
 from latency_budget import Budget, MeasureSettings, Parts, ProcessSettings, Scheduling
 from latency_budget.report import Report, build_report
+from latency_budget.report_extras import ReportExtras, StageOption
 from latency_budget.reports import write_report
 from perception.frame.draw import compose_side_by_side
+from perception.scene.camera import Camera
 from perception.scene.dataset import SceneDataset
 from perception.scene.sequence import SceneSequence
 
 Progress = Callable[[str, int, int], None]
 
 CHECKPOINT = Path(__file__).parents[1] / "perception" / "checkpoints" / "road.pt"
+OPTIONS, HISTORY = "options.json", "history.jsonl"
 CALIBRATION_SEED, HELD_OUT_SEED, DRIVE_SEED = 1001, 2002, 3003
 PARTS = Parts(control=60, closed=150, other=60)
 BUDGET: dict[str, Any] = {
@@ -61,6 +67,8 @@ class DemoSettings:
         frames: measured at 30 Hz, of each variant.
         restarts: processes that share the frames of a variant that keeps the camera's rate.
         drive_frames: camera pictures, played in a circle.
+        shape_frames: measured back to back, of each shape of the frame (heads off, separate
+            backbones); a network that cannot keep the camera's rate gets a quarter.
         capabilities: NVIDIA compute capabilities of the plan.
     """
 
@@ -70,6 +78,7 @@ class DemoSettings:
     frames: int = 1000
     restarts: int = 3
     drive_frames: int = 90
+    shape_frames: int = 100
     capabilities: tuple[int, ...] = (86, 89)
 
 
@@ -132,14 +141,47 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
         )
         for network in networks
     ]
+    options = _measure_shapes(checked, drive, sequence.camera, settings, progress)
     report = _report(checked, tuple(notes))
-    files = [float_onnx, int8_onnx, *write_report(report, out).values()]
+    report = replace(report, extras=_extras(report, options, int8_onnx, out, progress))
+    files = [float_onnx, int8_onnx, *write_report(report, out).values(), out / OPTIONS]
     files += _write_pictures(out / "pictures", checked, settings)
     return DemoResult(report=report, files=files)
 
 
 def _picture_indices(frames: int) -> list[int]:
     return [round(frames * part / 4) - 1 for part in range(1, 5)]
+
+
+def _measure_shapes(
+    checked: Sequence[CheckedVariant],
+    drive: Sequence[NDArray[np.uint8]],
+    camera: Camera,
+    settings: DemoSettings,
+    progress: Progress,
+) -> tuple[StageOption, ...]:
+    period_ns = 1e9 / BUDGET["frame"]["rate_hz"]
+    plan = []
+    for variant in checked:
+        closed = variant.experiment.closed
+        is_too_slow = np.median(closed.done_ns - closed.start_ns) > period_ns
+        plan.append((variant.network, settings.shape_frames // (4 if is_too_slow else 1)))
+    return tuple(measure_frame_shapes(plan, drive, camera, progress))
+
+
+def _extras(
+    report: Report, options: tuple[StageOption, ...], model: Path, out: Path, progress: Progress
+) -> ReportExtras:
+    """Writes the toggles' options and this run's line of the history; measures the roofline."""
+    write_json(out / OPTIONS, [option.to_dict() for option in options])
+    progress("profile the network and measure this machine's peaks", 0, 1)
+    roofline = view_roofline(model)
+    progress("profile the network and measure this machine's peaks", 1, 1)
+    return ReportExtras(
+        options=options,
+        roofline=roofline,
+        history=extend_history(out / HISTORY, "", report),
+    )
 
 
 def _write_calibration(folder: Path, count: int, progress: Progress) -> Path:

@@ -64,7 +64,7 @@ def make_reports(path: Path, options: ReportOptions) -> tuple[Report, list[str]]
     extras = ReportExtras(
         options=_read_options(options.options) if options.options else (),
         roofline=view_roofline(options.model) if options.model else None,
-        history=_extend_history(options.history, options.label, report) if options.history else (),
+        history=extend_history(options.history, options.label, report) if options.history else (),
     )
     report = replace(report, extras=extras)
     comment = render_comment(report, base)
@@ -105,6 +105,8 @@ def view_roofline(model: Path, settings: SessionSettings | None = None) -> Roofl
         advice=found.advice,
         predictions=tuple(prediction.to_dict() for prediction in found.predictions),
         owners_ms={owner: value * 1e3 for owner, value in times.seconds.items()},
+        network=model.name,
+        runs=PROFILED_RUNS,
     )
 
 
@@ -120,7 +122,7 @@ def _read_options(path: Path) -> tuple[StageOption, ...]:
     return tuple(StageOption.from_dict(item) for item in content)
 
 
-def _extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
+def extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
     """Appends this verdict to the history; a label that is there already is replaced."""
     points = [point for point in _read_history(path) if point.label != label or not label]
     frame = report.variants[-1].frame_ms

@@ -11,6 +11,8 @@ from latency_budget.run import Nanoseconds
 from latency_budget.statistics import percentile_ns
 
 QUANTILES = 200
+WHOLE_FRAME = "frame"
+"""The stage of an option that is a whole frame, measured with these settings in one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,7 @@ class StageOption:
     """One measured way to run one stage, for the report's toggles.
 
     Attributes:
-        stage: the stage.
+        stage: the stage, or `WHOLE_FRAME`.
         settings: what was set, such as {"precision": "INT8", "backbone": "shared", "depth": "on"}.
         p50_ms: nearest-rank median.
         p99_ms: nearest rank; None with fewer than 100 samples.
@@ -148,6 +150,8 @@ class RooflineView:
         advice: what moves that wall.
         predictions: `Prediction.to_dict()` of other devices; predicted, never measured.
         owners_ms: measured time per owner.
+        network: the network's file.
+        runs: profiled inferences.
     """
 
     machine: str
@@ -158,6 +162,8 @@ class RooflineView:
     advice: tuple[str, ...] = ()
     predictions: tuple[Mapping[str, Any], ...] = ()
     owners_ms: Mapping[str, float] = field(default_factory=dict)
+    network: str = ""
+    runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

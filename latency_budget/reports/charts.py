@@ -104,6 +104,21 @@ class Timeline:
     count: int
 
 
+@dataclass(frozen=True)
+class Lane:
+    """The missed frames of one cause.
+
+    Attributes:
+        kind: the cause.
+        count: missed frames with it.
+        marks: position in % and words of the frames that are listed, one per column.
+    """
+
+    kind: str
+    count: int
+    marks: tuple[tuple[float, str], ...]
+
+
 def latency_ms(variant: Variant) -> NDArray[np.float64]:
     """Returns [n] frame latencies in milliseconds, infinity for dropped frames."""
     latency = variant.run.latency_ns
@@ -207,6 +222,20 @@ def build_timeline(variant: Variant, axis: Axis, deadline_ms: float) -> Timeline
         middle.append(_point(x, axis, float(np.median(shown))))
     band = f"M{' L'.join(top + bottom[::-1])}Z" if top else ""
     return Timeline(band, f"M{' L'.join(middle)}" if middle else "", tuple(misses), len(values))
+
+
+def build_lanes(variant: Variant) -> list[Lane]:
+    """Returns the listed missed frames by their first cause, the most frequent cause first."""
+    missed = variant.details.get("missed") or {"frames": [], "by_cause": {}}
+    count = max(1, variant.run.count)
+    marks: dict[str, dict[float, str]] = {kind: {} for kind in missed["by_cause"]}
+    for frame in missed["frames"]:
+        column = int(frame["frame"] * COLUMNS / count)
+        title = f"frame {frame['frame']}, {frame['stage']}: {'; '.join(frame['causes'])}"
+        marks[frame["kind"]].setdefault(round((column + 0.5) / COLUMNS * 100, 3), title)
+    return [
+        Lane(kind, missed["by_cause"][kind], tuple(found.items())) for kind, found in marks.items()
+    ]
 
 
 def _bar(name: str, start: float, figures: dict[str, float], axis: Axis, *, is_total: bool) -> Bar:

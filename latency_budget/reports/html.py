@@ -117,15 +117,18 @@ def _view(
     stages, across, upwards = axes
     details = variant.details
     bound, interval = details["p99_upper_ms"], details["p99_interval_ms"]
+    shown = variant.frame_ms["p99"] if bound is None else bound
     return {
         "variant": variant,
         "colour": index % _COLOURS,
         "word": variant.verdict.value if variant.verdict else "",
         "bound": bound,
-        "gauge": charts.build_axis(0.0, stages.high).place(bound),
+        "shown": shown,
+        "gauge": charts.build_axis(0.0, stages.high).place(shown),
         "bars": charts.build_waterfall(variant, stages),
         "histogram": charts.build_histogram(variant, across),
         "timeline": charts.build_timeline(variant, upwards, report.frame["deadline_ms"]),
+        "lanes": charts.build_lanes(variant),
         "p50_at": across.place(variant.frame_ms["p50"]),
         "p99_at": across.place(variant.frame_ms["p99"]),
         "interval": interval,

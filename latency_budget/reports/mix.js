@@ -6,13 +6,15 @@
   const mix = JSON.parse(source.textContent);
   const list = document.getElementById("mix-bars");
   const answer = document.getElementById("mix-answer");
+  const axis = document.getElementById("mix-axis");
   const draws = 20000;
 
   const chosen = (index) => {
     const stage = mix.stages[index];
     const wanted = {};
     for (const key of Object.keys(stage.controls)) {
-      const box = form.querySelector(`input[name="mix-${index}-${CSS.escape(key)}"]:checked`);
+      const owner = key === "variant" ? index : "all";
+      const box = form.querySelector(`input[name="mix-${owner}-${CSS.escape(key)}"]:checked`);
       if (box) wanted[key] = box.value;
     }
     return stage.options.find((option) =>
@@ -35,11 +37,40 @@
     return { p50, p99: known ? sums[Math.ceil(draws * 0.99) - 1] : null };
   };
 
-  const oneVariant = (options) => {
-    const names = new Set(options.map((option) => option.settings.variant));
-    const name = names.size === 1 ? [...names][0] : undefined;
-    const frame = name === undefined ? undefined : mix.frames[name];
-    return frame && frame.p50 !== null && frame.p99 !== null ? { name, ...frame } : null;
+  const findWhole = (options) => mix.wholes.find((whole) =>
+    whole.p50 !== null
+    && options.every(({ settings }) =>
+      Object.entries(settings).every(([key, value]) => whole.settings[key] === value))
+    && Object.keys(whole.settings).every((key) =>
+      options.some(({ settings }) => key in settings))) || null;
+
+  const describeQuality = (options) => {
+    const index = mix.stages.findIndex((stage) => stage.name === "network");
+    if (index < 0) return "";
+    const settings = options[index].settings;
+    const name = Object.values(settings).find((value) => Object.hasOwn(mix.quality, value));
+    if (name === undefined) return "";
+    const heads = Object.entries(mix.quality[name]).map(([head, value]) =>
+      `${head} ${settings[head] === "off" ? "off" : value}`);
+    return heads.length ? ` Quality of ${name}: ${heads.join(", ")}.` : "";
+  };
+
+  const shipped = mix.stages.map((stage) => stage.options[stage.options.length - 1]);
+  const shippedFrame = findWhole(shipped) || compose(shipped);
+  const describeGain = (frame) => {
+    const gain = shippedFrame.p50 - frame.p50;
+    if (Math.abs(gain) < 0.05) return "";
+    return ` P50 ${Math.abs(gain).toFixed(1)} ms ${gain > 0 ? "shorter" : "longer"} than what ships.`;
+  };
+
+  const setAxis = (longest) => {
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((value) => longest / value <= 8) || 2000;
+    axis.replaceChildren(...Array.from({ length: Math.floor(longest / step) + 1 }, (_, index) => {
+      const tick = document.createElement("span");
+      tick.style.left = `${(index * step * 100) / longest}%`;
+      tick.textContent = index * step;
+      return tick;
+    }));
   };
 
   const ms = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
@@ -66,11 +97,12 @@
       answer.textContent = `Not measured: this combination of ${missing.map((s) => s.name).join(", ")}.`;
       return;
     }
-    const measured = oneVariant(picks);
+    const measured = findWhole(picks);
     const frame = measured || compose(picks);
     const end = frame.p99 === null ? frame.p50 : frame.p99;
     const longest = Math.max(mix.deadline * 1.12, end * 1.05);
     const scale = 100 / longest;
+    setAxis(longest);
     const rows = [...list.children];
     let start = 0;
     picks.forEach((option, index) => {
@@ -82,16 +114,19 @@
     const fits = end <= mix.deadline;
     if (fits && frame.p99 === null) {
       answer.className = "answer unknown";
-      answer.textContent = `? frame P50 ${ms(frame.p50)} ms; too few runs of a stage for a P99.`;
+      answer.textContent = `? frame P50 ${ms(frame.p50)} ms; too few runs for a P99.`
+        + describeGain(frame) + describeQuality(picks);
       return;
     }
     const margin = Math.abs(mix.deadline - end).toFixed(1);
     answer.className = `answer ${fits ? "fits" : "misses"}`;
-    answer.textContent = `${fits ? "✓ fits" : "✗ too long"}: frame P50 ${ms(frame.p50)} ms, P99 `
-      + `${ms(frame.p99)} ms, ${margin} ms ${fits ? "below" : "over"} ${mix.deadline} ms. `
+    const tail = frame.p99 === null ? "too few runs for a P99" : `P99 ${ms(frame.p99)} ms`;
+    answer.textContent = `${fits ? "✓ fits" : "✗ too long"}: frame P50 ${ms(frame.p50)} ms, ${tail}, `
+      + `${margin} ms ${fits ? "below" : "over"} ${mix.deadline} ms. `
       + (measured
-        ? `Measured as a whole (${measured.name}).`
-        : "Composed of stages that were measured apart, as if they were independent: no verdict.");
+        ? `Measured as a whole (${measured.text}). ${measured.also}`.trim()
+        : "Composed of stages that were measured apart, as if they were independent: no verdict.")
+      + describeGain(frame) + describeQuality(picks);
   };
 
   form.addEventListener("change", update);

@@ -1,11 +1,13 @@
 """Geometry of the roofline plot: a logarithmic square of operations per byte and per second."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from latency_budget.report_extras import RooflineView
+from latency_budget.report_extras import RooflinePoint, RooflineView
 
 WIDTH, HEIGHT = 1000.0, 420.0
+SLOWEST = 10
 _SHAPES = ("circle", "square", "triangle", "diamond", "cross")
 
 
@@ -30,6 +32,9 @@ class RooflineChart:
         dots: the layers, the slowest drawn last.
         owners: (name, shape, colour) for the legend.
         x_ticks, y_ticks: (text, position).
+        shares: (owner, ms, % of the time, colour), the slowest owner first.
+        slowest: the ten layers that take most time, with the % of its roof that each reaches; None
+            where the roof of its precision is not known.
     """
 
     roofs: tuple[tuple[str, str, float, float], ...]
@@ -37,6 +42,8 @@ class RooflineChart:
     owners: tuple[tuple[str, str, int], ...]
     x_ticks: tuple[tuple[str, float], ...]
     y_ticks: tuple[tuple[str, float], ...]
+    shares: tuple[tuple[str, float, float, int], ...]
+    slowest: tuple[tuple[RooflinePoint, float | None], ...]
 
 
 def build_roofline(view: RooflineView) -> RooflineChart:
@@ -81,7 +88,29 @@ def build_roofline(view: RooflineView) -> RooflineChart:
         owners=owners,
         x_ticks=_ticks(low_x, high_x, 1.0),
         y_ticks=_ticks(low_y, high_y, 1e9),
+        shares=_shares(view, {owner: colour for owner, _, colour in owners}),
+        slowest=tuple(
+            (point, _share_of_roof(point, view))
+            for point in sorted(view.points, key=lambda point: -point.ms)[:SLOWEST]
+        ),
     )
+
+
+def _shares(
+    view: RooflineView, colours: Mapping[str, int]
+) -> tuple[tuple[str, float, float, int], ...]:
+    total = sum(view.owners_ms.values()) or 1.0
+    return tuple(
+        (owner, ms, round(ms / total * 100, 2), colours.get(owner, 5))
+        for owner, ms in sorted(view.owners_ms.items(), key=lambda item: -item[1])
+    )
+
+
+def _share_of_roof(point: RooflinePoint, view: RooflineView) -> float | None:
+    peak = view.peaks.get(point.precision)
+    if peak is None:
+        return None
+    return point.operations_per_s / min(peak, point.intensity * view.bandwidth) * 100
 
 
 def _decades(values: list[float]) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from latency_budget.report_extras import (
     StageOption,
 )
 from latency_budget.reports import html
+from latency_budget.reports.charts import build_lanes
 from latency_budget.reports.mix import build_mix, to_script
 from latency_budget.reports.roofline_chart import build_roofline
 from latency_budget.run import Run
@@ -102,7 +103,8 @@ def test_the_variants_themselves_are_options_where_no_others_are_given():
     mix = build_mix(make_report(ReportExtras()), ReportExtras())
     assert [stage["name"] for stage in mix["stages"]] == ["preprocess", "network"]
     assert mix["stages"][1]["controls"] == {"variant": ["float", "INT8"]}
-    assert mix["frames"]["INT8"]["p50"] == pytest.approx(20.2, abs=0.05)
+    whole = next(one for one in mix["wholes"] if one["settings"] == {"variant": "INT8"})
+    assert whole["p50"] == pytest.approx(20.2, abs=0.05)
 
 
 def test_given_options_offer_one_control_per_setting():
@@ -111,6 +113,40 @@ def test_given_options_offer_one_control_per_setting():
         "precision": ["float", "INT8"],
         "depth": ["on", "off"],
     }
+
+
+def shape(base_ms, **settings):
+    """One shape of a frame of two stages, measured as a whole."""
+    return (
+        option("preprocess", 1, **settings),
+        option("network", base_ms, **settings),
+        option("frame", base_ms + 3, **settings),
+    )
+
+
+SHAPES = (
+    *shape(40, precision="float", depth="on"),
+    *shape(16, precision="INT8", depth="off"),
+    *shape(18, precision="INT8", depth="on"),
+)
+
+
+def test_a_setting_of_several_stages_is_one_choice():
+    mix = build_mix(make_report(), ReportExtras(options=SHAPES))
+    assert [
+        (choice["legend"], choice["values"], choice["shipped"]) for choice in mix["choices"]
+    ] == [
+        ("precision", ["float", "INT8"], "INT8"),
+        ("depth", ["on", "off"], "on"),
+    ]
+    assert [stage["name"] for stage in mix["stages"]] == ["preprocess", "network"]
+
+
+def test_a_whole_frame_names_the_variant_that_it_is():
+    mix = build_mix(make_report(), ReportExtras(options=SHAPES))
+    also = {tuple(whole["settings"].values()): whole["also"] for whole in mix["wholes"]}
+    assert also["INT8", "on"].startswith("INT8 above, 400 frames")
+    assert also["INT8", "off"] == ""
 
 
 def test_one_variant_has_nothing_to_choose():
@@ -133,6 +169,23 @@ def test_points_lie_below_their_roof():
     assert len({(shape, colour) for _, shape, colour in chart.owners}) == len(chart.owners)
 
 
+def test_slowest_layers_come_first_with_the_share_of_their_roof():
+    chart = build_roofline(ROOFLINE)
+    assert [point.ms for point, _ in chart.slowest] == [2.0, 0.1]
+    assert chart.slowest[0][1] == pytest.approx(5e10 / 1e11 * 100)
+    assert chart.slowest[1][1] == pytest.approx(1e9 / (0.5 * 1e10) * 100)
+    assert sum(share for _, _, share, _ in chart.shares) == pytest.approx(100, abs=0.1)
+    page = html.render(make_report())
+    assert "The slowest layers" in page
+    assert "95 %" in page
+
+
+def test_a_layer_of_an_unknown_precision_has_no_share_of_a_roof():
+    point = dataclasses.replace(ROOFLINE.points[0], precision="fp8")
+    chart = build_roofline(dataclasses.replace(ROOFLINE, points=(point,)))
+    assert chart.slowest == ((point, None),)
+
+
 def test_predictions_are_called_predicted():
     assert "Predicted, not measured" in html.render(make_report())
 
@@ -147,6 +200,39 @@ def test_misses_are_listed_with_stage_and_cause():
     page = html.render(make_report())
     assert "Why 2 frames were missed" in page
     assert "too slow as usual" in page
+
+
+def test_missed_frames_have_a_lane_per_cause():
+    report = make_report(names=("float", "INT8"))
+    slow, fast = (build_lanes(variant) for variant in report.variants)
+    assert [(lane.kind, lane.count) for lane in slow] == [("too slow as usual", 400)]
+    assert [(lane.kind, lane.count, len(lane.marks)) for lane in fast] == [("not recorded", 2, 2)]
+    assert fast[0].marks[0][0] == pytest.approx(50 / 400 * 100, abs=0.2)
+    assert fast[0].marks[0][1].startswith("frame 50, network: ")
+
+
+KEYBOARD = """<script>
+window.onerror = message => { window.failed = message; };
+addEventListener('load', () => {
+  const answer = () => document.getElementById('mix-answer').textContent;
+  const groups = new Set([...document.querySelectorAll('#mix-form input')].map(one => one.name));
+  const reached = [...groups].filter(name =>
+    document.querySelector(`#mix-form input[name="${name}"]:checked`).tabIndex === 0);
+  const box = document.querySelector('#mix-form input[value="float"]');
+  box.focus();
+  const outline = getComputedStyle(box.nextElementSibling).outlineStyle;
+  const begin = answer();
+  box.click();
+  const float = answer();
+  document.querySelector('#mix-form input[value="INT8"]').click();
+  document.querySelector('#mix-form input[value="off"]').click();
+  parent.postMessage({
+    begin, float, off: answer(), groups: groups.size, reached: reached.length,
+    focused: document.activeElement === box, outline, failed: window.failed || '',
+    ticks: document.querySelectorAll('#mix-axis span').length,
+    loaded: performance.getEntriesByType('resource').length,
+  }, '*');
+});</script>"""
 
 
 PROBE = """<script>
@@ -210,3 +296,19 @@ def test_a_frame_of_one_variant_is_called_measured(tmp_path):
     probe = probe.replace("pick('precision', 'INT8')", "0").replace("pick('depth', 'on')", "0")
     found = render_in_chromium(tmp_path, page, 800, probe)
     assert "Measured as a whole (INT8)" in found["begin"][0]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: page not rendered")
+def test_measured_whole_frames_are_preferred_and_reached_by_keyboard(tmp_path):
+    page = html.render(make_report(ReportExtras(options=SHAPES)))
+    found = render_in_chromium(tmp_path, page, 1280, KEYBOARD)
+    assert found["failed"] == ""
+    assert (found["groups"], found["reached"], found["focused"]) == (2, 2, True)
+    assert found["ticks"] > 3
+    assert found["loaded"] == 0
+    assert "frame P50 21.5 ms" in found["begin"]
+    assert "Measured as a whole (500 frames back to back). INT8 above, 400 frames" in found["begin"]
+    assert "✗ too long: frame P50 43.5 ms" in found["float"]
+    assert "22.0 ms longer than what ships" in found["float"]
+    assert "✓ fits: frame P50 19.5 ms" in found["off"]
+    assert "2.0 ms shorter than what ships" in found["off"]
