@@ -1,24 +1,14 @@
-import json
-import re
-import shutil
-import subprocess
-from html import unescape
-
 import pytest
 
 from compress.diagnose import diagnose_model
 from compress.diagnose.html import render_html
 from compress.diagnose.report import Diagnosis, LayerDiagnosis, WeightFinding
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NASTY = "<script>alert(1)</script>"
 PROBE = """<script>addEventListener('load', () => {
   const root = document.documentElement;
   parent.postMessage({width: root.clientWidth, overflow: root.scrollWidth - root.clientWidth}, '*');
 });</script>"""
-FRAME = """<!doctype html><script>
-addEventListener('message', event => { document.title = JSON.stringify(event.data); });
-</script><iframe src="inner.html" style="width:{width}px;height:900px;border:0"></iframe>"""
 
 
 def nasty_diagnosis(heads: int = 6) -> Diagnosis:
@@ -75,20 +65,10 @@ def test_texts_are_escaped() -> None:
     assert "&lt;script&gt;" in page
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: page not rendered")
 @pytest.mark.parametrize("width", [360, 2560])
-def test_the_page_renders_without_overflow(tmp_path, width) -> None:
+def test_the_page_renders_without_overflow(render_in_chromium, width) -> None:
     page = render_html(nasty_diagnosis(), "net.onnx").replace(
         "style-src 'unsafe-inline'", "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     )
-    (tmp_path / "inner.html").write_text(page.replace("<head>", f"<head>{PROBE}", 1))
-    (tmp_path / "outer.html").write_text(FRAME.replace("{width}", str(width)))
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--disable-background-networking", "--hide-scrollbars",
-        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
-        (tmp_path / "outer.html").as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    found = json.loads(unescape(re.search(r"<title>(.*)</title>", done.stdout)[1]))
+    found = render_in_chromium(page, width, PROBE)
     assert found == {"width": width, "overflow": 0}
