@@ -1,9 +1,11 @@
 """Measures the road frame in other shapes: heads switched off, or a backbone for each head."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from engines.runtimes import Session, open_session
 from framefit.options_job import BACKBONE, OFF, ON, PRECISION, SEPARATE, SHARED
 from framefit.road_check import RoadNetwork
-from latency_budget import MeasureSettings, Run, Stage, measure_closed
+from latency_budget import MeasureSettings, Run, Scheduling, Stage, measure_closed
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.report import NETWORK_STAGE
 from latency_budget.report_extras import WHOLE_FRAME, StageOption
@@ -69,6 +71,8 @@ def measure_frame_shapes(
 ) -> list[StageOption]:
     """Measures whole frames back to back, in turns of all shapes, so that their ratios hold.
 
+    In a process of its own, as urgent as the system allows: no threads or garbage of earlier work.
+
     The shapes: every combination of heads on one shared backbone, and a backbone of its own for
     each head (the cut networks run one after another, each timed). So a frame without a head also
     lacks what its decoding costs, and what tracking and planning do with it.
@@ -77,13 +81,25 @@ def measure_frame_shapes(
         networks: each network and the timed frames of each of its shapes; the one that ships last.
         drive: camera pictures [H, W, 3] BGR.
         camera: the camera, in pixels of its pictures.
-        progress: is told (what, done, total) between the turns.
+        progress: is told (what, done, total).
 
     Returns:
         one option per stage and shape, and one of the stage `WHOLE_FRAME` per measured shape; those
         of the last network with all heads on one backbone come last.
     """
-    what = "measure the frame in all its shapes, in turns"
+    what = "measure the frame without each head, and with separate backbones"
+    progress(what, 0, 1)
+    kept = list(drive[: max(frames // TURNS for _, frames in networks) + WARMUP_FRAMES])
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
+        found = apart.submit(_measure, networks, kept, camera).result()
+    progress(what, 1, 1)
+    return found
+
+
+def _measure(
+    networks: Sequence[tuple[RoadNetwork, int]], drive: Drive, camera: Camera
+) -> list[StageOption]:
+    Scheduling(priority="realtime").apply()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         frame_hw = (drive[0].shape[0], drive[0].shape[1])
@@ -91,12 +107,10 @@ def measure_frame_shapes(
         for number, (network, frames) in enumerate(networks):
             sessions = _open_cuts(network, folder / str(number), stack)
             known.append((_shapes(network, sessions, frame_hw, camera), max(1, frames // TURNS)))
-        for turn in range(TURNS):
-            progress(what, turn, TURNS)
+        for _ in range(TURNS):
             for shapes, frames in known:
                 for shape in shapes:
                     _time_shape(shape, frames, drive)
-        progress(what, TURNS, TURNS)
     return [option for shapes, _ in known for option in _options(shapes)]
 
 

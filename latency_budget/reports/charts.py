@@ -228,11 +228,12 @@ def build_lanes(variant: Variant) -> list[Lane]:
     """Returns the listed missed frames by their first cause, the most frequent cause first."""
     missed = variant.details.get("missed") or {"frames": [], "by_cause": {}}
     count = max(1, variant.run.count)
+    columns = min(COLUMNS, count)
     marks: dict[str, dict[float, str]] = {kind: {} for kind in missed["by_cause"]}
     for frame in missed["frames"]:
-        column = int(frame["frame"] * COLUMNS / count)
+        column = int(frame["frame"] * columns / count)
         title = f"frame {frame['frame']}, {frame['stage']}: {'; '.join(frame['causes'])}"
-        marks[frame["kind"]].setdefault(round((column + 0.5) / COLUMNS * 100, 3), title)
+        marks[frame["kind"]].setdefault(round((column + 0.5) / columns * 100, 3), title)
     return [
         Lane(kind, missed["by_cause"][kind], tuple(found.items())) for kind, found in marks.items()
     ]

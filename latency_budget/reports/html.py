@@ -87,6 +87,7 @@ def _draw_extras(report: Report) -> dict[str, Any]:
             }
             for point in extras.history
         ],
+        "history_axis": axis,
         "history_deadline": axis.place(deadline),
     }
 
@@ -128,6 +129,7 @@ def _view(
         "bars": charts.build_waterfall(variant, stages),
         "histogram": charts.build_histogram(variant, across),
         "timeline": charts.build_timeline(variant, upwards, report.frame["deadline_ms"]),
+        "has_unlisted_misses": variant.frame_ms["misses"] > _count_listed(variant),
         "lanes": charts.build_lanes(variant),
         "p50_at": across.place(variant.frame_ms["p50"]),
         "p99_at": across.place(variant.frame_ms["p99"]),
@@ -155,6 +157,11 @@ def _describe_overload(report: Report, variant: Variant) -> str:
         f"Needs {format_ms(service, 1)} ms per frame where one comes every "
         f"{format_ms(period, 1)} ms, {consequence}."
     )
+
+
+def _count_listed(variant: Variant) -> int:
+    """Returns how many missed frames the report explains one by one."""
+    return len((variant.details.get("missed") or {"frames": []})["frames"])
 
 
 def _speedup(reference: Variant, variant: Variant) -> str:

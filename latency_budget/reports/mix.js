@@ -52,7 +52,7 @@
     if (name === undefined) return "";
     const heads = Object.entries(mix.quality[name]).map(([head, value]) =>
       `${head} ${settings[head] === "off" ? "off" : value}`);
-    return heads.length ? ` Quality of ${name}: ${heads.join(", ")}.` : "";
+    return heads.length ? `Quality of ${name}: ${heads.join(", ")}.` : "";
   };
 
   const shipped = mix.stages.map((stage) => stage.options[stage.options.length - 1]);
@@ -60,7 +60,7 @@
   const describeGain = (frame) => {
     const gain = shippedFrame.p50 - frame.p50;
     if (Math.abs(gain) < 0.05) return "";
-    return ` P50 ${Math.abs(gain).toFixed(1)} ms ${gain > 0 ? "shorter" : "longer"} than what ships.`;
+    return `P50 ${Math.abs(gain).toFixed(1)} ms ${gain > 0 ? "shorter" : "longer"} than what ships.`;
   };
 
   const setAxis = (longest) => {
@@ -88,13 +88,20 @@
     row.querySelector(".numbers").innerHTML = `${ms(option.p50)} / ${ms(option.p99)}${limit} ms`;
   };
 
+  const say = (kind, verdict, ...facts) => {
+    const lead = document.createElement("b");
+    lead.textContent = `${verdict} `;
+    answer.className = `answer ${kind}`;
+    answer.replaceChildren(lead, facts.filter(Boolean).join(" "));
+  };
+
   const update = () => {
     const picks = mix.stages.map((stage, index) => chosen(index));
     const missing = mix.stages.filter((stage, index) => picks[index] === null);
     list.classList.toggle("unmeasured", missing.length > 0);
     if (missing.length) {
-      answer.className = "answer unknown";
-      answer.textContent = `Not measured: this combination of ${missing.map((s) => s.name).join(", ")}.`;
+      const names = missing.map((stage) => stage.name).join(", ");
+      say("unknown", `Not measured: this combination of ${names}.`);
       return;
     }
     const measured = findWhole(picks);
@@ -113,20 +120,23 @@
     for (const line of list.querySelectorAll(".line")) line.style.left = `${mix.deadline * scale}%`;
     const fits = end <= mix.deadline;
     if (fits && frame.p99 === null) {
-      answer.className = "answer unknown";
-      answer.textContent = `? frame P50 ${ms(frame.p50)} ms; too few runs for a P99.`
-        + describeGain(frame) + describeQuality(picks);
+      say("unknown", `? frame P50 ${ms(frame.p50)} ms; too few runs for a P99.`,
+        describeGain(frame), describeQuality(picks));
       return;
     }
     const margin = Math.abs(mix.deadline - end).toFixed(1);
-    answer.className = `answer ${fits ? "fits" : "misses"}`;
     const tail = frame.p99 === null ? "too few runs for a P99" : `P99 ${ms(frame.p99)} ms`;
-    answer.textContent = `${fits ? "✓ fits" : "✗ too long"}: frame P50 ${ms(frame.p50)} ms, ${tail}, `
-      + `${margin} ms ${fits ? "below" : "over"} ${mix.deadline} ms. `
-      + (measured
-        ? `Measured as a whole (${measured.text}). ${measured.also}`.trim()
-        : "Composed of stages that were measured apart, as if they were independent: no verdict.")
-      + describeGain(frame) + describeQuality(picks);
+    say(
+      fits ? "fits" : "misses",
+      `${fits ? "✓ fits" : "✗ too long"}: frame P50 ${ms(frame.p50)} ms, ${tail}, `
+        + `${margin} ms ${fits ? "below" : "over"} ${mix.deadline} ms.`,
+      describeGain(frame),
+      measured
+        ? `Measured as a whole (${measured.text}).`
+        : "Composed of stages that were measured apart, as if they were independent: no verdict.",
+      measured ? measured.also : "",
+      describeQuality(picks),
+    );
   };
 
   form.addEventListener("change", update);

@@ -81,7 +81,7 @@ def build_roofline(view: RooflineView) -> RooflineChart:
         bend = peak / view.bandwidth
         path = [place(start, start * view.bandwidth), place(bend, peak), place(10**high_x, peak)]
         text = " L".join(f"{x} {y}" for x, y in path)
-        roofs.append((precision, f"M{text}", path[2][0], path[2][1]))
+        roofs.append((precision, f"M{text}", *path[1]))
     return RooflineChart(
         roofs=tuple(roofs),
         dots=dots,
