@@ -6,10 +6,8 @@ from typing import Any
 import onnx
 from numpy.typing import NDArray
 
+from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError
-
-BIAS_QUANTIZATION = "WeightBiasQuantization"
-"""An onnxruntime optimization that rounds float biases of Q/DQ networks; neither file says so."""
 
 Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]

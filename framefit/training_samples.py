@@ -11,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.workspace import Workspace
+from perception.held_out import held_out_numbers
 
 if TYPE_CHECKING:
     from perception.batches import Scenes, SceneSource
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 IMAGE = "image"
 SCENES = "scenes"
-HELD_OUT_EVERY = 10
 MOST_HELD_OUT = 32
 SCENE_COUNT = 20_000
 SCENE_SEED = 11
@@ -166,9 +166,8 @@ def open_training_samples(
     )
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
-    held_out = list(range(len(samples)))[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY][:MOST_HELD_OUT]
-    held_out = held_out or [len(samples) - 1]
-    kept = [number for number in range(len(samples)) if number not in set(held_out)]
+    held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
+    kept = [number for number in range(len(samples)) if number not in held_out]
     return TrainingSamples(
         training=PictureSamples(samples, kept),
         held_out=PictureSamples(samples, held_out),

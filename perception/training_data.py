@@ -11,13 +11,12 @@ from artifacts.errors import InputError
 from perception.batches import Scenes, SceneSource
 from perception.data.coco import CocoDataset
 from perception.data.mask_folder import CAMVID, CITYSCAPES, MaskFolderDataset, MaskFormat
+from perception.held_out import HELD_OUT_EVERY, held_out_numbers
 from perception.scene.dataset import SceneDataset
 from perception.scene.sample import Scene
 
 HELD_OUT_SEED = 90_001
 """Seed of the rendered scenes that figures are measured on; no training may use it."""
-HELD_OUT_EVERY = 10
-"""Of own pictures, each tenth is held out."""
 MASK_FORMATS: dict[str, MaskFormat] = {"cityscapes": CITYSCAPES, "camvid": CAMVID}
 
 
@@ -87,12 +86,11 @@ def picture_data(
         raise InputError(
             f"{len(pictures)} pictures in {images}", f"at least {HELD_OUT_EVERY} to hold one out"
         )
-    numbers = np.arange(len(pictures))
-    is_held_out = numbers % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-    kept, others = tuple(numbers[~is_held_out].tolist()), tuple(numbers[is_held_out].tolist())
+    others = held_out_numbers(len(pictures))
+    kept = tuple(number for number in range(len(pictures)) if number not in others)
     return TrainingData(
         training=lambda height, width: ResizedScenes(pictures, kept, height, width),
-        held_out=lambda height, width: ResizedScenes(pictures, others, height, width),
+        held_out=lambda height, width: ResizedScenes(pictures, tuple(others), height, width),
         heads=heads,
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError, MissingExtraError
 from engines.backend import Backend, RuntimeStatus, first_line
 from engines.onnx_outline import check_onnx_outline
@@ -20,12 +21,6 @@ from engines.session import (
 )
 
 _NAME = "onnxruntime"
-BIAS_QUANTIZATION = "WeightBiasQuantization"
-"""An optimization that rounds the float biases of Q/DQ networks to int32 on its own account.
-
-It changes the outputs (by as much as int8 itself on FastestDet) and destroys FP16 Q/DQ networks,
-whose tiny scale products underflow. A reference computes what the file says, so it is switched off.
-"""
 PRODUCT_FUSION = "MatMulAddFusion"
 """An optimization that makes a quantized MatMul and Add on three axes unopenable from opset 21 on.
 

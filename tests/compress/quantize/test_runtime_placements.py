@@ -6,6 +6,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 
+from artifacts.bias_quantization import BIAS_QUANTIZATION
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, OnnxRuntime
@@ -54,7 +55,7 @@ def test_onnxruntime_computes_the_shuffle_in_integers(make_pattern, samples, tmp
     options.log_severity_level = 4
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     ort.InferenceSession(
-        model.SerializeToString(), options, disabled_optimizers=["WeightBiasQuantization"]
+        model.SerializeToString(), options, disabled_optimizers=[BIAS_QUANTIZATION]
     )
     kinds = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
     floats = {item.name for item in model.graph.initializer}
