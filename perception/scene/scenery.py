@@ -123,17 +123,8 @@ def paint_building(canvas: Canvas, lighting: Lighting, house: Building) -> None:
 
 def paint_tree(canvas: Canvas, lighting: Lighting, tree: Tree) -> None:
     """Paints a tree as a trunk and overlapping discs, flat towards the camera."""
-    camera = canvas.camera
-    ends = np.array([[tree.x, 0.0, tree.z], [tree.x, tree.height, tree.z]])
-    inner = camera.to_camera(ends)
-    foot, tip = camera.to_pixels(inner)
-    depth = float(inner[0, 2])
-    scale = camera.focal_px / depth
-    half = np.array([0.14 * scale, 0])
     bark = lighting.shade((50, 65, 85), np.array([0.0, 0.4, -0.9]))
-    canvas.fill_flat(
-        np.stack([foot - half, foot + half, tip + half, tip - half]), bark, STRUCTURE, depth
-    )
+    tip, depth, scale = _paint_post(canvas, tree, 0.14, bark)
     turn = np.arange(10) * np.pi / 5
     disc = np.stack([np.cos(turn), np.sin(turn)], axis=-1) * tree.crown * scale
     for x, y, size, light in (
@@ -148,22 +139,30 @@ def paint_tree(canvas: Canvas, lighting: Lighting, tree: Tree) -> None:
 
 def paint_pole(canvas: Canvas, lighting: Lighting, pole: Pole) -> None:
     """Paints a lamp post or a sign, flat towards the camera."""
-    camera = canvas.camera
-    ends = np.array([[pole.x, 0.0, pole.z], [pole.x, pole.height, pole.z]])
-    inner = camera.to_camera(ends)
-    foot, tip = camera.to_pixels(inner)
-    depth = float(inner[0, 2])
-    scale = camera.focal_px / depth
-    half = np.array([0.07 * scale, 0])
     steel = lighting.shade((120, 120, 118), np.array([0.0, 0.4, -0.9]))
-    canvas.fill_flat(
-        np.stack([foot - half, foot + half, tip + half, tip - half]), steel, STRUCTURE, depth
-    )
+    tip, depth, scale = _paint_post(canvas, pole, 0.07, steel)
     if pole.sign is not None:
         turn = np.arange(8) * np.pi / 4 + np.pi / 8
         plate = np.stack([np.cos(turn), np.sin(turn)], axis=-1) * 0.4 * scale
         colour = lighting.shade(pole.sign, np.array([0.0, 0.4, -0.9]))
         canvas.fill_flat(tip + plate, colour, STRUCTURE, depth)
+
+
+def _paint_post(
+    canvas: Canvas, post: Tree | Pole, half_width_m: float, colour: Colour
+) -> tuple[NDArray, float, float]:
+    """Paints an upright post; returns its tip in the picture, its depth in m, and pixels per m."""
+    camera = canvas.camera
+    ends = np.array([[post.x, 0.0, post.z], [post.x, post.height, post.z]])
+    inner = camera.to_camera(ends)
+    foot, tip = camera.to_pixels(inner)
+    depth = float(inner[0, 2])
+    scale = camera.focal_px / depth
+    half = np.array([half_width_m * scale, 0])
+    canvas.fill_flat(
+        np.stack([foot - half, foot + half, tip + half, tip - half]), colour, STRUCTURE, depth
+    )
+    return tip, depth, scale
 
 
 def _windows(face: Face, size: float, house: Building) -> NDArray:
