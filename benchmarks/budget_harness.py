@@ -18,6 +18,7 @@ import numpy as np
 
 from artifacts.atomic import write_text
 from benchmarks.budget_statistics import PAGE
+from benchmarks.marked import replace_section
 from engines.runtimes import open_session
 from latency_budget.experiment import Parts
 from latency_budget.measure import MeasureSettings, measure_closed
@@ -25,7 +26,6 @@ from latency_budget.network import network_stage, random_feeds
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.workload import Recipe
 
-BEGIN, END = "<!-- budget_harness: begin -->", "<!-- budget_harness: end -->"
 ROUNDS, RUNS_PER_ROUND = 6, 100
 WARM_UP = 15
 
@@ -159,20 +159,14 @@ def write_table(model: Path, figures: dict[str, Any], page: Path = PAGE) -> None
             )
         )
     table = [
-        BEGIN,
         f"Measured with `python -m benchmarks.budget_harness` on {model.name}. The machine then: "
         f"other processes {harness['other_processes']}; steal {harness['steal']}.",
         "",
         "| measured | found | must be | holds |",
         "|---|---|---|---|",
         *(f"| {a} | {b} | {c} | {'yes' if d else '**no**'} |" for a, b, c, d in rows),
-        END,
     ]
-    text = page.read_text(encoding="utf-8")
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"{page} has no {BEGIN}")
-    write_text(page, pattern.sub(lambda _: "\n".join(table), text))
+    write_text(page, replace_section(page.read_text(encoding="utf-8"), "budget_harness", table))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ cost, P50 beside other tools) is measured by `benchmarks/budget_harness.py`.
 """
 
 import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.atomic import write_text
+from benchmarks.marked import replace_section
 from latency_budget.bursts import bound_miss_rate
 from latency_budget.regression import compare_runs, compare_tails
 from latency_budget.sequential import judge_sequence
@@ -23,7 +23,6 @@ from latency_budget.statistics import claim_ratio, misses_allowed
 from latency_budget.steady import find_steady
 
 PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
-BEGIN, END = "<!-- budget_statistics: begin -->", "<!-- budget_statistics: end -->"
 SEED = 20261121
 RUNS = 2000
 MS = 1_000_000
@@ -60,20 +59,14 @@ def main() -> None:
 def write_table(rows: list[Row], page: Path = PAGE) -> None:
     """Puts the rows between the markers of the page, leaving the rest alone."""
     table = [
-        BEGIN,
         f"Simulated with `python -m benchmarks.budget_statistics` (seed {SEED}, {RUNS} runs each "
         "where nothing else is said).",
         "",
         "| simulated | found | must be | holds |",
         "|---|---|---|---|",
         *(row.render() for row in rows),
-        END,
     ]
-    text = page.read_text(encoding="utf-8")
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"{page} has no {BEGIN}")
-    write_text(page, pattern.sub(lambda _: "\n".join(table), text))
+    write_text(page, replace_section(page.read_text(encoding="utf-8"), "budget_statistics", table))
 
 
 def independent_misses(rng: np.random.Generator, frames: int, rate: float) -> Misses:
