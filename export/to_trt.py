@@ -18,7 +18,7 @@ from artifacts.onnx_file import load_onnx, read_metadata, save_onnx
 from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from export.precision import PrecisionResult, apply_fp16, has_qdq
-from export.trt_build import build_plan
+from export.trt_build import BuiltPlan, build_plan
 
 AUTO = "auto"
 RTX = "tensorrt-rtx"
@@ -123,29 +123,12 @@ def build_plans(
         raise InputError(f"--out is {target}", "a file name that ends in .plan")
     report = progress or _say_nothing
     report("check and type the network", 0, 3)
-    model = widen_int4(remove_guards(load_onnx(source, input_shapes=input_shapes)))
-    if settings.int8 and not has_qdq(model):
-        raise InputError(
-            f"{source} is a float network, so there is nothing to build in INT8",
-            "a network with Q/DQ",
-            f"run: compress quantize {source.name} --data CALIB",
-        )
+    model = _load(source, settings, input_shapes)
     precision = _type_network(model, settings, samples, source)
     typed = precision.model if precision is not None else model
     kept = _keep(typed, source, target, precision)
     report("build the plan", 1, 3)
-    try:
-        flavour = choose_flavour(settings.flavour)
-        built = build_plan(
-            kept,
-            flavour=flavour,
-            compute_capabilities=_capabilities(settings, flavour),
-            timing_cache=settings.timing_cache,
-            timeout_s=settings.timeout_s,
-        )
-    except UnavailableError as error:
-        error.args = (f"{error}; the ready-to-build network is kept in {kept}",)
-        raise
+    flavour, built = _build(kept, settings)
     report("write the plan", 2, 3)
     manifest = PlanManifest(
         onnx_name=source.name,
@@ -202,6 +185,19 @@ def _capabilities(settings: PlanSettings, flavour: str) -> tuple[int, ...]:
     return settings.sm or (DEFAULT_CAPABILITIES if flavour == RTX else ())
 
 
+def _load(
+    source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
+) -> onnx.ModelProto:
+    model = widen_int4(remove_guards(load_onnx(source, input_shapes=input_shapes)))
+    if settings.int8 and not has_qdq(model):
+        raise InputError(
+            f"{source} is a float network, so there is nothing to build in INT8",
+            "a network with Q/DQ",
+            f"run: compress quantize {source.name} --data CALIB",
+        )
+    return model
+
+
 def _type_network(
     model: onnx.ModelProto,
     settings: PlanSettings,
@@ -223,6 +219,23 @@ def _keep(
         "framefit.precision": json.dumps(precision.counts if precision else {"fp16": 0}),
     }
     return save_onnx(typed, ready_path(target), metadata=metadata)
+
+
+def _build(kept: Path, settings: PlanSettings) -> tuple[str, BuiltPlan]:
+    """Returns the flavour and the plan; a failure names the ready-to-build network."""
+    try:
+        flavour = choose_flavour(settings.flavour)
+        built = build_plan(
+            kept,
+            flavour=flavour,
+            compute_capabilities=_capabilities(settings, flavour),
+            timing_cache=settings.timing_cache,
+            timeout_s=settings.timeout_s,
+        )
+    except UnavailableError as error:
+        error.args = (f"{error}; the ready-to-build network is kept in {kept}",)
+        raise
+    return flavour, built
 
 
 def _describe(

@@ -19,7 +19,7 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
-from framefit.model_source import ModelOptions, open_model
+from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import open_training_samples
 from framefit.workspace import Workspace
@@ -125,17 +125,23 @@ def qat_file(
             report=report,
         )
     if is_first_process():
-        metadata = read_metadata(quantized.model)
-        stated = json.loads(metadata.get(SETTINGS_KEY, "{}"))
-        metadata |= {
-            SETTINGS_KEY: json.dumps(
-                stated | {"qat": asdict(settings), "training": asdict(training)}
-            ),
-            VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
-            PARENT_KEY: quantized.sha256,
-        }
+        metadata = _describe(quantized, settings, training)
         if not warning:
             metadata[INPUT_SPEC_KEY] = spec.to_json()
         save_onnx(result.model, out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
+
+
+def _describe(
+    quantized: OpenedModel, settings: "QatSettings", training: "TrainerSettings"
+) -> dict[str, str]:
+    """Returns the metadata of the trained network: those it came with, and how it was trained."""
+    metadata = read_metadata(quantized.model)
+    stated = json.loads(metadata.get(SETTINGS_KEY, "{}"))
+    stated |= {"qat": asdict(settings), "training": asdict(training)}
+    return metadata | {
+        SETTINGS_KEY: json.dumps(stated),
+        VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
+        PARENT_KEY: quantized.sha256,
+    }

@@ -107,25 +107,15 @@ def distill_module(
     student.eval()
     teacher.eval()
     example = stack_samples([held_out[0]])[IMAGE]
-    match = _match(student, teacher, example, heads)
-    taps = (
-        choose_taps(student, teacher, example, settings.features)
-        if settings.feature_weight > 0
-        else []
-    )
-    lesson = DistillLesson(student, teacher, match, taps, settings, label_loss)
+    lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
     batches = _batches(held_out, training.batch_size)
     before = _measure(lesson, batches)
     probe = probe or _relative_probe(lesson, batches, before)
-    inputs = _batches(
-        [
-            samples[i]
-            for i in range(min(len(samples), settings.batch_norm_batches * training.batch_size))
-        ],
-        training.batch_size,
-    )
+    few = min(len(samples), settings.batch_norm_batches * training.batch_size)
+    seen = _batches([samples[i] for i in range(few)], training.batch_size)
+    inputs = [batch[IMAGE] for batch in seen]
     score_before = probe(student)
-    improve_batch_norm(student, [batch[IMAGE] for batch in inputs], probe)
+    improve_batch_norm(student, inputs, probe)
     lesson.balance.start(_measure(lesson, batches))
     trained = train(
         lesson,
@@ -138,10 +128,10 @@ def distill_module(
     )
     student.to("cpu").load_state_dict(trained.weights)
     student.eval()
-    improve_batch_norm(student, [batch[IMAGE] for batch in inputs], probe)
+    improve_batch_norm(student, inputs, probe)
     return DistillResult(
         module=student,
-        match=match,
+        match=lesson.match,
         taps=lesson.taps,
         losses_before=before,
         losses_after=_measure(lesson.cpu(), batches),
@@ -152,6 +142,24 @@ def distill_module(
         best_step=trained.best_step,
         is_early=trained.is_early,
     )
+
+
+def _plan_lesson(
+    student: nn.Module,
+    teacher: nn.Module,
+    example: Tensor,
+    settings: DistillSettings,
+    heads: Mapping[str, Any] | None,
+    label_loss: LabelLoss | None,
+) -> DistillLesson:
+    """Chooses which outputs and features are compared."""
+    match = _match(student, teacher, example, heads)
+    taps = (
+        choose_taps(student, teacher, example, settings.features)
+        if settings.feature_weight > 0
+        else []
+    )
+    return DistillLesson(student, teacher, match, taps, settings, label_loss)
 
 
 @torch.no_grad()
