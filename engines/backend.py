@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from artifacts.errors import InputError
 from engines.session import Session, SessionSettings
@@ -59,6 +60,20 @@ class Backend:
             raise InputError(f"{path} is not for the runtime '{self.name}'", wanted)
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty", wanted)
+
+
+def probe_import(name: str, load: Callable[[], Any]) -> RuntimeStatus:
+    """Returns whether a runtime's module can be had.
+
+    Args:
+        name: the backend's name.
+        load: imports the module; it may raise anything.
+    """
+    try:
+        version = str(load().__version__)
+    except Exception as error:
+        return RuntimeStatus(name, False, reason=first_line(error))
+    return RuntimeStatus(name, True, version)
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError, MissingExtraError
-from engines.backend import Backend, RuntimeStatus, first_line
+from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
     DYNAMIC,
@@ -138,18 +138,10 @@ def _tensor(value: Any, shape: tuple[int, ...] | None) -> TensorInfo:
     return TensorInfo(value.name, shape or dims, np.dtype(_DTYPES[kind]))
 
 
-def _probe() -> RuntimeStatus:
-    try:
-        version = str(_import().__version__)
-    except Exception as error:
-        return RuntimeStatus(_NAME, False, reason=first_line(error))
-    return RuntimeStatus(_NAME, True, version)
-
-
 ONNXRUNTIME = Backend(
     name=_NAME,
     suffixes=(".onnx",),
     summary="onnxruntime on the CPU; the reference for parity",
-    probe=_probe,
+    probe=lambda: probe_import(_NAME, _import),
     open=OrtSession,
 )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
-from engines.backend import Backend, RuntimeStatus, first_line
+from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
     DYNAMIC,
@@ -177,18 +177,10 @@ def _text(value: Any) -> str:
     return str(value.to_string()) if hasattr(value, "to_string") else str(value)
 
 
-def _probe() -> RuntimeStatus:
-    try:
-        version = str(_import().__version__)
-    except Exception as error:
-        return RuntimeStatus(_NAME, False, reason=first_line(error))
-    return RuntimeStatus(_NAME, True, version)
-
-
 OPENVINO = Backend(
     name=_NAME,
     suffixes=(".onnx",),
     summary="OpenVINO on the CPU; the default there",
-    probe=_probe,
+    probe=lambda: probe_import(_NAME, _import),
     open=OpenVinoSession,
 )
