@@ -68,7 +68,7 @@ class DemoSettings:
         restarts: processes that share the frames of a variant that keeps the camera's rate.
         drive_frames: camera pictures, played in a circle.
         shape_frames: measured back to back, of each shape of the frame (heads off, separate
-            backbones); a network that cannot keep the camera's rate gets a quarter.
+            backbones); a network that cannot keep the camera's rate gets a fifth.
         capabilities: NVIDIA compute capabilities of the plan.
     """
 
@@ -165,7 +165,7 @@ def _measure_shapes(
     for variant in checked:
         closed = variant.experiment.closed
         is_too_slow = np.median(closed.done_ns - closed.start_ns) > period_ns
-        plan.append((variant.network, settings.shape_frames // (4 if is_too_slow else 1)))
+        plan.append((variant.network, settings.shape_frames // (5 if is_too_slow else 1)))
     return tuple(measure_frame_shapes(plan, drive, camera, progress))
 
 

@@ -75,7 +75,7 @@ def options(tmp_path_factory):
     folder = tmp_path_factory.mktemp("networks")
     drive = np.random.default_rng(1).integers(0, 256, (6, *FRAME_HW, 3), np.uint8)
     networks = [
-        (RoadNetwork.open("float", write_road_network(folder / "wide.onnx", 512)), 15),
+        (RoadNetwork.open("float", write_road_network(folder / "wide.onnx", 512)), 20),
         (RoadNetwork.open("INT8", write_road_network(folder / "slim.onnx", 8)), 30),
     ]
     return measure_frame_shapes(
@@ -108,7 +108,7 @@ def test_what_ships_comes_last_for_every_stage(options):
 
 def test_each_network_has_its_own_number_of_frames(options):
     counts = {(o.settings["precision"], o.n) for o in options}
-    assert counts == {("float", 15), ("INT8", 30)}
+    assert counts == {("float", 20), ("INT8", 30)}
 
 
 def test_separate_backbones_take_longer_than_a_shared_one(options):
