@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from artifacts.atomic import atomic_path, write_json
 from artifacts.errors import UnavailableError
 from compress.quantize.settings import QuantizeSettings
 from export.network_file import export_network_file
 from export.to_trt import PlanSettings, build_plans
-from framefit.frame_shapes import measure_frame_shapes
+from framefit.frame_shapes import Drive, measure_frame_shapes
 from framefit.quantize_job import quantize_file
 from framefit.report_job import extend_history, view_roofline
 from framefit.road_check import CheckedVariant, RoadNetwork, check_variant, judge_variant
@@ -117,30 +116,10 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
     )
     notes = [_build_plan(int8_onnx, out / "road.plan", settings, progress)]
 
-    networks = [RoadNetwork.open("float", float_onnx), RoadNetwork.open("INT8", int8_onnx)]
     sequence = SceneSequence(DRIVE_SEED)
-    drive = []
-    for index in range(settings.drive_frames):
-        progress("render the drive", index, settings.drive_frames)
-        drive.append(sequence.frame(index).image)
-    progress("render the drive", settings.drive_frames, settings.drive_frames)
-    checked = [
-        check_variant(
-            network,
-            drive,
-            sequence.camera,
-            SceneDataset(settings.held_out_scenes, HELD_OUT_SEED, *network.input_hw),
-            ProcessSettings(
-                measure=MeasureSettings(frames=settings.frames, rate_hz=BUDGET["frame"]["rate_hz"]),
-                restarts=settings.restarts,
-                parts=PARTS,
-                scheduling=Scheduling(priority="realtime"),
-            ),
-            _picture_indices(settings.drive_frames),
-            progress,
-        )
-        for network in networks
-    ]
+    drive = _render_drive(sequence, settings.drive_frames, progress)
+    networks = [RoadNetwork.open("float", float_onnx), RoadNetwork.open("INT8", int8_onnx)]
+    checked = [_check(network, drive, sequence.camera, settings, progress) for network in networks]
     options = _measure_shapes(checked, drive, sequence.camera, settings, progress)
     report = _report(checked, tuple(notes))
     report = replace(report, extras=_extras(report, options, int8_onnx, out, progress))
@@ -149,13 +128,41 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
     return DemoResult(report=report, files=files)
 
 
+def _render_drive(sequence: SceneSequence, frames: int, progress: Progress) -> Drive:
+    drive = []
+    for index in range(frames):
+        progress("render the drive", index, frames)
+        drive.append(sequence.frame(index).image)
+    progress("render the drive", frames, frames)
+    return drive
+
+
+def _check(
+    network: RoadNetwork, drive: Drive, camera: Camera, settings: DemoSettings, progress: Progress
+) -> CheckedVariant:
+    return check_variant(
+        network,
+        drive,
+        camera,
+        SceneDataset(settings.held_out_scenes, HELD_OUT_SEED, *network.input_hw),
+        ProcessSettings(
+            measure=MeasureSettings(frames=settings.frames, rate_hz=BUDGET["frame"]["rate_hz"]),
+            restarts=settings.restarts,
+            parts=PARTS,
+            scheduling=Scheduling(priority="realtime"),
+        ),
+        _picture_indices(settings.drive_frames),
+        progress,
+    )
+
+
 def _picture_indices(frames: int) -> list[int]:
     return [round(frames * part / 4) - 1 for part in range(1, 5)]
 
 
 def _measure_shapes(
     checked: Sequence[CheckedVariant],
-    drive: Sequence[NDArray[np.uint8]],
+    drive: Drive,
     camera: Camera,
     settings: DemoSettings,
     progress: Progress,

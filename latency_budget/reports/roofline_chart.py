@@ -1,7 +1,7 @@
 """Geometry of the roofline plot: a logarithmic square of operations per byte and per second."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from latency_budget.report_extras import RooflinePoint, RooflineView
@@ -75,15 +75,8 @@ def build_roofline(view: RooflineView) -> RooflineChart:
         )
         for point in sorted(points, key=lambda point: point.ms)
     )
-    roofs = []
-    for precision, peak in view.peaks.items():
-        start = max(10**low_x, 10**low_y / view.bandwidth)
-        bend = peak / view.bandwidth
-        path = [place(start, start * view.bandwidth), place(bend, peak), place(10**high_x, peak)]
-        text = " L".join(f"{x} {y}" for x, y in path)
-        roofs.append((precision, f"M{text}", *path[1]))
     return RooflineChart(
-        roofs=tuple(roofs),
+        roofs=_roofs(view, place, (10**low_x, 10**high_x, 10**low_y)),
         dots=dots,
         owners=owners,
         x_ticks=_ticks(low_x, high_x, 1.0),
@@ -94,6 +87,22 @@ def build_roofline(view: RooflineView) -> RooflineChart:
             for point in sorted(view.points, key=lambda point: -point.ms)[:SLOWEST]
         ),
     )
+
+
+def _roofs(
+    view: RooflineView,
+    place: Callable[[float, float], tuple[float, float]],
+    limits: tuple[float, float, float],
+) -> tuple[tuple[str, str, float, float], ...]:
+    lowest, highest, slowest = limits
+    roofs = []
+    for precision, peak in view.peaks.items():
+        start = max(lowest, slowest / view.bandwidth)
+        bend = peak / view.bandwidth
+        path = [place(start, start * view.bandwidth), place(bend, peak), place(highest, peak)]
+        text = " L".join(f"{x} {y}" for x, y in path)
+        roofs.append((precision, f"M{text}", *path[1]))
+    return tuple(roofs)
 
 
 def _shares(
