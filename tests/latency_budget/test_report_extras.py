@@ -1,9 +1,5 @@
 import dataclasses
 import json
-import re
-import shutil
-import subprocess
-from html import unescape
 
 import numpy as np
 import pytest
@@ -233,8 +229,8 @@ addEventListener('load', () => {
 
 
 @pytest.mark.parametrize("width", [360, 2560])
-def test_toggles_compute_the_frame_again(tmp_path, width):
-    found = render_in_chromium(tmp_path, html.render(make_report()), width)
+def test_toggles_compute_the_frame_again(render_in_chromium, width):
+    found = render_in_chromium(html.render(make_report()), width, PROBE)
     assert found["failed"] == ""
     assert found["overflow"] == 0
     assert found["legends"] == 3
@@ -247,9 +243,9 @@ def test_toggles_compute_the_frame_again(tmp_path, width):
     assert found["unmeasured"][1] == "answer unknown"
 
 
-def test_a_frame_of_one_variant_is_called_measured(tmp_path):
+def test_a_frame_of_one_variant_is_called_measured(render_in_chromium):
     page = html.render(make_report(ReportExtras()))
     probe = PROBE.replace("pick('precision', 'float')", "0").replace("pick('depth', 'off')", "0")
     probe = probe.replace("pick('precision', 'INT8')", "0").replace("pick('depth', 'on')", "0")
-    found = render_in_chromium(tmp_path, page, 800, probe)
+    found = render_in_chromium(page, 800, probe)
     assert "Measured as a whole (INT8)" in found["begin"][0]
