@@ -121,7 +121,7 @@
     const fits = end <= mix.deadline;
     if (fits && frame.p99 === null) {
       say("unknown", `? frame P50 ${ms(frame.p50)} ms; too few runs for a P99.`,
-        describeGain(frame), describeQuality(picks));
+        describeGain(frame), measured ? measured.also : "", describeQuality(picks));
       return;
     }
     const margin = Math.abs(mix.deadline - end).toFixed(1);
