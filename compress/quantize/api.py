@@ -20,7 +20,8 @@ from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.contract import Judge, measure_contracts
 from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
-from compress.quantize.search.sensitivity import measure_layers
+from compress.quantize.search.sensitivity import measure_layers, take_worse
+from compress.quantize.search.stress import make_negatives
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import Progress, StreamingPass
 
@@ -140,8 +141,8 @@ def quantize_model(
         choice = search.choose(settings.prefer, floors)
         if choice.is_float:
             return _float_result(prepared, choice)
-        kept = frozenset(choice.float_nodes) | frozenset(settings.keep_float)
-        result = _finish(prepared.with_float_nodes(kept), samples, settings, progress, log)
+        kept = prepared.with_float_nodes(frozenset(choice.float_nodes))
+        result = _finish(kept, samples, settings, progress, log)
         findings = measure_contracts(settings.contracts, heads, model, result.model, samples, judge)
         choice = replace(choice, findings=findings)
         result = replace(result, precision=choice, declined=_explain(result.declined, choice))
@@ -207,7 +208,11 @@ def _search(
     matrix = None
     if settings.prefer != "speed" or settings.contracts:
         matrix = measure_layers(prepared, decisions, few, progress=progress)
-    return PrecisionSearch.measure(prepared, decisions, clock, matrix)
+        negatives = make_negatives(few)
+        if negatives:
+            unlike = measure_layers(prepared, decisions, negatives, progress=progress)
+            matrix = take_worse(matrix, unlike)
+    return PrecisionSearch(prepared, decisions, clock, matrix)
 
 
 def _float_result(prepared: PreparedNetwork, choice: PrecisionChoice) -> QuantizeResult:

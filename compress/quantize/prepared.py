@@ -34,6 +34,7 @@ class PreparedNetwork:
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded or rescaled, a line each.
         weights_only: activations stay in float.
+        kept: names of nodes that the caller keeps in float.
     """
 
     graph: Graph
@@ -42,35 +43,55 @@ class PreparedNetwork:
     declined: tuple[Declined, ...]
     simplified: tuple[str, ...]
     weights_only: bool = False
+    kept: frozenset[str] = frozenset()
 
     def with_float_nodes(self, names: frozenset[str]) -> "PreparedNetwork":
-        """Returns the same network with the nodes called `names` kept in float."""
-        quantized, declined = self.placement.place(self.graph, names)
+        """Returns the same network with the nodes called `names` kept in float as well."""
+        kept = self.kept | names
+        quantized, declined = self.placement.place(self.graph, kept)
         if self.weights_only:
             quantized = [
                 replace(item, activations=(), tied="")
                 for item in quantized
                 if item.weight is not None
             ]
-        return replace(self, quantized=tuple(quantized), declined=tuple(declined))
+        return replace(self, quantized=tuple(quantized), declined=tuple(declined), kept=kept)
 
-    def write_model(
-        self, decisions: Decisions, only: frozenset[str] | None = None
-    ) -> onnx.ModelProto:
+    def write_model(self, decisions: Decisions) -> onnx.ModelProto:
         """Returns the network with Q/DQ pairs.
 
         Args:
             decisions: qparams and integers for all `quantized` nodes.
-            only: names of the nodes to quantize; None for all. Biases are corrected for a prefix
-                that is quantized, so with `only` they stay as they are.
         """
         graph = self.graph.copy()
-        if only is None:
-            insert_qdq(graph, self.quantized, decisions)
-        else:
-            chosen = [item for item in self.quantized if item.node in only]
-            insert_qdq(graph, chosen, replace(decisions, overrides={}, biases={}))
+        insert_qdq(graph, self.quantized, decisions)
         return graph.to_model()
+
+    def write_uncorrected(
+        self, decisions: Decisions, only: frozenset[str] | None = None
+    ) -> onnx.ModelProto:
+        """Returns the network with Q/DQ pairs by decisions for a network that quantizes more.
+
+        Biases stay as they are: they were corrected for all that is quantized before them.
+
+        Args:
+            decisions: qparams and integers; nodes without them stay in float.
+            only: names of the nodes to quantize; None for all.
+        """
+        chosen = [
+            item
+            for item in self.quantized
+            if (only is None or item.node in only) and self._is_decided(item, decisions)
+        ]
+        graph = self.graph.copy()
+        insert_qdq(graph, chosen, replace(decisions, overrides={}, biases={}))
+        return graph.to_model()
+
+    def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:
+        node = self.graph.node(item.node)
+        tensors = [node.input[position] for position in item.activations]
+        has_weight = item.weight is None or item.node in decisions.weights
+        return has_weight and all(tensor in decisions.activations for tensor in tensors)
 
 
 def prepare_network(

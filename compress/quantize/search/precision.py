@@ -2,24 +2,30 @@
 
 Quantizing a layer saves time and costs quality, neither of which the other layers' shapes tell.
 Time is therefore measured on the target, whole networks side by side; quality is added up from
-the sensitivity matrix. Sets of float layers are tried in order of what they cost in quality, and in
-order of that per multiply-accumulate, with and without the layers that gain the least time. The
-preference says how much of the time that INT8 saves may be given back.
+the sensitivity matrix. A few sets of layers are timed first; from them a model learns what each
+layer costs in float, and proposes sets that bring the most quality for their time; these are timed
+in turn, and the model learns from them. The preference says how much of the time that INT8 saves
+may be given back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import onnx
-from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.quantize.decisions import Decisions
 from compress.quantize.prepared import PreparedNetwork
+from compress.quantize.search.candidates import (
+    Candidate,
+    count_layer_macs,
+    list_cheap_sets,
+    list_sensitive_sets,
+    predict_db,
+)
 from compress.quantize.search.contract import Finding
-from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
 from compress.quantize.search.sensitivity import SensitivityMatrix
+from compress.quantize.search.time_model import TimeModel
 from compress.quantize.settings import PREFERENCES
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
@@ -28,29 +34,10 @@ Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by less are equally fast."""
 
-SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-COMBINED_SIZES = (4, 8, 16)
-INTENSITY_SHARES = (0.15, 0.3, 0.5, 0.75)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A set of layers in float.
-
-    Attributes:
-        float_nodes: their names.
-        latency_ms: measured on the target.
-        head_db: SQNR of each head that the sensitivity matrix predicts; empty without a matrix.
-    """
-
-    float_nodes: frozenset[str]
-    latency_ms: float
-    head_db: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def quality_db(self) -> float:
-        """The mean over heads of the predicted SQNR, each counted up to 100 dB."""
-        return float(np.mean([min(value, 100.0) for value in self.head_db.values()] or [0.0]))
+SPENT_SHARES = ((0.1, 0.2, 0.3, 0.45, 0.6, 0.8), (0.05, 0.15, 0.25, 0.35, 0.4, 0.5))
+"""Shares of the saved time that the proposals of each round may give back."""
+FINALISTS = 5
+"""The best sets are timed once more: the luckiest timing must not decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,53 +71,44 @@ class PrecisionChoice:
         return self.chosen.latency_ms >= self.float_ms
 
 
-@dataclass(frozen=True, kw_only=True)
 class PrecisionSearch:
-    """The candidates of a network, measured, to choose from.
+    """The candidates of a network, timed on the target, to choose from.
 
-    Attributes:
+    Args:
         prepared: the network.
+        decisions: qparams and integers of every layer; only their timing matters here.
+        clock: measures latencies.
         matrix: what each layer costs each head; None if only speed is considered.
-        float_ms: latency of the float network.
-        tried: the candidates; the first has no layer in float.
     """
 
-    prepared: PreparedNetwork
-    matrix: SensitivityMatrix | None
-    float_ms: float
-    tried: tuple[Candidate, ...]
-
-    @classmethod
-    def measure(
-        cls,
+    def __init__(
+        self,
         prepared: PreparedNetwork,
         decisions: Decisions,
         clock: Clock,
         matrix: SensitivityMatrix | None = None,
-    ) -> "PrecisionSearch":
-        """Times the candidates on the target.
-
-        Args:
-            prepared: the network.
-            decisions: qparams and integers of every layer; only their timing matters here.
-            clock: measures latencies.
-            matrix: what each layer costs each head.
-        """
-        cheap = _cheap_sets(prepared)
-        sets = [frozenset[str](), *cheap]
+    ) -> None:
+        self._prepared = prepared
+        self._decisions = decisions
+        self._clock = clock
+        self._matrix = matrix
+        self._float_model = prepared.graph.copy().to_model()
+        self._is_settled = False
+        self.float_ms = 0.0
+        first = [frozenset[str](), *list_cheap_sets(prepared)]
         if matrix is not None:
-            sensitive = _sensitive_sets(prepared, matrix)
-            costly = [kept for kept in sensitive if len(kept) in COMBINED_SIZES]
-            sets += sensitive + [kept | other for kept in cheap[:-1] for other in costly]
-        sets = list(dict.fromkeys(sets))
-        names = {item.node for item in prepared.quantized}
-        models = [prepared.write_model(decisions, only=frozenset(names - kept)) for kept in sets]
-        float_ms, *latencies = clock([prepared.graph.copy().to_model(), *models])
-        tried = [
-            Candidate(float_nodes=kept, latency_ms=ms, head_db=_predict(matrix, kept))
-            for kept, ms in zip(sets, latencies, strict=True)
-        ]
-        return cls(prepared=prepared, matrix=matrix, float_ms=float_ms, tried=tuple(tried))
+            first += list_sensitive_sets(prepared, matrix)
+        self._latencies = self._time(first)
+        if matrix is not None:
+            self._propose(matrix)
+
+    @property
+    def tried(self) -> tuple[Candidate, ...]:
+        """The candidates in the order of trial; the first has no layer in float."""
+        return tuple(
+            Candidate(float_nodes=kept, latency_ms=ms, head_db=predict_db(self._matrix, kept))
+            for kept, ms in self._latencies.items()
+        )
 
     def choose(self, prefer: str, floors: Mapping[str, float] | None = None) -> PrecisionChoice:
         """Chooses the layers that stay in float.
@@ -144,20 +122,67 @@ class PrecisionSearch:
         """
         floors = floors or {}
         for head in floors:
-            if self.matrix is None or head not in self.matrix.heads:
-                known = ", ".join(self.matrix.heads) if self.matrix is not None else "none"
+            if self._matrix is None or head not in self._matrix.heads:
+                known = ", ".join(self._matrix.heads) if self._matrix is not None else "none"
                 raise InputError(f"a contract names head '{head}'", f"one of {known}")
+        self._time_finalists(PREFERENCES[prefer])
         chosen = _choose(self.tried, self.float_ms, PREFERENCES[prefer], floors)
         if chosen.latency_ms >= self.float_ms:
-            names = frozenset(item.node for item in self.prepared.quantized)
+            names = frozenset(item.node for item in self._prepared.quantized)
             chosen = Candidate(float_nodes=names, latency_ms=self.float_ms)
         return PrecisionChoice(
-            float_nodes=_reasons(self.prepared, chosen, self.matrix, self.float_ms),
+            float_nodes=_reasons(self._prepared, chosen, self._matrix, self.float_ms),
             float_ms=self.float_ms,
-            int8_ms=self.tried[0].latency_ms,
+            int8_ms=self._latencies[frozenset()],
             chosen=chosen,
             tried=self.tried,
         )
+
+    def _time(self, sets: Iterable[frozenset[str]]) -> dict[frozenset[str], float]:
+        """Returns the latency of each set in ms, at the speed that the machine began with."""
+        wanted = list(dict.fromkeys(sets))
+        models = [self._float_model, *map(self._write, wanted)]
+        float_ms, *latencies = self._clock(models)
+        self.float_ms = self.float_ms or float_ms
+        scale = self.float_ms / float_ms
+        return {kept: ms * scale for kept, ms in zip(wanted, latencies, strict=True)}
+
+    def _write(self, kept: frozenset[str]) -> onnx.ModelProto:
+        """Returns the network as it will be with these layers in float, neighbours included."""
+        return self._prepared.with_float_nodes(kept).write_uncorrected(self._decisions)
+
+    def _propose(self, matrix: SensitivityMatrix) -> None:
+        """Times sets that the time model proposes, and lets it learn from them."""
+        int8_ms = self._latencies[frozenset()]
+        saved_ms = self.float_ms - int8_ms
+        if saved_ms <= TIMING_TOLERANCE * int8_ms:
+            return
+        macs = count_layer_macs(self._prepared, matrix.layers)
+        model = TimeModel(matrix.layers, macs, saved_ms)
+        for shares in SPENT_SHARES:
+            model.fit(list(self._latencies), list(self._latencies.values()))
+            proposed = {model.spend(matrix.shares(), share * saved_ms) for share in shares}
+            new = sorted(proposed - set(self._latencies), key=len)
+            if new:
+                self._latencies |= self._time(new)
+
+    def _time_finalists(self, share: float) -> None:
+        """Times the best sets within the limit once more and takes the mean."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        limit_ms = _limit(self.tried, self.float_ms, share) * (1 + TIMING_TOLERANCE)
+        within = [item for item in self.tried if item.latency_ms <= limit_ms]
+        best = sorted(within, key=lambda item: (-item.quality_db, item.latency_ms))[:FINALISTS]
+        for kept, again_ms in self._time(item.float_nodes for item in best).items():
+            self._latencies[kept] = (self._latencies[kept] + again_ms) / 2
+
+
+def _limit(tried: Sequence[Candidate], float_ms: float, share: float) -> float:
+    """Returns the longest latency that a share of the saved time allows, in ms."""
+    fastest_ms = min(item.latency_ms for item in tried)
+    saved_ms = max(float_ms - fastest_ms, 0.0)
+    return max(fastest_ms + share * saved_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
 def _choose(
@@ -168,9 +193,7 @@ def _choose(
     Where contracts are not met within it, the fastest candidate that meets them and is still
     faster than float.
     """
-    fastest_ms = min(item.latency_ms for item in tried)
-    saved_ms = max(float_ms - fastest_ms, 0.0)
-    limit_ms = max(fastest_ms + share * saved_ms, fastest_ms * (1 + TIMING_TOLERANCE))
+    limit_ms = _limit(tried, float_ms, share)
     within = [item for item in tried if item.latency_ms <= limit_ms]
     best = max(within, key=lambda item: (item.quality_db, -item.latency_ms))
     if _meets(best, contracts):
@@ -187,43 +210,6 @@ def _choose(
 
 def _meets(candidate: Candidate, contracts: Mapping[str, float]) -> bool:
     return all(candidate.head_db[head] >= floor for head, floor in contracts.items())
-
-
-def _predict(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[str, float]:
-    """Adds up the noise of the layers that are quantized."""
-    if matrix is None:
-        return {}
-    quantized = [row for row, name in enumerate(matrix.layers) if name not in kept]
-    noise = matrix.head_noise()[quantized].sum(axis=0)
-    db = -10 * np.log10(np.maximum(noise, 1e-20))
-    return dict(zip(matrix.heads, db.tolist(), strict=True))
-
-
-def _cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:
-    """Returns sets of the layers with the least work per activation, which gain the least."""
-    graph = prepared.graph
-    names = [item.node for item in prepared.quantized if not item.tied]
-    intensity = np.array([arithmetic_intensity(graph, graph.node(name)) for name in names])
-    order = np.argsort(intensity, kind="stable")
-    counts = [int(share * len(names)) for share in INTENSITY_SHARES]
-    return [frozenset(names[place] for place in order[:count]) for count in counts if count]
-
-
-def _sensitive_sets(prepared: PreparedNetwork, matrix: SensitivityMatrix) -> list[frozenset[str]]:
-    """Returns sets of the layers that cost the most quality, and the most quality per work."""
-    shares = matrix.shares()
-    graph = prepared.graph
-    macs = np.array([count_macs(graph, graph.node(name)) for name in matrix.layers], np.float64)
-    typical = max(float(macs.mean()), 1.0)
-    sets = []
-    for score in (shares, shares / (macs + 0.1 * typical)):
-        order = np.argsort(-score, kind="stable")
-        sets += [_take(matrix.layers, order, size) for size in SET_SIZES]
-    return sets
-
-
-def _take(names: Sequence[str], order: NDArray[np.intp], size: int) -> frozenset[str]:
-    return frozenset(names[place] for place in order[: min(size, len(names) // 2)])
 
 
 def _reasons(

@@ -9,7 +9,7 @@ corrections made for that layer further on (correlation with the rows 0.1 to 0.3
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -59,6 +59,11 @@ class SensitivityMatrix:
         noise = self.head_noise()
         total = noise.sum(axis=0)
         return np.asarray(np.mean(noise / np.where(total > 0, total, 1.0), axis=1))
+
+
+def take_worse(one: SensitivityMatrix, other: SensitivityMatrix) -> SensitivityMatrix:
+    """Returns a matrix of one network with the larger noise of two, entry by entry."""
+    return replace(one, noise=np.maximum(one.noise, other.noise))
 
 
 def measure_sensitivity(
@@ -137,7 +142,7 @@ def _quantize_alone(
     samples: Sequence[dict[str, Array]],
 ) -> onnx.ModelProto:
     """Returns the float network with one node quantized, the mean of its output corrected."""
-    model = prepared.write_model(decisions, only=frozenset({item.node}))
+    model = prepared.write_uncorrected(decisions, only=frozenset({item.node}))
     if item.weight is None:
         return model
     tensor = prepared.graph.node(item.node).output[0]

@@ -139,10 +139,11 @@ def test_a_contract_is_kept_beyond_what_speed_alone_would_choose(outlier_model):
 
 def test_a_contract_that_cannot_be_kept_is_reported(outlier_model):
     model, samples = outlier_model
-    wanted = settings(prefer="speed", contracts=(Contract(head="right", limit=150.0),))
+    contracts = tuple(Contract(head=head, limit=150.0) for head in ("left", "right"))
+    wanted = settings(prefer="speed", contracts=contracts)
     result = quantize_model(model, samples, wanted, clock=clock_by_float_layers)
     assert result.precision is not None
-    assert [item.contract.head for item in result.precision.broken] == ["right"]
+    assert result.precision.broken
 
 
 def test_a_contract_on_an_unknown_head_is_refused(outlier_model):

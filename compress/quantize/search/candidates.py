@@ -1,0 +1,75 @@
+"""Sets of layers that could stay in float."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compress.quantize.prepared import PreparedNetwork
+from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
+from compress.quantize.search.sensitivity import SensitivityMatrix
+
+SET_SIZES = (2, 4, 8, 16, 32)
+INTENSITY_SHARES = (0.15, 0.3, 0.5, 0.75)
+CEILING_DB = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A set of layers in float.
+
+    Attributes:
+        float_nodes: their names.
+        latency_ms: measured on the target.
+        head_db: SQNR of each head that the sensitivity matrix predicts; empty without a matrix.
+    """
+
+    float_nodes: frozenset[str]
+    latency_ms: float
+    head_db: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def quality_db(self) -> float:
+        """The mean over heads of the predicted SQNR, each counted up to `CEILING_DB`."""
+        return float(np.mean([min(value, CEILING_DB) for value in self.head_db.values()] or [0.0]))
+
+
+def predict_db(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[str, float]:
+    """Returns the SQNR of each head, dB: the noise of the layers that are quantized, added up."""
+    if matrix is None:
+        return {}
+    quantized = [row for row, name in enumerate(matrix.layers) if name not in kept]
+    noise = matrix.head_noise()[quantized].sum(axis=0)
+    db = -10 * np.log10(np.maximum(noise, 1e-20))
+    return dict(zip(matrix.heads, db.tolist(), strict=True))
+
+
+def list_cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:
+    """Returns sets of the layers with the least work per activation, which gain the least."""
+    graph = prepared.graph
+    names = [item.node for item in prepared.quantized if not item.tied]
+    intensity = np.array([arithmetic_intensity(graph, graph.node(name)) for name in names])
+    order = np.argsort(intensity, kind="stable")
+    counts = [int(share * len(names)) for share in INTENSITY_SHARES]
+    return [frozenset(names[place] for place in order[:count]) for count in counts if count]
+
+
+def list_sensitive_sets(
+    prepared: PreparedNetwork, matrix: SensitivityMatrix
+) -> list[frozenset[str]]:
+    """Returns sets of the layers that cost the most quality, and the most quality per work."""
+    shares, macs = matrix.shares(), count_layer_macs(prepared, matrix.layers)
+    typical = max(float(macs.mean()), 1.0)
+    orders = [np.argsort(-score, kind="stable") for score in (shares, shares / (macs + typical))]
+    sizes = sorted({min(size, len(shares) // 2) for size in SET_SIZES})
+    return [
+        frozenset(matrix.layers[place] for place in order[:size])
+        for order in orders
+        for size in sizes
+    ]
+
+
+def count_layer_macs(prepared: PreparedNetwork, names: Sequence[str]) -> np.ndarray:
+    """Returns [layers] float64, the multiply-accumulates of the layers called `names`."""
+    graph = prepared.graph
+    return np.array([count_macs(graph, graph.node(name)) for name in names], np.float64)

@@ -1,0 +1,103 @@
+"""What a layer costs in float is learnt from whole networks, and spent where it brings most."""
+
+import numpy as np
+import pytest
+
+from artifacts.synthetic_pictures import draw_pictures
+from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
+from compress.quantize.search.stress import make_negatives
+from compress.quantize.search.time_model import TimeModel
+
+NAMES = [f"layer{index}" for index in range(30)]
+
+
+def time_sets(sets, costs_ms, int8_ms=10.0, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    exact = [int8_ms + sum(costs_ms[NAMES.index(name)] for name in kept) for kept in sets]
+    return [value * (1 + noise * rng.standard_normal()) for value in exact]
+
+
+def draw_sets(count, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = [frozenset(rng.choice(NAMES, rng.integers(2, 20), replace=False)) for _ in range(count)]
+    return [frozenset(), *drawn]
+
+
+def test_nothing_timed_leaves_what_the_work_says():
+    model = TimeModel(NAMES[:2], np.array([3.0, 1.0]), saved_ms=8.0)
+    np.testing.assert_allclose(model.costs_ms, [6.0, 2.0])
+
+
+def test_timings_reveal_a_layer_that_costs_nothing_and_one_that_costs_much():
+    costs = np.full(30, 0.2)
+    costs[3], costs[7] = 0.0, 2.0
+    model = TimeModel(NAMES, np.ones(30), saved_ms=float(costs.sum()))
+    sets = draw_sets(40)
+    model.fit(sets, time_sets(sets, costs, noise=0.003))
+    assert np.argmax(model.costs_ms) == 7
+    assert model.costs_ms[7] == pytest.approx(2.0, abs=0.5)
+    assert model.costs_ms[3] < np.median(model.costs_ms)
+
+
+@pytest.mark.parametrize(("count", "share"), [(10, 0.95), (25, 0.6)])
+def test_predictions_for_other_sets_get_better(count, share):
+    """Over 20 machines, the error on sets that were not timed falls as more are timed."""
+    errors = np.array([_prediction_errors(count, seed) for seed in range(20)]).mean(axis=0)
+    assert errors[1] < share * errors[0]
+
+
+def _prediction_errors(count, seed):
+    """Returns the root mean square error in ms before and after `count` sets were timed."""
+    costs = np.random.default_rng(seed).gamma(1.0, 0.3, 30)
+    model = TimeModel(NAMES, np.ones(30), saved_ms=float(costs.sum()))
+    before = model.costs_ms
+    sets = draw_sets(count, seed)
+    model.fit(sets, time_sets(sets, costs, noise=0.005, seed=seed))
+    fresh = draw_sets(40, seed + 1000)[1:]
+    truth = np.array(time_sets(fresh, costs))
+    guesses = [np.array(time_sets(fresh, guess)) for guess in (before, model.costs_ms)]
+    return [np.sqrt(np.mean((guess - truth) ** 2)) for guess in guesses]
+
+
+def test_a_budget_goes_to_the_most_worth_per_time():
+    model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), saved_ms=10.0)
+    worth = np.array([5.0, 4.0, 0.1, 6.0])
+    assert model.spend(worth, 1.0) == {"layer1"}
+    assert model.spend(worth, 5.0) == {"layer1", "layer3"}
+    assert model.spend(worth, 10.0) == set(NAMES[:4])
+
+
+def test_negatives_keep_the_range_and_leave_other_inputs_alone():
+    rng = np.random.default_rng(0)
+    samples = [
+        {"image": draw_pictures((1, 3, 8, 8), rng), "pose": np.ones((1, 6), np.float32)}
+        for _ in range(3)
+    ]
+    negatives = make_negatives(samples)
+    pictures, inverted = (
+        np.concatenate([sample["image"] for sample in one]) for one in (samples, negatives)
+    )
+    assert inverted.min() == pytest.approx(pictures.min(), abs=1e-5)
+    assert inverted.max() == pytest.approx(pictures.max(), abs=1e-5)
+    np.testing.assert_allclose(pictures + inverted, pictures.min() + pictures.max(), atol=1e-5)
+    assert inverted.dtype == np.float32
+    assert all((sample["pose"] == 1).all() for sample in negatives)
+
+
+def test_without_a_picture_there_are_no_negatives():
+    assert make_negatives([{"x": np.zeros((1, 5), np.float32)}]) == []
+    assert make_negatives([{"x": np.zeros((1, 1, 5, 5), np.int64)}]) == []
+
+
+def test_the_worse_of_two_matrices_is_taken_entry_by_entry():
+    one, other = (
+        SensitivityMatrix(
+            layers=("a", "b"),
+            outputs=("y",),
+            noise=np.array(noise),
+            owners={},
+            heads={"y": ("y",)},
+        )
+        for noise in ([[1.0], [2.0]], [[3.0], [0.5]])
+    )
+    np.testing.assert_array_equal(take_worse(one, other).noise, [[3.0], [2.0]])
