@@ -58,6 +58,7 @@ def check_parity(
     *,
     dtype: str,
     what: str,
+    allowances: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Compares outputs by name.
 
@@ -66,6 +67,7 @@ def check_parity(
         candidate: the outputs to judge.
         dtype: the computing dtype, a key of `TOLERANCES`; integer outputs must be equal.
         what: what is judged, for the error.
+        allowances: further absolute error that outputs may have, by name.
 
     Returns:
         the largest absolute error of each output.
@@ -86,7 +88,7 @@ def check_parity(
             )
         tolerance = TOLERANCES[dtype] if wanted.dtype.kind == "f" else EXACT
         errors[name] = _measure_error(wanted, got)
-        limit = tolerance.limit(wanted[np.isfinite(wanted)])
+        limit = tolerance.limit(wanted[np.isfinite(wanted)]) + (allowances or {}).get(name, 0.0)
         if not errors[name] <= limit:
             raise InputError(
                 f"{what}: output '{name}' is off by {errors[name]:.3g}",
