@@ -1,9 +1,6 @@
 """Batches in an order that depends on nothing but the seed and the step."""
 
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from artifacts.child_signal import own_child_signal
 from artifacts.errors import InputError
 from compress.train.lesson import Batch
 from compress.train.settings import TrainerSettings
@@ -96,25 +94,8 @@ def open_batches(
         collate_fn=stack_samples,
         generator=torch.Generator().manual_seed(settings.seed),
     )
-    with _own_child_signal():
+    with own_child_signal():
         yield from loader
-
-
-@contextmanager
-def _own_child_signal() -> Iterator[None]:
-    """Takes torch's handler of ended child processes back when its workers are done.
-
-    DataLoader leaves it behind for good; a process that later ran OpenVINO and then any child
-    crashed in it (torch 2.15, Python 3.11).
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGCHLD)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def stack_samples(samples: Sequence[Sample]) -> Batch:
