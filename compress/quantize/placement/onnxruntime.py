@@ -21,6 +21,7 @@ from compress.quantize.placement.layers import (
     place_layers,
     sort_nodes,
 )
+from compress.quantize.placement.maximum import find_layers_behind_maximum
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.qparams import IntegerGrid
 
@@ -55,6 +56,7 @@ class OnnxRuntime:
             for node in graph.nodes
             if (reason := self._find_obstacle(graph, node))
         }
+        reasons |= find_layers_behind_maximum(graph)
         quantized, declined = place_layers(
             graph, keep_float, reasons=reasons, attention_slower_on="onnxruntime"
         )

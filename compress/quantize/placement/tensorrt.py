@@ -12,6 +12,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import place_layers, sort_nodes
+from compress.quantize.placement.maximum import find_layers_behind_maximum
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -37,7 +38,10 @@ class TensorRT:
             keep_float: names of nodes that are declined without a look.
         """
         quantized, declined = place_layers(
-            graph, keep_float, reasons={}, attention_slower_on=self.attention_slower_on
+            graph,
+            keep_float,
+            reasons=find_layers_behind_maximum(graph),
+            attention_slower_on=self.attention_slower_on,
         )
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
