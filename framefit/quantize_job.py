@@ -130,6 +130,17 @@ def open_clock(target: str) -> NetworkClock:
     return NetworkClock(target)
 
 
+def _choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:
+    """Returns the clock of a quantization; None where its result is not timed.
+
+    Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
+    """
+    is_int8 = settings.weights == settings.activations == "int8"
+    if settings.prefer is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
+        return open_clock(settings.target)
+    return None
+
+
 def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
     """Returns what measures each head's metric on labelled pictures.
 
@@ -166,6 +177,7 @@ def quantize_file(
     spec_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     labels: str | None = None,
+    is_timed: bool = True,
 ) -> QuantizeOutcome:
     """Quantizes a model's file and writes the INT8 model.
 
@@ -181,6 +193,8 @@ def quantize_file(
         spec_options: input spec values given by the user, see `choose_spec`.
         progress: is told (what, done, total).
         labels: labelled pictures for contracts on metrics, see `framefit.metric_judge.FORMS`.
+        is_timed: times the result beside the float network where the target runs here, and keeps
+            in float what makes it slower than that one.
 
     Raises:
         InputError: the model, the data or the output path is not usable.
@@ -196,7 +210,7 @@ def quantize_file(
     opened, spec, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
-    clock = open_clock(settings.target) if settings.prefer is not None else None
+    clock = _choose_clock(settings, is_timed=is_timed)
     log_folder = Path(STATE_FOLDER, "quantize", _digest_work(opened.sha256, calibration, settings))
     judge = open_labels(opened.model, labels, spec) if labels is not None else None
     result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder, judge)

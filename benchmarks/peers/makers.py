@@ -17,7 +17,7 @@ OURS = "framefit"
 LIMIT_S = 1800
 _OURS = {
     "tensorrt": ("--target", "tensorrt"),
-    "openvino": ("--target", "openvino"),
+    "openvino": ("--target", "openvino", "--no-timing"),
     "openvino quality": ("--target", "openvino", "--prefer", "quality"),
     "openvino balanced": ("--target", "openvino", "--prefer", "balanced"),
     "openvino speed": ("--target", "openvino", "--prefer", "speed"),

@@ -34,13 +34,19 @@ def build_network(network: ZooNetwork, seed: int = 0) -> nn.Module:
 
 
 def wake_scales(module: nn.Module, generator: torch.Generator) -> None:
-    """Draws scales that start at about zero (layer scale, last norms) from 0.2 to 0.6."""
+    """Draws what starts at about zero, which would switch off what is in front of it.
+
+    Scales (layer scale, last norms) are from 0.2 to 0.6, a last layer's matrix is normal.
+    """
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             is_scale = name.rpartition(".")[2] in ("weight", "gamma", "gamma_1", "gamma_2", "gain")
             if is_scale and parameter.squeeze().ndim <= 1 and parameter.abs().max() < DEAD:
                 drawn = 0.2 + 0.4 * torch.rand(parameter.shape, generator=generator)
                 parameter.copy_(drawn)
+            elif parameter.squeeze().ndim > 1 and parameter.abs().max() < DEAD:
+                fan_in = parameter[0].numel()
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) / fan_in**0.5)
 
 
 def settle_statistics(module: nn.Module, size: int, rng: np.random.Generator) -> None:

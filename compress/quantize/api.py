@@ -18,7 +18,8 @@ from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
-from compress.quantize.search.contract import Judge, measure_contracts
+from compress.quantize.search.candidates import Candidate
+from compress.quantize.search.contract import Contract, Judge, measure_contracts
 from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
 from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import make_negatives
@@ -45,7 +46,7 @@ class QuantizeResult:
         simplified: what was folded before, a line each.
         outputs_db: SQNR of each output on the calibration samples, in dB.
         precision: which layers stay in float for quality or speed, and the measured times; None
-            where `settings.prefer` asks for no search.
+            where nothing was timed.
     """
 
     model: onnx.ModelProto
@@ -77,8 +78,8 @@ def quantize(
             RGB scaled by 1/255 where it says nothing.
         limit: samples to use of a folder or `.npz`, evenly spread; None for all.
         progress: is told (what, done, total).
-        clock: times networks on the target; `settings.prefer` needs it
-            (`framefit.network_clock.NetworkClock`).
+        clock: times networks on the target (`framefit.network_clock.NetworkClock`), see
+            `quantize_model`.
 
     Returns:
         the quantized model with its report; `artifacts.onnx_file.save_onnx` writes it.
@@ -112,7 +113,8 @@ def quantize_model(
         samples: one dictionary of input arrays (batch axis included) per sample.
         settings: how; the defaults suit TensorRT.
         progress: is told (what, done, total).
-        clock: times networks on the target; `settings.prefer` needs it.
+        clock: times networks on the target; `settings.prefer` needs it. Without `prefer` the
+            result is timed, and layers stay in float only where it is not faster than float.
         log_folder: decisions are kept here, so that a run that was killed goes on where it
             stopped. The caller names it after model, samples and settings, and removes it once
             the result is stored.
@@ -128,32 +130,108 @@ def quantize_model(
     """
     settings = settings or QuantizeSettings()
     prepared = prepare_network(model, samples, settings)
-    log = DecisionLog(log_folder)
-    if settings.prefer is None:
-        return _finish(prepared, samples, settings, progress, log)
+    work = _Work(prepared, samples, settings, progress, DecisionLog(log_folder))
+    if settings.prefer is not None:
+        if clock is None:
+            raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+        return _search_precision(work, settings.prefer, clock, judge)
+    result = work.finish(prepared)
     if clock is None:
-        raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
-    search = _search(prepared, samples, settings, clock, progress)
-    floors = {item.head: item.limit for item in settings.contracts if item.kind == "sqnr"}
+        return result
+    choice = _time_whole(prepared, result, clock)
+    if not choice.is_float:
+        return replace(result, precision=choice)
+    _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
+    return _search_precision(work, "speed", clock, judge)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every step of one quantization needs."""
+
+    prepared: PreparedNetwork
+    samples: Sequence[dict[str, Array]]
+    settings: QuantizeSettings
+    progress: Progress | None
+    log: DecisionLog
+
+    def finish(self, network: PreparedNetwork) -> QuantizeResult:
+        """Returns the result of quantizing what `network` leaves to quantize."""
+        decisions = self.stream(network, self.samples, self.log)
+        return QuantizeResult(
+            model=network.write_model(decisions),
+            layers=tuple(decisions.layers),
+            declined=network.declined,
+            simplified=network.simplified,
+            outputs_db=decisions.outputs_db,
+        )
+
+    def stream(
+        self,
+        network: PreparedNetwork,
+        samples: Sequence[dict[str, Array]],
+        log: DecisionLog | None = None,
+    ) -> Decisions:
+        """Returns the decisions of one pass over samples."""
+        estimate = estimate_memory(network, len(samples), self.settings.memory_cap_bytes)
+        estimate.require_disk()
+        _log.info("%d samples need %s", len(samples), estimate)
+        walk = StreamingPass(
+            network.graph, network.placement, network.quantized, self.settings, log
+        )
+        return walk.run(samples, self.progress)
+
+
+def _search_precision(
+    work: _Work, prefer: str, clock: Clock, judge: Judge | None
+) -> QuantizeResult:
+    """Returns the best network that the search finds, more careful until contracts are kept."""
+    contracts = work.settings.contracts
+    model = work.prepared.graph.copy().to_model()
     heads = read_heads(model)
-    _check_heads(settings, heads)
+    _check_heads(contracts, heads)
+    search = _open_search(work, prefer, clock)
+    floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
     for _ in range(CONTRACT_ROUNDS):
-        choice = search.choose(settings.prefer, floors)
+        choice = search.choose(prefer, floors)
         if choice.is_float:
-            return _float_result(prepared, choice)
-        kept = prepared.with_float_nodes(frozenset(choice.float_nodes))
-        result = _finish(kept, samples, settings, progress, log)
-        findings = measure_contracts(settings.contracts, heads, model, result.model, samples, judge)
+            return _float_result(work.prepared, choice)
+        result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
+        findings = measure_contracts(contracts, heads, model, result.model, work.samples, judge)
         choice = replace(choice, findings=findings)
         result = replace(result, precision=choice, declined=_explain(result.declined, choice))
         floors = _raise_floors(floors, choice)
-        if not choice.broken or search.choose(settings.prefer, floors).chosen == choice.chosen:
+        if not choice.broken or search.choose(prefer, floors).chosen == choice.chosen:
             break
     return result
 
 
-def _check_heads(settings: QuantizeSettings, heads: Mapping[str, Sequence[str]]) -> None:
-    for item in settings.contracts:
+def _open_search(work: _Work, prefer: str, clock: Clock) -> PrecisionSearch:
+    samples = work.samples
+    count = min(len(samples), SEARCH_SAMPLES)
+    few = [samples[index * len(samples) // count] for index in range(count)]
+    decisions = work.stream(work.prepared, few)
+    matrix = None
+    if prefer != "speed" or work.settings.contracts:
+        matrix = measure_layers(work.prepared, decisions, few, progress=work.progress)
+        negatives = make_negatives(few)
+        if negatives:
+            unlike = measure_layers(work.prepared, decisions, negatives, progress=work.progress)
+            matrix = take_worse(matrix, unlike)
+    return PrecisionSearch(work.prepared, decisions, clock, matrix)
+
+
+def _time_whole(prepared: PreparedNetwork, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
+    """Returns the latencies of the float network and of the result, as a choice of all INT8."""
+    float_ms, int8_ms = clock([prepared.graph.copy().to_model(), result.model])
+    chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
+    return PrecisionChoice(
+        float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
+    )
+
+
+def _check_heads(contracts: Sequence[Contract], heads: Mapping[str, Sequence[str]]) -> None:
+    for item in contracts:
         if item.head not in heads:
             raise InputError(f"a contract names head '{item.head}'", f"one of {', '.join(heads)}")
 
@@ -162,57 +240,6 @@ def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[
     """Asks for more SQNR of the heads that broke their contract."""
     asked = {item.contract.head: choice.chosen.head_db for item in choice.broken}
     return dict(floors) | {head: db[head] + CONTRACT_STEP_DB for head, db in asked.items()}
-
-
-def _finish(
-    prepared: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    progress: Progress | None,
-    log: DecisionLog,
-) -> QuantizeResult:
-    decisions = _stream(prepared, samples, settings, progress, log)
-    return QuantizeResult(
-        model=prepared.write_model(decisions),
-        layers=tuple(decisions.layers),
-        declined=prepared.declined,
-        simplified=prepared.simplified,
-        outputs_db=decisions.outputs_db,
-    )
-
-
-def _stream(
-    prepared: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    progress: Progress | None,
-    log: DecisionLog | None = None,
-) -> Decisions:
-    estimate = estimate_memory(prepared, len(samples), settings.memory_cap_bytes)
-    estimate.require_disk()
-    _log.info("%d samples need %s", len(samples), estimate)
-    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings, log)
-    return walk.run(samples, progress)
-
-
-def _search(
-    prepared: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-    progress: Progress | None,
-) -> PrecisionSearch:
-    count = min(len(samples), SEARCH_SAMPLES)
-    few = [samples[index * len(samples) // count] for index in range(count)]
-    decisions = _stream(prepared, few, settings, progress)
-    matrix = None
-    if settings.prefer != "speed" or settings.contracts:
-        matrix = measure_layers(prepared, decisions, few, progress=progress)
-        negatives = make_negatives(few)
-        if negatives:
-            unlike = measure_layers(prepared, decisions, negatives, progress=progress)
-            matrix = take_worse(matrix, unlike)
-    return PrecisionSearch(prepared, decisions, clock, matrix)
 
 
 def _float_result(prepared: PreparedNetwork, choice: PrecisionChoice) -> QuantizeResult:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
@@ -52,6 +53,24 @@ def list_cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:
     order = np.argsort(intensity, kind="stable")
     counts = [int(share * len(names)) for share in INTENSITY_SHARES]
     return [frozenset(names[place] for place in order[:count]) for count in counts if count]
+
+
+def list_kinds(prepared: PreparedNetwork) -> list[frozenset[str]]:
+    """Returns the quantized nodes by kind, for runtimes that have no good INT8 kernel for one.
+
+    A kind is an operator; convolutions with as many groups as outputs are one of their own.
+    """
+    kinds: dict[str, set[str]] = {}
+    for item in prepared.quantized:
+        node = prepared.graph.node(item.node)
+        kinds.setdefault(_kind(prepared, node), set()).add(item.node)
+    return [frozenset(names) for _, names in sorted(kinds.items())]
+
+
+def _kind(prepared: PreparedNetwork, node: onnx.NodeProto) -> str:
+    groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+    outputs = prepared.graph.shapes.get(node.output[0], (0, 0))[1:2]
+    return "depthwise" if groups > 1 and outputs == (groups,) else node.op_type
 
 
 def list_sensitive_sets(

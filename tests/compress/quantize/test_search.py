@@ -260,3 +260,51 @@ def test_contracts_are_read(text, head, kind, limit):
 def test_senseless_contracts_are_refused(text):
     with pytest.raises(InputError, match="--contract"):
         Contract.parse(text)
+
+
+def test_with_a_clock_the_result_is_timed(outlier_model):
+    model, samples = outlier_model
+    result = quantize_model(model, samples, settings(), clock=clock_by_float_layers)
+    assert result.precision is not None
+    assert (result.precision.float_ms, result.precision.int8_ms) == (8.0, 4.0)
+    assert not result.precision.float_nodes
+    assert result.outputs_db == quantize_model(model, samples, settings()).outputs_db
+
+
+def test_what_int8_slows_down_stays_in_float_without_being_asked(outlier_model, caplog):
+    model, samples = outlier_model
+    result = quantize_model(model, samples, settings(), clock=clock_that_dislikes_int8)
+    assert result.precision is not None
+    assert result.precision.is_float
+    assert "INT8 is not faster than float" in caplog.text
+
+
+def test_a_kind_of_layer_that_int8_slows_down_is_found(make_model):
+    """Convolutions gain 1 ms each; the depthwise ones lose 3 ms each."""
+    rng = np.random.default_rng(0)
+    weights, nodes = {}, []
+    for index in range(4):
+        is_depthwise = index % 2 == 1
+        shape = (8, 1, 3, 3) if is_depthwise else (8, 8, 1, 1)
+        weights[f"w{index}"] = rng.standard_normal(shape).astype(np.float32)
+        extra = {"group": 8, "pads": [1, 1, 1, 1]} if is_depthwise else {}
+        names = [f"t{index}", f"w{index}"], [f"t{index + 1}"]
+        nodes.append(helper.make_node("Conv", *names, f"conv{index}", **extra))
+    model = make_model(nodes, weights, {"t0": (1, 8, 12, 12)}, ["t4"])
+    samples = [{"t0": rng.standard_normal((1, 8, 12, 12)).astype(np.float32)} for _ in range(2)]
+
+    def clock(models):
+        return [
+            10.0
+            + sum(
+                (3.0 if "group" in {entry.name for entry in node.attribute} else -1.0)
+                for node in _convs(item)
+                if not _reads_float(item, node)
+            )
+            for item in models
+        ]
+
+    result = quantize_model(model, samples, settings(prefer="speed"), clock=clock)
+    assert result.precision is not None
+    assert set(result.precision.float_nodes) == {"conv1", "conv3"}
+    assert result.precision.chosen.latency_ms == 8.0
