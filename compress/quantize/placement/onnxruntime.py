@@ -15,13 +15,13 @@ import onnx
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.extremum import find_layers_behind_extremum
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     count_multiplications,
     place_layers,
     sort_nodes,
 )
-from compress.quantize.placement.maximum import find_layers_behind_maximum
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.qparams import IntegerGrid
 
@@ -56,7 +56,7 @@ class OnnxRuntime:
             for node in graph.nodes
             if (reason := self._find_obstacle(graph, node))
         }
-        reasons |= find_layers_behind_maximum(graph)
+        reasons |= find_layers_behind_extremum(graph)
         quantized, declined = place_layers(
             graph, keep_float, reasons=reasons, attention_slower_on="onnxruntime"
         )

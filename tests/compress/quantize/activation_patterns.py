@@ -149,9 +149,24 @@ def squeeze_maximum(net):
     return _excited(net, data, net.add("Sigmoid", [net.add("Add", parts)]))
 
 
+def squeeze_minimum(net):
+    """A gate from the minimum of every channel."""
+    data = net.conv("x", 3, 8, size=3, relu=False)
+    axes = net.constant(np.array([2, 3], np.int64))
+    gate = net.conv(net.add("ReduceMin", [data, axes], keepdims=1), 8, 8, relu=False)
+    return _excited(net, data, net.add("Sigmoid", [gate]))
+
+
 GATES = {
     rule.__name__: rule
-    for rule in (squeeze_conv, squeeze_linear, squeeze_maximum, channel_conv, spatial)
+    for rule in (
+        squeeze_conv,
+        squeeze_linear,
+        squeeze_maximum,
+        channel_conv,
+        spatial,
+        squeeze_minimum,
+    )
 }
 
 

@@ -24,7 +24,7 @@ def load_patterns(name):
 
 
 PATTERNS = load_patterns("activation_patterns")
-MAXIMA = ("squeeze_maximum", "spatial")
+EXTREMA = ("squeeze_maximum", "squeeze_minimum", "spatial")
 EXPLICIT = ("tensorrt", "openvino")
 
 
@@ -32,7 +32,7 @@ CASES = [(name, target) for name in PATTERNS.NETWORKS for target in EXPLICIT]
 CASES += [
     (name, "onnxruntime")
     for name in PATTERNS.NETWORKS
-    if not name.startswith(("gelu", "mish", "spatial"))
+    if not name.startswith(("gelu", "mish", "spatial", "squeeze_minimum"))
 ]
 
 
@@ -126,23 +126,23 @@ def test_the_pool_and_the_product_read_the_trunk_in_float(name, target, quantize
     trunk = product.input[0]
     readers = {node.op_type for node in graph.consumers(trunk)}
     assert "QuantizeLinear" not in readers
-    assert readers & {"GlobalAveragePool", "ReduceMean"}
+    assert readers & {"GlobalAveragePool", "ReduceMean", "ReduceMin"}
     assert quantized_tensors(graph)[-1] == product.output[0]
 
 
 @pytest.mark.parametrize("target", PLACEMENTS)
-@pytest.mark.parametrize("name", MAXIMA)
-def test_what_reads_a_maximum_stays_in_float(name, target, make_network):
+@pytest.mark.parametrize("name", EXTREMA)
+def test_what_reads_an_extremum_stays_in_float(name, target, make_network):
     graph = Graph(make_network(name))
     placed, declined = PLACEMENTS[target]().place(graph)
-    (layer,) = [item.node for item in declined if "behind a maximum" in item.reason]
+    (layer,) = [item.node for item in declined if "behind a maximum or minimum" in item.reason]
     assert layer not in {item.node for item in placed}
     if target in EXPLICIT:
         convs = {node.name for node in graph.nodes if node.op_type == "Conv"}
         assert convs - {layer} == {item.node for item in placed if item.weight is not None}
 
 
-def test_what_a_maximum_scales_is_quantized(make_network):
+def test_what_an_extremum_scales_is_quantized(make_network):
     """A gate without layers ends the search: the trunk behind the product reads integers."""
     model = make_network("spatial")
     conv = [node for node in model.graph.node if node.op_type == "Conv"][1]
@@ -157,12 +157,12 @@ def test_what_a_maximum_scales_is_quantized(make_network):
     assert len([item for item in placed if item.weight is not None]) == 2
 
 
-@pytest.mark.parametrize("name", MAXIMA)
-def test_openvino_misreads_integers_behind_a_maximum(
+@pytest.mark.parametrize("name", EXTREMA)
+def test_openvino_misreads_integers_behind_an_extremum(
     name, make_network, samples, run_model, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
-    monkeypatch.setattr(tensorrt, "find_layers_behind_maximum", lambda graph: {})
+    monkeypatch.setattr(tensorrt, "find_layers_behind_extremum", lambda graph: {})
     settings = QuantizeSettings(target="openvino", observer=MinMax(), equalization=False)
     model = quantize_model(make_network(name), samples[:2], settings).model
     (result,) = (item.name for item in model.graph.output)
