@@ -8,6 +8,8 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, TensorRT
 from compress.quantize.simplify import simplify
 
+KINDS = ("Resize", "Concat", "AveragePool")
+
 
 @pytest.mark.parametrize("name", ["tensorrt", "openvino"])
 def test_layers_and_the_residual_branch_are_placed(name, residual_model):
@@ -77,3 +79,27 @@ def test_grids():
     for low in (-0.1, 0.0):
         assert PLACEMENTS["tensorrt"]().activation_grid(low).is_signed
         assert not PLACEMENTS["openvino"]().activation_grid(low).is_signed
+
+
+@pytest.mark.parametrize("name", ["tensorrt", "openvino"])
+def test_nearest_resize_moves_integers_and_an_average_does_not(name, make_pattern):
+    graph = Graph(make_pattern("neck"))
+    placed = {item.node: item for item in PLACEMENTS[name]().place(graph)[0]}
+    kinds = {kind: [node for node in graph.nodes if node.op_type == kind] for kind in KINDS}
+    assert all(placed[node.name].tied for node in (*kinds["Resize"], *kinds["Concat"]))
+    assert not [node for node in kinds["AveragePool"] if node.name in placed]
+    (average,) = kinds["AveragePool"]
+    (reader,) = graph.consumers(average.output[0])
+    assert placed[reader.name].activations == (0,)
+
+
+@pytest.mark.parametrize("name", ["tensorrt", "openvino"])
+def test_linear_resize_stays_in_float_between_layers_in_integers(name, make_pattern):
+    graph = Graph(make_pattern("upsample"))
+    placed = {item.node: item for item in PLACEMENTS[name]().place(graph)[0]}
+    kinds = {graph.node(item).op_type for item in placed}
+    assert kinds == {"Conv", "ConvTranspose"}
+    (transposed,) = (node for node in graph.nodes if node.op_type == "ConvTranspose")
+    assert placed[transposed.name].weight_axis == 1
+    layers = [node for node in graph.nodes if node.op_type in ("Conv", "ConvTranspose")]
+    assert len(layers) == len(placed)
