@@ -1,5 +1,6 @@
 """Sets of layers that could stay in float."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -86,6 +87,35 @@ def list_sensitive_sets(
         for order in orders
         for size in sizes
     ]
+
+
+def list_ends(prepared: PreparedNetwork) -> list[frozenset[str]]:
+    """Returns the first layers, and the last: in one piece, few values pass between the kinds."""
+    names = [item.node for item in prepared.quantized]
+    sizes = [size for size in SET_SIZES if size <= len(names) // 2]
+    return [frozenset(part) for size in sizes for part in (names[:size], names[-size:])]
+
+
+def list_edges(prepared: PreparedNetwork) -> list[tuple[str, str, int]]:
+    """Returns pairs of quantized nodes and the number of values that pass from one to the other.
+
+    Nodes between them that are not quantized belong to the edge.
+    """
+    graph = prepared.graph
+    quantized = {item.node for item in prepared.quantized}
+    makers: dict[str, frozenset[str]] = {}
+    edges = []
+    for node in graph.nodes:
+        sources = {name: makers.get(name, frozenset()) for name in node.input}
+        if node.name in quantized:
+            for name, origins in sources.items():
+                values = math.prod(graph.shapes.get(name, ()))
+                edges += [(origin, node.name, values) for origin in sorted(origins)]
+            made = frozenset({node.name})
+        else:
+            made = frozenset().union(*sources.values())
+        makers |= dict.fromkeys(node.output, made)
+    return edges
 
 
 def count_layer_macs(prepared: PreparedNetwork, names: Sequence[str]) -> np.ndarray:

@@ -21,6 +21,8 @@ from compress.quantize.search.candidates import (
     Candidate,
     count_layer_macs,
     list_cheap_sets,
+    list_edges,
+    list_ends,
     list_kinds,
     list_sensitive_sets,
     predict_db,
@@ -101,7 +103,7 @@ class PrecisionSearch:
         self.float_ms = 0.0
         first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]
         if matrix is not None:
-            first += list_sensitive_sets(prepared, matrix)
+            first += [*list_ends(prepared), *list_sensitive_sets(prepared, matrix)]
         self._latencies = self._time(first)
         self._join_faster()
         if matrix is not None:
@@ -176,7 +178,7 @@ class PrecisionSearch:
         if saved_ms <= TIMING_TOLERANCE * int8_ms:
             return
         macs = count_layer_macs(self._prepared, matrix.layers)
-        model = TimeModel(matrix.layers, macs, saved_ms)
+        model = TimeModel(matrix.layers, macs, list_edges(self._prepared), saved_ms)
         for shares in SPENT_SHARES:
             model.fit(list(self._latencies), list(self._latencies.values()))
             self._time_new(model.spend(matrix.shares(), share * saved_ms) for share in shares)

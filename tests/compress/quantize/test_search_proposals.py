@@ -1,12 +1,18 @@
 """What a layer costs in float is learnt from whole networks, and spent where it brings most."""
 
+import itertools
+
 import numpy as np
 import pytest
+from onnx import helper
 
 from artifacts.synthetic_pictures import draw_pictures
+from compress.quantize.prepared import prepare_network
+from compress.quantize.search.candidates import list_edges
 from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
 from compress.quantize.search.stress import make_negatives
 from compress.quantize.search.time_model import TimeModel
+from compress.quantize.settings import QuantizeSettings
 
 NAMES = [f"layer{index}" for index in range(30)]
 
@@ -24,19 +30,19 @@ def draw_sets(count, seed=0):
 
 
 def test_nothing_timed_leaves_what_the_work_says():
-    model = TimeModel(NAMES[:2], np.array([3.0, 1.0]), saved_ms=8.0)
-    np.testing.assert_allclose(model.costs_ms, [6.0, 2.0])
+    model = TimeModel(NAMES[:2], np.array([3.0, 1.0]), [], saved_ms=8.0)
+    np.testing.assert_allclose(model.layer_costs_ms, [6.0, 2.0])
 
 
 def test_timings_reveal_a_layer_that_costs_nothing_and_one_that_costs_much():
     costs = np.full(30, 0.2)
     costs[3], costs[7] = 0.0, 2.0
-    model = TimeModel(NAMES, np.ones(30), saved_ms=float(costs.sum()))
+    model = TimeModel(NAMES, np.ones(30), [], saved_ms=float(costs.sum()))
     sets = draw_sets(40)
     model.fit(sets, time_sets(sets, costs, noise=0.003))
-    assert np.argmax(model.costs_ms) == 7
-    assert model.costs_ms[7] == pytest.approx(2.0, abs=0.5)
-    assert model.costs_ms[3] < np.median(model.costs_ms)
+    assert np.argmax(model.layer_costs_ms) == 7
+    assert model.layer_costs_ms[7] == pytest.approx(2.0, abs=0.5)
+    assert model.layer_costs_ms[3] < np.median(model.layer_costs_ms)
 
 
 @pytest.mark.parametrize(("count", "share"), [(10, 0.95), (25, 0.6)])
@@ -49,22 +55,57 @@ def test_predictions_for_other_sets_get_better(count, share):
 def _prediction_errors(count, seed):
     """Returns the root mean square error in ms before and after `count` sets were timed."""
     costs = np.random.default_rng(seed).gamma(1.0, 0.3, 30)
-    model = TimeModel(NAMES, np.ones(30), saved_ms=float(costs.sum()))
-    before = model.costs_ms
+    model = TimeModel(NAMES, np.ones(30), [], saved_ms=float(costs.sum()))
+    before = model.layer_costs_ms
     sets = draw_sets(count, seed)
     model.fit(sets, time_sets(sets, costs, noise=0.005, seed=seed))
     fresh = draw_sets(40, seed + 1000)[1:]
     truth = np.array(time_sets(fresh, costs))
-    guesses = [np.array(time_sets(fresh, guess)) for guess in (before, model.costs_ms)]
+    guesses = [np.array(time_sets(fresh, guess)) for guess in (before, model.layer_costs_ms)]
     return [np.sqrt(np.mean((guess - truth) ** 2)) for guess in guesses]
 
 
 def test_a_budget_goes_to_the_most_worth_per_time():
-    model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), saved_ms=10.0)
+    model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), [], saved_ms=10.0)
     worth = np.array([5.0, 4.0, 0.1, 6.0])
     assert model.spend(worth, 1.0) == {"layer1"}
     assert model.spend(worth, 5.0) == {"layer1", "layer3"}
     assert model.spend(worth, 10.0) == set(NAMES[:4])
+
+
+def test_timings_reveal_what_crossing_costs_and_layers_are_kept_in_one_piece():
+    """A chain in which each crossing costs 1 ms and no layer costs anything by itself."""
+    edges = [(one, other, 100) for one, other in itertools.pairwise(NAMES)]
+
+    def latency(kept):
+        inside = [name in kept for name in NAMES]
+        return 10.0 + sum(one != other for one, other in itertools.pairwise(inside))
+
+    model = TimeModel(NAMES, np.ones(30), edges, saved_ms=6.0)
+    ends = [frozenset(NAMES[:size]) for size in (3, 9, 15, 21)]
+    sets = draw_sets(30) + ends
+    model.fit(sets, [latency(kept) for kept in sets])
+    isolated, joined = frozenset(NAMES[5:15:2]), frozenset(NAMES[5:10])
+    assert model.predict_ms(isolated) > 3 * model.predict_ms(joined)
+    worth = np.ones(30)
+    worth[10:15] = 1.5
+    kept = model.spend(worth, 2.5)
+    assert latency(kept) - 10.0 <= 2.0
+    assert len(kept) >= 5
+
+
+def test_edges_pass_through_what_is_not_quantized(make_model):
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first"),
+        helper.make_node("Sigmoid", ["a"], ["b"], "between"),
+        helper.make_node("Conv", ["b", "w1"], ["y"], "second"),
+    ]
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((4, 4, 1, 1)).astype(np.float32) for name in ("w0", "w1")}
+    model = make_model(nodes, weights, {"x": (1, 4, 6, 5)}, ["y"])
+    samples = [{"x": rng.standard_normal((1, 4, 6, 5)).astype(np.float32)}]
+    prepared = prepare_network(model, samples, QuantizeSettings(target="openvino"))
+    assert list_edges(prepared) == [("first", "second", 4 * 6 * 5)]
 
 
 def test_negatives_keep_the_range_and_leave_other_inputs_alone():
