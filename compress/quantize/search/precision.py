@@ -11,6 +11,7 @@ may be given back.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from statistics import median
 
 import onnx
 
@@ -38,8 +39,11 @@ Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by less are equally fast."""
 
-SPENT_SHARES = ((0.1, 0.2, 0.3, 0.45, 0.6, 0.8), (0.05, 0.15, 0.25, 0.35, 0.4, 0.5))
+ROUNDS = 3
+SPENT_SHARES = (0.05, 0.12, 0.2, 0.3, 0.4, 0.6)
 """Shares of the saved time that the proposals of each round may give back."""
+MAX_OVERSHOOT = 8.0
+"""Where proposals cost more than the model expected, it is given that much less to spend."""
 JOINED = 6
 """At most so many of the first sets are joined."""
 FINALISTS = 5
@@ -179,9 +183,16 @@ class PrecisionSearch:
             return
         macs = count_layer_macs(self._prepared, matrix.layers)
         model = TimeModel(matrix.layers, macs, list_edges(self._prepared), saved_ms)
-        for shares in SPENT_SHARES:
+        overshoot = 1.0
+        for _ in range(ROUNDS):
             model.fit(list(self._latencies), list(self._latencies.values()))
-            self._time_new(model.spend(matrix.shares(), share * saved_ms) for share in shares)
+            budgets = [share * saved_ms / overshoot for share in SPENT_SHARES]
+            proposed = [model.spend(matrix.shares(), budget) for budget in budgets]
+            self._time_new(proposed)
+            costs = [self._latencies[kept] - int8_ms for kept in proposed]
+            expected = [max(model.predict_ms(kept), 0.01 * saved_ms) for kept in proposed]
+            ratios = [cost / wanted for cost, wanted in zip(costs, expected, strict=True)]
+            overshoot = min(max(overshoot * median(ratios), 1.0), MAX_OVERSHOOT)
 
     def _time_finalists(self, share: float) -> None:
         """Times the best sets within the limit once more and takes the mean."""
