@@ -16,7 +16,6 @@ from engines.runtimes import Session, open_session
 from framefit.options_job import BACKBONE, OFF, ON, PRECISION, SEPARATE, SHARED
 from framefit.road_check import RoadNetwork
 from latency_budget import MeasureSettings, Run, Scheduling, Stage, measure_closed
-from latency_budget.clock import MonotonicClock
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.report import NETWORK_STAGE
 from latency_budget.report_extras import WHOLE_FRAME, StageOption
@@ -28,9 +27,6 @@ Drive = Sequence[NDArray[np.uint8]]
 
 TURNS = 10
 WARMUP_FRAMES = 1
-IDLE_SHARE = 0.1
-"""Pause after each turn, as a share of it: where a realtime process leaves less than 5 % of each
-second, Linux stops it for 50 ms (sched_rt_runtime_us), and that would be charged to some shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +152,8 @@ def _shapes(
 
 def _time_shape(shape: _Shape, frames: int, drive: Drive) -> None:
     states = [FrameState(picture) for picture in drive[: frames + WARMUP_FRAMES]]
-    clock = MonotonicClock(spin_ns=0)
-    begin_ns = clock.now_ns()
     timing = MeasureSettings(frames=frames, warmup_frames=WARMUP_FRAMES)
     shape.runs.append(measure_closed(shape.stages, states, timing))
-    end_ns = clock.now_ns()
-    clock.wait_until_ns(end_ns + round((end_ns - begin_ns) * IDLE_SHARE))
 
 
 def _options(shapes: Sequence[_Shape]) -> list[StageOption]:

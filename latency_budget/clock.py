@@ -17,6 +17,10 @@ class Clock(Protocol):
         """Returns at `moment_ns`, or at once where that has passed."""
         ...
 
+    def rest_ns(self, duration_ns: int) -> None:
+        """Leaves the processor to others for about `duration_ns`."""
+        ...
+
 
 class MonotonicClock:
     """The machine's monotonic clock (`CLOCK_MONOTONIC`), untouched by changes of the date.
@@ -38,6 +42,10 @@ class MonotonicClock:
             time.sleep(remaining_ns / 1e9)
         while now_ns() < moment_ns:
             pass
+
+    def rest_ns(self, duration_ns: int) -> None:
+        """Sleeps, without the spinning that would keep the processor."""
+        time.sleep(duration_ns / 1e9)
 
 
 class ManualClock:
@@ -64,6 +72,10 @@ class ManualClock:
         """Moves the clock to `moment_ns` unless that has passed."""
         if moment_ns > self._now_ns:
             self._now_ns = moment_ns + self.wakeup_error_ns
+
+    def rest_ns(self, duration_ns: int) -> None:
+        """Moves the clock by `duration_ns`."""
+        self.advance_ns(duration_ns)
 
 
 def unix_time_s() -> int:

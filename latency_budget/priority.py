@@ -66,6 +66,13 @@ class Scheduling:
         return {"asked": self.priority, "got": "normal", "refused": refusals}
 
 
+def is_realtime() -> bool:
+    """Returns whether this thread may keep its processor as long as it likes (SCHED_FIFO, RR)."""
+    if not hasattr(os, "sched_getscheduler"):
+        return False
+    return os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+
+
 def _become_urgent() -> None:
     """Nice counts only within an automatic task group, so the group of this session rises too."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICE_HIGH)

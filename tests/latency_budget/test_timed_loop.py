@@ -111,3 +111,20 @@ def test_the_harness_costs_less_than_twenty_microseconds():
         run = measure_closed([Stage("no-op", lambda x: x)], [None], settings)
         costs.append(float(np.median(np.diff(run.start_ns))))
     assert min(costs) < 20_000
+
+
+@pytest.mark.parametrize("is_urgent", [False, True])
+def test_back_to_back_frames_rest_only_with_realtime_priority(monkeypatch, is_urgent):
+    """The rest lies between frames: it is long enough for Linux and in no frame's latency."""
+    monkeypatch.setattr("latency_budget.timed_loop.is_realtime", lambda: is_urgent)
+    clock = ManualClock()
+    recording = Recording.allocate(40, 1)
+    loop = TimedLoop([Stage("work", lambda x: clock.advance_ns(24 * MS))], [None], clock, recording)
+    before = clock.now_ns()
+    loop.run_closed(0, 40)
+    loop.close()
+    busy = recording.marks_ns[:, 1] - recording.marks_ns[:, 0]
+    assert (busy == 24 * MS).all()
+    idle_share = 1 - busy.sum() / (clock.now_ns() - before)
+    assert idle_share == pytest.approx(1 / 13 if is_urgent else 0, abs=1e-6)
+    assert idle_share > 0.05 or not is_urgent

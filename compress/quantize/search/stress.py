@@ -1,11 +1,9 @@
 """Pictures unlike the calibration samples, made from them, to see what happens beyond the ranges.
 
 Ranges that fit the calibration pictures clip whatever goes beyond, and a layer that hardly costs
-anything on those pictures can cost most of the error on others. On FastestDet, calibrated on road
-scenes and judged on pictures of people, the layers' errors on the negatives of the road scenes told
-what happened there (correlation of the logarithms 0.55) better than those on the scenes themselves
-(0.24), and better than contrast, brightness, flips, crops, mosaics, mixtures and swapped channels
-(0.17 to 0.31; `benchmarks/quantizer_choices.py`).
+anything on those pictures can cost most of the error on others. What layers cost on the negatives
+foretold that best among ten ways to alter pictures (`benchmarks/unlike_pictures.py`, figures in
+docs/quantization.md).
 """
 
 from collections.abc import Sequence
