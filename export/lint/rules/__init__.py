@@ -17,6 +17,7 @@ from export.lint.rules import (
     int4_weights,
     integer_islands,
     openvino_concat,
+    openvino_extremum,
     operators,
     opset,
     reformats,
@@ -50,6 +51,7 @@ _ALL = (
     rtx_epilogue,
     channel_counts,
     openvino_concat,
+    openvino_extremum,
     integer_islands,
 )
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _ALL}

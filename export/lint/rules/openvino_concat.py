@@ -2,31 +2,14 @@
 
 from collections.abc import Iterator
 
-import onnx
 from onnx import TensorProto
 
 from export.lint.finding import WRONG, Finding
 from export.lint.graph import QUANTIZE, LintGraph
 from export.lint.rule import Rule
+from export.lint.rules.openvino_moves import find_maker
 from export.lint.rules.zero_point import integer_type
 from export.lint.target import Target
-
-_PASSED = frozenset(
-    {
-        "Add",
-        "BatchNormalization",
-        "Clip",
-        "Div",
-        "Mul",
-        "Relu",
-        "Reshape",
-        "Squeeze",
-        "Sub",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
-"""OpenVINO moves a Q to before them; those with two operands, where one is constant."""
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
@@ -34,7 +17,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     for node in graph.of(QUANTIZE):
         if integer_type(graph, node) != TensorProto.INT8:
             continue
-        maker = _maker(graph, node.input[0])
+        maker = find_maker(graph, node.input[0])
         if maker is not None and maker.op_type == "Concat":
             yield Finding(
                 rule=RULE.name,
@@ -45,16 +28,6 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 fix="quantize with compress quantize --target openvino (unsigned), or tensorrt "
                 "(which guards such edges)",
             )
-
-
-def _maker(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
-    maker = graph.producer(tensor)
-    while maker is not None and maker.op_type in _PASSED:
-        computed = [name for name in maker.input if name and not graph.is_fixed(name)]
-        if len(computed) != 1:
-            return None
-        maker = graph.producer(computed[0])
-    return maker
 
 
 RULE = Rule(

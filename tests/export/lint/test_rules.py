@@ -199,6 +199,12 @@ def behind_concat(draw, zero_point):
     return d.model(d.conv(source, "conv", pair=False, weight=d.weight((32, 64, 3, 3))))
 
 
+def behind_pool(draw, kind):
+    d = draw()
+    size = {"kernel_shape": [2, 2]} if kind == "MaxPool" else {}
+    return d.model(d.conv(d.op("Relu", d.op(kind, "x", name="pool", **size)), "conv"))
+
+
 def quantized_result(draw):
     d = draw()
     return d.model(d.pair(d.op("Relu", d.conv("x", "conv"), name="act")))
@@ -248,6 +254,10 @@ EXAMPLES = {
     "openvino-concat": (
         [lambda d: behind_concat(d, np.int8(0))],
         [lambda d: behind_concat(d, np.uint8(0))],
+    ),
+    "openvino-extremum": (
+        [lambda d: behind_pool(d, "GlobalMaxPool")],
+        [lambda d: behind_pool(d, "GlobalAveragePool"), lambda d: behind_pool(d, "MaxPool")],
     ),
     "integer-island": ([chain], [quantized_result]),
 }

@@ -1,0 +1,33 @@
+"""What OpenVINO moves a quantizer past, towards the node that made the tensor."""
+
+import onnx
+
+from export.lint.graph import LintGraph
+
+PASSED = frozenset(
+    {
+        "Add",
+        "BatchNormalization",
+        "Clip",
+        "Div",
+        "Mul",
+        "Relu",
+        "Reshape",
+        "Squeeze",
+        "Sub",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+"""Those with two operands only where one is constant."""
+
+
+def find_maker(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
+    """Returns the node that makes a tensor, beyond what quantizers are moved past."""
+    maker = graph.producer(tensor)
+    while maker is not None and maker.op_type in PASSED:
+        computed = [name for name in maker.input if name and not graph.is_fixed(name)]
+        if len(computed) != 1:
+            return None
+        maker = graph.producer(computed[0])
+    return maker
