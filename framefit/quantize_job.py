@@ -49,6 +49,7 @@ class QuantizeOutcome:
         out: the file.
         source: the float model's file.
         result: what was done, layer by layer.
+        target: the runtime that it was made for.
         samples: calibration samples used.
         float_bytes: size of the float model as ONNX.
         int8_bytes: size of the file.
@@ -57,6 +58,7 @@ class QuantizeOutcome:
     out: Path
     source: Path
     result: "QuantizeResult"
+    target: str
     samples: int
     float_bytes: int
     int8_bytes: int
@@ -67,6 +69,7 @@ class QuantizeOutcome:
         return {
             "model": str(self.source),
             "out": str(self.out),
+            "target": self.target,
             "sha256": sha256_file(self.out),
             "samples": self.samples,
             "float_bytes": self.float_bytes,
@@ -231,6 +234,7 @@ def quantize_file(
         out=out,
         source=model,
         result=result,
+        target=settings.target,
         samples=len(calibration),
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,

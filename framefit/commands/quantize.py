@@ -211,6 +211,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     )
     if result.precision is not None:
         show_precision(result.precision)
+    else:
+        typer.echo(f"latency not measured; on the target: framefit bench {outcome.out}")
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
