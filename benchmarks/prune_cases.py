@@ -1,0 +1,154 @@
+"""The trained networks on which pruners are compared, with all that pruning and repairing need."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+from benchmarks.crop_classifier import (
+    ARCHITECTURE,
+    CLASSES,
+    LABEL,
+    SIZE,
+    label_loss,
+    render_crops,
+    train_classifier,
+)
+from benchmarks.qat import measure as measure_road
+from compress.model_runner import open_runner
+from compress.prune.api import PruneData
+from compress.prune.importance import ImportanceData
+from compress.train.batches import stack_samples
+from framefit.demo import CHECKPOINT
+from framefit.exported_module import export_module
+from framefit.model_source import ModelOptions
+from framefit.prune_samples import open_prune_data
+from framefit.trainable_network import open_trainable
+from framefit.training_samples import IMAGE, SCENE_SEED, SCENES, SceneSamples
+from perception.evaluate import HEADLINES
+from perception.training_data import road_data
+
+SAMPLES = 32
+ROAD_SCENES, ROAD_PROBE, PROBE_SEED = 100, 8, 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneCase:
+    """A trained network.
+
+    Attributes:
+        name: short.
+        what: the network, its task and its samples, for the page.
+        module: the network.
+        shape: of its input.
+        data: samples with losses for the importance, the same for all.
+        training: samples to repair with.
+        probe: samples on which the best weights are chosen.
+        batch_size: of the repair.
+        learning_rate: of the repair.
+        measure: figures of a network on samples that nothing else has seen.
+        lower_is_better: names of the figures for which that is so.
+    """
+
+    name: str
+    what: str
+    module: nn.Module
+    shape: tuple[int, ...]
+    data: PruneData
+    training: Sequence[Mapping[str, Any]]
+    probe: Sequence[Mapping[str, Any]]
+    batch_size: int
+    learning_rate: float
+    measure: Callable[[onnx.ModelProto], dict[str, float]]
+    lower_is_better: tuple[str, ...] = ()
+
+    @property
+    def example(self) -> Tensor:
+        """An input at random, the same each time."""
+        return torch.rand(self.shape, generator=torch.Generator().manual_seed(0))
+
+    def export(self, module: nn.Module) -> onnx.ModelProto:
+        """Returns a network as the model that is timed and measured."""
+        return export_module(module, {"input": self.shape})
+
+
+def open_road(_folder: Path) -> PruneCase:
+    """The shipped network with three heads."""
+    module, shape, spec = open_trainable(CHECKPOINT, ModelOptions(), {})
+    size = (int(shape[2]), int(shape[3]))
+    scenes = list(road_data(1, 1, ROAD_SCENES).held_out(*size))
+
+    def measure(model: onnx.ModelProto) -> dict[str, float]:
+        heads = measure_road(model, scenes, spec)
+        return {
+            f"{head} {HEADLINES[head]}": figures[HEADLINES[head]] for head, figures in heads.items()
+        }
+
+    training = road_data(20_000, SCENE_SEED, 1).training(*size)
+    probe = SceneSamples(road_data(ROAD_PROBE, PROBE_SEED, 1).training(*size), (), spec)
+    return PruneCase(
+        name="road",
+        what=f"the shipped network ({size[0]}x{size[1]}, three heads), {ROAD_SCENES} held-out "
+        "rendered scenes",
+        module=module,
+        shape=tuple(shape),
+        data=open_prune_data(module, {"input": tuple(shape)}, spec, SCENES, SAMPLES),
+        training=SceneSamples(training, (), spec),
+        probe=[probe[index] for index in range(ROAD_PROBE)],
+        batch_size=4,
+        learning_rate=1e-3,
+        measure=measure,
+        lower_is_better=("depth abs_rel",),
+    )
+
+
+def open_crops(folder: Path) -> PruneCase:
+    """The classifier of `benchmarks.crop_classifier`, trained where `folder` does not have it."""
+    crops = render_crops()
+    module = train_classifier(crops, folder / "crops.pt", _tell)
+    shape = (1, 3, SIZE, SIZE)
+    chosen = [stack_samples([sample]) for sample in crops.training[:: len(crops.training) // 100]]
+    images = [(batch[IMAGE],) for batch in chosen]
+
+    def losses(network: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"class": label_loss(network(batch[IMAGE]), batch[LABEL])}
+
+    def measure(model: onnx.ModelProto) -> dict[str, float]:
+        runner = open_runner(model)
+        (name,) = (item.name for item in model.graph.input)
+        right = 0
+        for sample in crops.held_out:
+            (logits,) = runner({name: sample[IMAGE][None]}).values()
+            right += int(logits.argmax()) == int(sample[LABEL])
+        return {"accuracy": right / len(crops.held_out)}
+
+    return PruneCase(
+        name="crops",
+        what=f"{ARCHITECTURE} of timm ({SIZE}x{SIZE}, {CLASSES} classes: car, truck and "
+        "pedestrian, each near, in between and far), trained here on crops of rendered scenes; "
+        f"{len(crops.held_out)} held-out crops",
+        module=module,
+        shape=shape,
+        data=PruneData(
+            importance=ImportanceData(chosen, losses, images),
+            calibration=images,
+            held_out=[(stack_samples([sample])[IMAGE],) for sample in crops.probe[:SAMPLES]],
+        ),
+        training=[{IMAGE: sample[IMAGE]} for sample in crops.training],
+        probe=[{IMAGE: sample[IMAGE]} for sample in crops.probe],
+        batch_size=32,
+        learning_rate=1e-3,
+        measure=measure,
+    )
+
+
+CASES: dict[str, Callable[[Path], PruneCase]] = {"road": open_road, "crops": open_crops}
+
+
+def _tell(what: str, done: int, total: int) -> None:
+    if done % 100 == 0:
+        print(f"  {what} {done}/{total}", flush=True)
