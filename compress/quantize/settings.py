@@ -11,8 +11,31 @@ from compress.quantize.rounding import Auto, Nearest, Rounding
 from compress.quantize.search.contract import Contract
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16, "float": 8}
-PREFERENCES = {"speed": 0.0, "balanced": 0.2, "quality": 0.35}
-"""The share of the time saved by INT8 that may be spent on layers in float."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """The time that layers in float may cost, the smaller of two.
+
+    Attributes:
+        saved_share: share of the time that INT8 saves.
+        slowdown: share of the fastest network's latency.
+    """
+
+    saved_share: float = 0.0
+    slowdown: float = 0.0
+
+    def limit_ms(self, fastest_ms: float, float_ms: float) -> float:
+        """Returns the longest latency that may be chosen, in ms."""
+        saved_ms = max(float_ms - fastest_ms, 0.0)
+        return fastest_ms + min(self.saved_share * saved_ms, self.slowdown * fastest_ms)
+
+
+PREFERENCES = {
+    "speed": Allowance(),
+    "balanced": Allowance(saved_share=0.2, slowdown=0.03),
+    "quality": Allowance(saved_share=0.35, slowdown=0.12),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ Quantizing a layer saves time and costs quality, neither of which the other laye
 Time is therefore measured on the target, whole networks side by side; quality is added up from
 the sensitivity matrix. A few sets of layers are timed first; from them a model learns what each
 layer costs in float, and proposes sets that bring the most quality for their time; these are timed
-in turn, and the model learns from them. The preference says how much of the time that INT8 saves
-may be given back.
+in turn, and the model learns from them. The preference says how much time layers in float may cost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +30,7 @@ from compress.quantize.search.candidates import (
 from compress.quantize.search.contract import Finding
 from compress.quantize.search.sensitivity import SensitivityMatrix
 from compress.quantize.search.time_model import TimeModel
-from compress.quantize.settings import PREFERENCES
+from compress.quantize.settings import PREFERENCES, Allowance
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
@@ -40,8 +39,10 @@ TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by less are equally fast."""
 
 ROUNDS = 3
-SPENT_SHARES = (0.05, 0.12, 0.2, 0.3, 0.4, 0.6)
-"""Shares of the saved time that the proposals of each round may give back."""
+SLOWDOWNS = (0.01, 0.02, 0.04, 0.07, 0.11, 0.18)
+"""Shares of the INT8 latency that the proposals of each round may cost."""
+MOST_SAVED = 0.6
+"""No proposal may give back more of the time that INT8 saves."""
 MAX_OVERSHOOT = 8.0
 """Where proposals cost more than the model expected, it is given that much less to spend."""
 JOINED = 6
@@ -186,7 +187,8 @@ class PrecisionSearch:
         overshoot = 1.0
         for _ in range(ROUNDS):
             model.fit(list(self._latencies), list(self._latencies.values()))
-            budgets = [share * saved_ms / overshoot for share in SPENT_SHARES]
+            most_ms = MOST_SAVED * saved_ms
+            budgets = [min(share * int8_ms, most_ms) / overshoot for share in SLOWDOWNS]
             proposed = [model.spend(matrix.shares(), budget) for budget in budgets]
             self._time_new(proposed)
             costs = [self._latencies[kept] - int8_ms for kept in proposed]
@@ -194,34 +196,37 @@ class PrecisionSearch:
             ratios = [cost / wanted for cost, wanted in zip(costs, expected, strict=True)]
             overshoot = min(max(overshoot * median(ratios), 1.0), MAX_OVERSHOOT)
 
-    def _time_finalists(self, share: float) -> None:
+    def _time_finalists(self, allowance: Allowance) -> None:
         """Times the best sets within the limit once more and takes the mean."""
         if self._is_settled:
             return
         self._is_settled = True
-        limit_ms = _limit(self.tried, self.float_ms, share) * (1 + TIMING_TOLERANCE)
+        limit_ms = _limit(self.tried, self.float_ms, allowance) * (1 + TIMING_TOLERANCE)
         within = [item for item in self.tried if item.latency_ms <= limit_ms]
         best = sorted(within, key=lambda item: (-item.quality_db, item.latency_ms))[:FINALISTS]
         for kept, again_ms in self._time(item.float_nodes for item in best).items():
             self._latencies[kept] = (self._latencies[kept] + again_ms) / 2
 
 
-def _limit(tried: Sequence[Candidate], float_ms: float, share: float) -> float:
-    """Returns the longest latency that a share of the saved time allows, in ms."""
+def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) -> float:
+    """Returns the longest latency that may be chosen; equally fast is as good as fastest."""
     fastest_ms = min(item.latency_ms for item in tried)
-    saved_ms = max(float_ms - fastest_ms, 0.0)
-    return max(fastest_ms + share * saved_ms, fastest_ms * (1 + TIMING_TOLERANCE))
+    allowed_ms = allowance.limit_ms(fastest_ms, float_ms)
+    return max(allowed_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
 def _choose(
-    tried: Sequence[Candidate], float_ms: float, share: float, contracts: Mapping[str, float]
+    tried: Sequence[Candidate],
+    float_ms: float,
+    allowance: Allowance,
+    contracts: Mapping[str, float],
 ) -> Candidate:
-    """Returns the best candidate within the time that may be given back.
+    """Returns the best candidate within the time that layers in float may cost.
 
     Where contracts are not met within it, the fastest candidate that meets them and is still
     faster than float.
     """
-    limit_ms = _limit(tried, float_ms, share)
+    limit_ms = _limit(tried, float_ms, allowance)
     within = [item for item in tried if item.latency_ms <= limit_ms]
     best = max(within, key=lambda item: (item.quality_db, -item.latency_ms))
     if _meets(best, contracts):
