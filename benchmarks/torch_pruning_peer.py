@@ -28,7 +28,9 @@ WITHIN, TRIALS = 0.03, 8
 
 def open_torch_pruning() -> Any:
     """Returns the library; ends with the command that installs it where it is missing."""
-    sys.path.append(str(FOLDER.resolve()))
+    folder = str(FOLDER.resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)
     try:
         return importlib.import_module("torch_pruning")
     except ImportError:

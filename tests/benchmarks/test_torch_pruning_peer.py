@@ -50,7 +50,7 @@ def test_ratios_that_fail_count_as_too_high():
             raise IndexError("no channel is left")
         return Narrowed(ratio)
 
-    search = search_ratio(prune, lambda module: 1.5 - 1.5 * module.ratio, 1.5, tell_nobody)
+    search = search_ratio(prune, lambda module: 2 - 4 * module.ratio, 2.0, tell_nobody)
     assert abs(search.share - 1) <= WITHIN
     assert search.trials[0][1] == "IndexError: no channel is left"
 
