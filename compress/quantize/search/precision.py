@@ -48,7 +48,8 @@ MAX_OVERSHOOT = 8.0
 JOINED = 6
 """At most so many of the first sets are joined."""
 FINALISTS = 5
-"""The best sets are timed once more: the luckiest timing must not decide."""
+FINAL_TIMINGS = 3
+"""The best sets are timed again, so often: the luckiest timing must not decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,7 @@ class PrecisionSearch:
         self._matrix = matrix
         self._float_model = prepared.graph.copy().to_model()
         self._is_settled = False
+        self._finalists: frozenset[frozenset[str]] = frozenset()
         self.float_ms = 0.0
         first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]
         if matrix is not None:
@@ -138,7 +140,10 @@ class PrecisionSearch:
                 known = ", ".join(self._matrix.heads) if self._matrix is not None else "none"
                 raise InputError(f"a contract names head '{head}'", f"one of {known}")
         self._time_finalists(PREFERENCES[prefer])
-        chosen = _choose(self.tried, self.float_ms, PREFERENCES[prefer], floors)
+        finalists = [item for item in self.tried if item.float_nodes in self._finalists]
+        limit_ms = _limit(finalists, self.float_ms, PREFERENCES[prefer])
+        best = _choose_best(finalists, limit_ms)
+        chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
         if chosen.latency_ms >= self.float_ms:
             names = frozenset(item.node for item in self._prepared.quantized)
             chosen = Candidate(float_nodes=names, latency_ms=self.float_ms)
@@ -197,15 +202,20 @@ class PrecisionSearch:
             overshoot = min(max(overshoot * median(ratios), 1.0), MAX_OVERSHOOT)
 
     def _time_finalists(self, allowance: Allowance) -> None:
-        """Times the best sets within the limit once more and takes the mean."""
+        """Times the best sets about the limit again, side by side with all INT8.
+
+        Only the new timings count: whatever was picked for a low latency among many was lucky.
+        """
         if self._is_settled:
             return
         self._is_settled = True
         limit_ms = _limit(self.tried, self.float_ms, allowance) * (1 + TIMING_TOLERANCE)
         within = [item for item in self.tried if item.latency_ms <= limit_ms]
         best = sorted(within, key=lambda item: (-item.quality_db, item.latency_ms))[:FINALISTS]
-        for kept, again_ms in self._time(item.float_nodes for item in best).items():
-            self._latencies[kept] = (self._latencies[kept] + again_ms) / 2
+        sets = [frozenset[str](), *(item.float_nodes for item in best)]
+        timings = [self._time(sets) for _ in range(FINAL_TIMINGS)]
+        self._latencies |= {kept: median(timing[kept] for timing in timings) for kept in timings[0]}
+        self._finalists = frozenset(timings[0])
 
 
 def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) -> float:
@@ -215,30 +225,31 @@ def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) ->
     return max(allowed_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
-def _choose(
-    tried: Sequence[Candidate],
-    float_ms: float,
-    allowance: Allowance,
-    contracts: Mapping[str, float],
-) -> Candidate:
-    """Returns the best candidate within the time that layers in float may cost.
+def _choose_best(finalists: Sequence[Candidate], limit_ms: float) -> Candidate:
+    """Returns the finalist of the highest quality within the limit.
 
-    Where contracts are not met within it, the fastest candidate that meets them and is still
-    faster than float.
+    All INT8 is left only for more quality, or for a latency that is lower by more than chance.
     """
-    limit_ms = _limit(tried, float_ms, allowance)
-    within = [item for item in tried if item.latency_ms <= limit_ms]
+    within = [item for item in finalists if item.latency_ms <= limit_ms]
     best = max(within, key=lambda item: (item.quality_db, -item.latency_ms))
-    if _meets(best, contracts):
-        return best
-    meeting = [item for item in tried if _meets(item, contracts) and item.latency_ms < float_ms]
+    plain = next((item for item in within if not item.float_nodes), best)
+    is_better = best.quality_db > plain.quality_db
+    is_faster = best.latency_ms < plain.latency_ms * (1 - TIMING_TOLERANCE)
+    return best if is_better or is_faster else plain
+
+
+def _choose_for(
+    floors: Mapping[str, float], tried: Sequence[Candidate], float_ms: float
+) -> Candidate:
+    """Returns the fastest candidate that meets the floors and is faster than float.
+
+    Where none does, the one that comes nearest.
+    """
+    faster = [item for item in tried if item.latency_ms < float_ms] or [tried[0]]
+    meeting = [item for item in faster if _meets(item, floors)]
     if meeting:
         return min(meeting, key=lambda item: item.latency_ms)
-    return max(
-        (item for item in tried if item.latency_ms < float_ms),
-        key=lambda item: min(item.head_db[head] - floor for head, floor in contracts.items()),
-        default=best,
-    )
+    return max(faster, key=lambda item: min(item.head_db[head] - db for head, db in floors.items()))
 
 
 def _meets(candidate: Candidate, contracts: Mapping[str, float]) -> bool:
