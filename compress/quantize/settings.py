@@ -33,7 +33,7 @@ class Allowance:
 
 PREFERENCES = {
     "speed": Allowance(),
-    "balanced": Allowance(saved_share=0.2, slowdown=0.03),
+    "balanced": Allowance(saved_share=0.2, slowdown=0.06),
     "quality": Allowance(saved_share=0.35, slowdown=0.12),
 }
 
