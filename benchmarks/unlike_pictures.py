@@ -48,9 +48,7 @@ def compare_pictures(model: Any, calibration: Samples, held_out: Samples) -> dic
     """Returns, per way to alter pictures, {"correlation", "db"} on the held-out pictures."""
     settings = QuantizeSettings(target="openvino")
     prepared = prepare_network(model, calibration, settings)
-    decisions = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings).run(
-        calibration
-    )
+    decisions = StreamingPass(prepared, settings).run(calibration)
     truth = measure_layers(prepared, decisions, held_out)
     plain = _spread(calibration)
     matrices = {

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.model_runner import open_runner
+from compress.progress import Progress
 from compress.sqnr import SignalToNoise
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]
 
 
 class OutputComparison:

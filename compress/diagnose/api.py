@@ -13,12 +13,13 @@ from compress.diagnose.layers import inspect_layers
 from compress.diagnose.remedies import Proposal, combine, propose_remedies
 from compress.diagnose.report import LEAST_GAIN_DB, Diagnosis, Remedy
 from compress.errors import CalibrationError
+from compress.progress import Progress
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Array
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Progress, StreamingPass
+from compress.quantize.streaming import StreamingPass
 
 JUDGED_EVERY = 4
 """One sample of so many judges; fewer samples than that calibrate and judge alike."""
@@ -44,7 +45,7 @@ def diagnose_model(
     settings = replace(settings or QuantizeSettings(), prefer=None, contracts=())
     calibration, judged = _split(samples)
     prepared = prepare_network(model, calibration, settings)
-    walk = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings)
+    walk = StreamingPass(prepared, settings)
     decisions = walk.run(calibration, progress)
     matrix = measure_layers(prepared, decisions, calibration, progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)

@@ -9,12 +9,12 @@ import onnx
 from compress.diagnose.report import ActivationFinding, LayerDiagnosis, WeightFinding
 from compress.diagnose.tensor_meters import ActivationMeter, ChannelMeter, to_db
 from compress.model_runner import Runner, open_runner
+from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.sensitivity import SensitivityMatrix
-from compress.quantize.streaming import Progress
 
 BINS = 32
 

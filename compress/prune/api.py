@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
 from compress.prune.latency import LatencyGoal, cut_to_latency
-from compress.prune.pruner import Cut, Progress, PruneData, Pruner, probe_quality, run_all
+from compress.prune.pruner import Cut, PruneData, Pruner, probe_quality, run_all
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 

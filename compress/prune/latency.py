@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from artifacts.errors import InputError
+from compress.progress import Progress
 from compress.prune.cost import LayerCost, LayerSum
-from compress.prune.pruner import Cut, Progress, Pruner
+from compress.prune.pruner import Cut, Pruner
 from compress.prune.select import Selection
 
 TRIALS = 8

@@ -1,6 +1,6 @@
 """One network on its way: known channels, importance, cuts, and what they did to the outputs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from compress.progress import Progress
 from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
 from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.families import Channels
@@ -20,7 +21,6 @@ from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
 from compress.train.batch_norm import improve_batch_norm
 
-Progress = Callable[[str, int, int], None]
 Inputs = tuple[Tensor, ...]
 
 

@@ -15,14 +15,14 @@ class ActivationStore:
 
     Args:
         samples: how many samples there are.
-        memory_cap_bytes: arrays beyond this sum are written to a temporary folder and mapped.
+        memory_cap_bytes: arrays beyond this sum are written to a temporary folder, and read from
+            there each time they are asked for.
     """
 
     def __init__(self, samples: int, memory_cap_bytes: int) -> None:
         self.samples = samples
         self._cap = memory_cap_bytes
-        self._arrays: dict[str, list[Array | None]] = {}
-        self._files: dict[str, list[Path]] = {}
+        self._slots: dict[str, list[Array | Path | None]] = {}
         self._bytes_held = 0
         self._written = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -31,45 +31,44 @@ class ActivationStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._arrays.clear()
+        self._slots.clear()
         if self._folder is not None:
             self._folder.cleanup()
 
     def __contains__(self, tensor: str) -> bool:
-        return tensor in self._arrays
+        return tensor in self._slots
 
     def put(self, tensor: str, sample: int, array: Array) -> None:
         """Keeps one sample's value of a tensor, replacing the one it had."""
-        slots = self._arrays.setdefault(tensor, [None] * self.samples)
-        old = slots[sample]
-        if old is not None and not isinstance(old, np.memmap):
-            self._bytes_held -= old.nbytes
+        slots = self._slots.setdefault(tensor, [None] * self.samples)
+        self._drop(slots[sample])
         if array.nbytes and self._bytes_held + array.nbytes > self._cap:
-            slots[sample] = self._spill(tensor, array)
+            slots[sample] = self._spill(array)
         else:
             self._bytes_held += array.nbytes
             slots[sample] = array
 
     def get(self, tensor: str, sample: int) -> Array:
         """Returns one sample's value of a tensor."""
-        array = self._arrays[tensor][sample]
-        if array is None:
-            raise FramefitError(f"sample {sample} of '{tensor}' was never computed")
-        return array
+        value = self._slots[tensor][sample]
+        if value is None:
+            raise FramefitError(f"sample {sample} of '{tensor}' is not there")
+        return np.asarray(np.load(value, allow_pickle=False)) if isinstance(value, Path) else value
 
-    def all(self, tensor: str) -> list[Array]:
-        """Returns the tensor's values, one per sample."""
-        return [self.get(tensor, sample) for sample in range(self.samples)]
+    def free(self, tensor: str, sample: int) -> None:
+        """Forgets one sample's value of a tensor, if there is one."""
+        slots = self._slots.get(tensor)
+        if slots is not None:
+            self._drop(slots[sample])
+            slots[sample] = None
 
-    def free(self, tensor: str) -> None:
-        """Forgets a tensor."""
-        for array in self._arrays.pop(tensor, []):
-            if array is not None and not isinstance(array, np.memmap):
-                self._bytes_held -= array.nbytes
-        for path in self._files.pop(tensor, []):
-            path.unlink()
+    def _drop(self, value: Array | Path | None) -> None:
+        if isinstance(value, Path):
+            value.unlink()
+        elif value is not None:
+            self._bytes_held -= value.nbytes
 
-    def _spill(self, tensor: str, array: Array) -> Array:
+    def _spill(self, array: Array) -> Path:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="framefit-")
         path = Path(self._folder.name, f"{self._written}.npy")
@@ -82,5 +81,4 @@ class ActivationStore:
                 f"{error.strerror or error}",
                 fix="free some disk space, set TMPDIR to a larger disk, or use fewer samples",
             ) from error
-        self._files.setdefault(tensor, []).append(path)
-        return np.asanyarray(np.load(path, mmap_mode="r"))
+        return path

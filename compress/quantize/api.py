@@ -11,11 +11,12 @@ from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
 from artifacts.ownership import read_heads
-from artifacts.samples import open_samples
+from artifacts.samples import open_samples, spread_indices
+from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.graph import Array
-from compress.quantize.memory_estimate import estimate_memory
+from compress.quantize.memory_estimate import count_walked, estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.candidates import Candidate
@@ -24,7 +25,7 @@ from compress.quantize.search.precision import Clock, PrecisionChoice, Precision
 from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import make_negatives
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Progress, StreamingPass
+from compress.quantize.streaming import StreamingPass
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class QuantizeResult:
         layers: one entry per quantized node, in topological order.
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded before, a line each.
-        outputs_db: SQNR of each output on the calibration samples, in dB.
+        outputs_db: SQNR of each output in dB, on the samples that the streaming pass walked with.
         precision: which layers stay in float for quality or speed, and the measured times; None
             where nothing was timed.
     """
@@ -129,7 +130,7 @@ def quantize_model(
         InputError: nothing in it can be quantized, or an operator cannot be run.
     """
     settings = settings or QuantizeSettings()
-    prepared = prepare_network(model, samples, settings)
+    prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, DecisionLog(log_folder))
     if settings.prefer is not None:
         if clock is None:
@@ -173,13 +174,11 @@ class _Work:
         log: DecisionLog | None = None,
     ) -> Decisions:
         """Returns the decisions of one pass over samples."""
-        estimate = estimate_memory(network, len(samples), self.settings.memory_cap_bytes)
+        walked = count_walked(network, self.settings, len(samples))
+        estimate = estimate_memory(network, walked, self.settings.memory_cap_bytes)
         estimate.require_disk()
-        _log.info("%d samples need %s", len(samples), estimate)
-        walk = StreamingPass(
-            network.graph, network.placement, network.quantized, self.settings, log
-        )
-        return walk.run(samples, self.progress)
+        _log.info("%d samples, %d at once, need %s", len(samples), walked, estimate)
+        return StreamingPass(network, self.settings, log).run(samples, self.progress)
 
 
 def _search_precision(
@@ -208,8 +207,7 @@ def _search_precision(
 
 def _open_search(work: _Work, prefer: str, clock: Clock) -> PrecisionSearch:
     samples = work.samples
-    count = min(len(samples), SEARCH_SAMPLES)
-    few = [samples[index * len(samples) // count] for index in range(count)]
+    few = [samples[index] for index in spread_indices(len(samples), SEARCH_SAMPLES)]
     decisions = work.stream(work.prepared, few)
     matrix = None
     if prefer != "speed" or work.settings.contracts:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from artifacts.errors import InputError
 from compress.quantize.prepared import PreparedNetwork
+from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import plan_steps
 
 BYTES_PER_VALUE = 4
 RUNTIME_BYTES = 300 << 20
 """The libraries and onnxruntime's own buffers, measured on the demo network."""
+WALK_BYTES = 1 << 28
+FEWEST_WALKED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,28 +49,50 @@ class MemoryEstimate:
             )
 
 
+def count_walked(prepared: PreparedNetwork, settings: QuantizeSettings, samples: int) -> int:
+    """Returns how many of the calibration samples the streaming pass walks with.
+
+    As many as WALK_BYTES hold, and at least FEWEST_WALKED: ranges come from all samples, and the
+    means that bias correction restores need few. A rounding that learns from the inputs takes all.
+    """
+    if settings.weight_rounding.needs_inputs:
+        return samples
+    held = _held_bytes(prepared, samples)
+    return min(samples, max(FEWEST_WALKED, samples * WALK_BYTES // max(held, 1)))
+
+
 def estimate_memory(prepared: PreparedNetwork, samples: int, cap_bytes: int) -> MemoryEstimate:
-    """Adds up the activations that are alive at once, float and quantized.
+    """Returns what the streaming pass will take.
 
     Args:
         prepared: the network; tensors of unknown shape count nothing.
-        samples: calibration samples.
+        samples: calibration samples that the pass walks with.
         cap_bytes: activations beyond this sum go to disk.
     """
-    graph = prepared.graph
-    alive: dict[str, int] = {name: _count_bytes(graph.shapes.get(name)) for name in graph.inputs}
-    peak = 0
-    for step in plan_steps(graph, {item.node: item for item in prepared.quantized}):
-        alive |= {name: 2 * _count_bytes(graph.shapes.get(name)) for name in step.outputs}
-        peak = max(peak, sum(alive.values()))
-        for name in step.freed:
-            alive.pop(name, None)
-    held = peak * samples
-    weights = sum(weight.nbytes for weight in graph.weights.values())
+    held = _held_bytes(prepared, samples)
+    weights = sum(weight.nbytes for weight in prepared.graph.weights.values())
     return MemoryEstimate(
         memory_bytes=min(held, cap_bytes) + 3 * weights + RUNTIME_BYTES,
         disk_bytes=max(held - cap_bytes, 0),
     )
+
+
+def _held_bytes(prepared: PreparedNetwork, samples: int) -> int:
+    """Returns the most bytes of activations, float and quantized, that are alive at once.
+
+    A step has one sample in work; of the others it holds what comes in or what goes out.
+    """
+    graph = prepared.graph
+    alive: dict[str, int] = {name: _count_bytes(graph.shapes.get(name)) for name in graph.inputs}
+    held = 0
+    for step in plan_steps(graph, {item.node: item for item in prepared.quantized}):
+        before = sum(alive.values())
+        alive |= {name: 2 * _count_bytes(graph.shapes.get(name)) for name in step.outputs}
+        in_work = sum(alive.values())
+        for name in step.freed:
+            alive.pop(name, None)
+        held = max(held, in_work + max(before, sum(alive.values())) * (samples - 1))
+    return held
 
 
 def _count_bytes(shape: tuple[int, ...] | None) -> int:

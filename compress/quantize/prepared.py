@@ -1,13 +1,15 @@
 """A float network made ready for quantization: simplified, placed, equalized."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import onnx
 
 from artifacts.errors import InputError
 from artifacts.opset import require_opset
+from artifacts.samples import spread_indices
 from compress.errors import AlreadyQuantizedError, CalibrationError
+from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
@@ -17,10 +19,14 @@ from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
+from compress.quantize.survey import Survey, survey_placed
 
 INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
+
+REPAIR_SAMPLES = 16
+"""Calibration samples that repairs are tried on, evenly spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,7 @@ class PreparedNetwork:
         simplified: what was folded or rescaled, a line each.
         weights_only: activations stay in float.
         kept: names of nodes that the caller keeps in float.
+        survey: values of the tensors that ranges were asked for so far.
     """
 
     graph: Graph
@@ -44,6 +51,7 @@ class PreparedNetwork:
     simplified: tuple[str, ...]
     weights_only: bool = False
     kept: frozenset[str] = frozenset()
+    survey: Survey = field(default_factory=dict)
 
     def with_float_nodes(self, names: frozenset[str]) -> "PreparedNetwork":
         """Returns the same network with the nodes called `names` kept in float as well."""
@@ -95,18 +103,22 @@ class PreparedNetwork:
 
 
 def prepare_network(
-    model: onnx.ModelProto, samples: Sequence[dict[str, Array]], settings: QuantizeSettings
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    progress: Progress | None = None,
 ) -> PreparedNetwork:
     """Simplifies a float model, places Q/DQ pairs and rescales channels where that helps.
 
     Args:
         model: checked, of static shapes and opset 13 or newer; it is not changed.
-        samples: calibration samples, for measuring what a repair brings.
+        samples: calibration samples: a few measure what a repair brings, all are surveyed.
         settings: how to quantize.
+        progress: is told ("survey", samples done, samples in all).
 
     Raises:
         AlreadyQuantizedError: the model holds integer operators.
-        CalibrationError: there are no samples.
+        CalibrationError: there are no samples, or an activation is NaN or infinite.
         InputError: `keep_float` names no node, or nothing can be quantized.
     """
     if len(samples) == 0:
@@ -132,10 +144,13 @@ def prepare_network(
         )
     if settings.equalization:
         names = [item.node for item in quantized]
-        simplified += equalize(graph, samples, placement, names, settings.weight_grid)
-        simplified += migrate_scales(graph, samples, placement, names, settings.weight_grid)
+        few = [samples[index] for index in spread_indices(len(samples), REPAIR_SAMPLES)]
+        simplified += equalize(graph, few, placement, names, settings.weight_grid)
+        simplified += migrate_scales(graph, few, placement, names, settings.weight_grid)
+    survey: Survey = {}
     if settings.activations != "float":
-        simplified += requantize(graph, samples, placement, settings.observer)
+        survey = survey_placed(graph, quantized, samples, progress)
+        simplified += requantize(graph, quantized, survey, placement, settings.observer)
     prepared = PreparedNetwork(
         graph=graph,
         placement=placement,
@@ -143,5 +158,6 @@ def prepare_network(
         declined=(),
         simplified=tuple(simplified),
         weights_only=settings.activations == "float",
+        survey=survey,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))

@@ -6,14 +6,15 @@ so that the narrow side keeps its scale for its other readers, and the placement
 Identity's result to the wide side's scale. Runtimes drop the Identity and rescale the integers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from onnx import helper
 
-from compress.quantize.graph import Array, Graph
-from compress.quantize.observers import ObservedTensor, Observer
+from compress.quantize.graph import Graph
+from compress.quantize.observers import Observer
 from compress.quantize.placement import Placement, QuantizedNode
 from compress.quantize.qparams import qparams_for_range
+from compress.quantize.survey import Survey, observe_surveyed
 from compress.quantize.tied_scales import TiedScales
 
 WIDEST_RATIO = 1.5
@@ -21,33 +22,37 @@ WIDEST_RATIO = 1.5
 
 
 def requantize(
-    graph: Graph, samples: Sequence[Mapping[str, Array]], placement: Placement, observer: Observer
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    survey: Survey,
+    placement: Placement,
+    observer: Observer,
 ) -> list[str]:
     """Puts an Identity before each input of a Concat that is too narrow for the others.
 
     Args:
         graph: the simplified float graph; its results stay as they are.
-        samples: calibration inputs.
-        placement: tells what would be tied.
+        quantized: what would be quantized.
+        survey: of the tensors that these nodes read; it learns those of the new Identities.
+        placement: tells the integers of activations.
         observer: chooses the range of each tensor.
 
     Returns:
         one line per Identity.
     """
-    quantized, _ = placement.place(graph)
     moving = [item for item in quantized if item.tied]
-    tied = TiedScales(graph, moving)
-    tied.observe(samples)
     scales: dict[str, float] = {}
-    for tensor, arrays in tied.observed().items():
-        seen = ObservedTensor.of(arrays)
+    for tensor in TiedScales(graph, moving).shared_sources():
+        seen = observe_surveyed([survey[tensor]])
         grid, symmetric = placement.activation_grid(seen.low), placement.symmetric
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
         scales[tensor] = float(qparams_for_range(*ends, grid, symmetric=symmetric).scale)
-    return _cut(graph, moving, scales)
+    return _cut(graph, moving, scales, survey)
 
 
-def _cut(graph: Graph, moving: Sequence[QuantizedNode], scales: dict[str, float]) -> list[str]:
+def _cut(
+    graph: Graph, moving: Sequence[QuantizedNode], scales: dict[str, float], survey: Survey
+) -> list[str]:
     """Walks the ties from their sources on; `scales` learns the scale of every moved tensor."""
     nodes = {node.name: node for node in graph.nodes}
     moved = {tensor for item in moving for tensor in nodes[item.node].output}
@@ -63,6 +68,7 @@ def _cut(graph: Graph, moving: Sequence[QuantizedNode], scales: dict[str, float]
             is_shared = tensor in moved or len(graph.consumers(tensor)) > 1
             if is_shared and scales.get(tensor, widest) * WIDEST_RATIO < widest:
                 node.input[position] = _add_identity(graph, node.name, tensor)
+                survey[node.input[position]] = survey[tensor]
                 done.append(
                     f"requantized '{tensor}' before {node.name}: the scale there is "
                     f"{widest / scales[tensor]:.1f} times its own"

@@ -5,58 +5,58 @@ those of the quantized prefix, so that each layer sees the errors made before it
 towards the float output. Cost is linear in depth; a tensor is freed at its last use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx
 
-from compress.errors import CalibrationError
+from artifacts.samples import spread_indices
+from compress.progress import Progress
 from compress.quantize.activation_store import ActivationStore
 from compress.quantize.bias_shift import find_next_offset, shift_bias
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph, read_tensors
+from compress.quantize.graph import Array, read_tensors
 from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
-from compress.quantize.observers import ObservedTensor
-from compress.quantize.placement import Placement, QuantizedNode
+from compress.quantize.memory_estimate import count_walked
+from compress.quantize.placement import QuantizedNode
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams, fake_quantize, qparams_for_range
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import Step, plan_steps
+from compress.quantize.survey import not_finite, observe_surveyed, survey_tensors
 from compress.quantize.tied_scales import TiedScales
 from compress.sqnr import SignalToNoise
-
-Progress = Callable[[str, int, int], None]
 
 
 class StreamingPass:
     """One walk through a graph.
 
     Args:
-        graph: a simplified float graph; it is not changed.
-        placement: chooses the integers of activations.
-        quantized: the nodes to quantize.
+        prepared: the network; its graph is not changed, its survey learns what it lacks.
         settings: observer, rounding and the rest.
         log: what an interrupted run had decided, and where this one keeps what it decides.
     """
 
     def __init__(
         self,
-        graph: Graph,
-        placement: Placement,
-        quantized: Sequence[QuantizedNode],
+        prepared: PreparedNetwork,
         settings: QuantizeSettings,
         log: DecisionLog | None = None,
     ) -> None:
-        self._graph = graph
-        self._placement = placement
+        self._prepared = prepared
+        self._graph = prepared.graph
+        self._placement = prepared.placement
+        self._survey = prepared.survey
         self._settings = settings
         self._log = log or DecisionLog()
-        self._steps = plan_steps(graph, {item.node: item for item in quantized})
-        self._tied = TiedScales(graph, quantized)
+        self._quantized = {item.node: item for item in prepared.quantized}
+        self._steps = plan_steps(prepared.graph, self._quantized)
+        self._tied = TiedScales(prepared.graph, prepared.quantized)
         self._decisions = Decisions()
 
     def run(
@@ -65,18 +65,22 @@ class StreamingPass:
         """Walks the graph with the calibration samples.
 
         Args:
-            samples: one dictionary of input arrays per sample.
+            samples: one dictionary of input arrays per sample. Ranges are chosen from all of them,
+                unless the network's survey has them already; the walk takes as many as
+                `count_walked` says, evenly spread.
             progress: is told ("calibrate", steps done, steps in all).
         """
-        self._tied.observe(samples)
+        self._complete_survey(samples, progress)
+        count = count_walked(self._prepared, self._settings, len(samples))
+        self._walked = spread_indices(len(samples), count)
         cap = self._settings.memory_cap_bytes // 2
         with (
-            ActivationStore(len(samples), cap) as self._float,
-            ActivationStore(len(samples), cap) as self._noisy,
+            ActivationStore(len(self._walked), cap) as self._float,
+            ActivationStore(len(self._walked), cap) as self._noisy,
         ):
-            for index in range(len(samples)):
+            for place, index in enumerate(self._walked):
                 for name, array in samples[index].items():
-                    self._float.put(name, index, array)
+                    self._float.put(name, place, array)
             for done, step in enumerate(self._steps):
                 if progress is not None:
                     progress("calibrate", done, len(self._steps))
@@ -88,13 +92,28 @@ class StreamingPass:
                     self._run_add(step, step.quantized)
                 else:
                     self._run_layer(step, step.quantized)
-                for name in step.freed:
-                    self._float.free(name)
-                    self._noisy.free(name)
             self._measure_outputs()
         if progress is not None:
             progress("calibrate", len(self._steps), len(self._steps))
         return self._decisions
+
+    def _complete_survey(
+        self, samples: Sequence[dict[str, Array]], progress: Progress | None
+    ) -> None:
+        read = {
+            source
+            for item in self._quantized.values()
+            for position in item.activations
+            for source in self._tied.sources(self._graph.node(item.node).input[position])
+        }
+        missing = sorted(read - self._survey.keys())
+        self._survey.update(survey_tensors(self._graph, missing, samples, progress))
+
+    def _free(self, step: Step, sample: int) -> None:
+        """Forgets what no later step reads of a sample."""
+        for name in step.freed:
+            self._float.free(name, sample)
+            self._noisy.free(name, sample)
 
     def _noisy_value(self, tensor: str, sample: int) -> Array:
         """Returns the quantized prefix's value, the float one where nothing before is quantized."""
@@ -121,11 +140,11 @@ class StreamingPass:
         for sample in range(self._float.samples):
             for name, value in plain.run(self._float_feeds(step, sample)).items():
                 self._float.put(name, sample, value)
-            if is_clean:
-                continue
-            feeds = {name: self._noisy_value(name, sample) for name in step.inputs}
-            for name, value in noisy.run(feeds).items():
-                self._noisy.put(name, sample, value)
+            if not is_clean:
+                feeds = {name: self._noisy_value(name, sample) for name in step.inputs}
+                for name, value in noisy.run(feeds).items():
+                    self._noisy.put(name, sample, value)
+            self._free(step, sample)
 
     def _run_movement(self, step: Step) -> None:
         """Quantizes what comes in; the rest of the way its values only change places."""
@@ -140,6 +159,7 @@ class StreamingPass:
                 self._quantized_feeds(step, quantizers, sample)
             ).items():
                 self._noisy.put(name, sample, value)
+            self._free(step, sample)
 
     def _run_add(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
@@ -152,6 +172,7 @@ class StreamingPass:
             meter.update(expected, got)
             self._float.put(node.output[0], sample, expected)
             self._noisy.put(node.output[0], sample, got)
+            self._free(step, sample)
         self._note(node, meter)
 
     def _run_layer(self, step: Step, choice: QuantizedNode) -> None:
@@ -168,12 +189,15 @@ class StreamingPass:
         error_sums: list[Array] = []
         for sample in range(self._float.samples):
             expected = plain.run(self._float_feeds(step, sample))[result]
-            _require_finite(expected, f"'{result}', the output of node '{node.name}',", sample)
+            if not np.isfinite(expected).all():
+                what = f"'{result}', the output of node '{node.name}',"
+                raise not_finite(what, self._walked[sample])
             got = noisy.run(self._quantized_feeds(step, quantizers, sample))[result]
             self._float.put(result, sample, expected)
             self._noisy.put(result, sample, got)
             axes = tuple(axis for axis in range(got.ndim) if axis != choice.output_axis)
             error_sums.append(np.asarray(np.mean(expected - got, axis=axes, dtype=np.float64)))
+            self._free(step, sample)
         shift = np.mean(error_sums, axis=0)
         if self._settings.bias_correction and shift_bias(self._graph, self._decisions, node, shift):
             shape = [1] * self._float.get(result, 0).ndim
@@ -248,12 +272,7 @@ class StreamingPass:
         return Subgraph(self._graph, nodes, constants, example, [nodes[1].output[0]], is_exact=True)
 
     def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
-        arrays = self._tied.values(tensor) or [
-            self._noisy_value(tensor, sample) for sample in range(self._float.samples)
-        ]
-        for sample, array in enumerate(arrays):
-            _require_finite(array, f"'{tensor}', the input of node '{node.name}',", sample)
-        seen = ObservedTensor.of(arrays)
+        seen = observe_surveyed([self._survey[name] for name in self._tied.sources(tensor)])
         grid = self._placement.activation_grid(seen.low)
         grid = replace(grid, bits=self._settings.activation_bits)
         symmetric = self._placement.symmetric
@@ -305,12 +324,3 @@ class StreamingPass:
             for sample in range(self._float.samples):
                 meter.update(self._float.get(name, sample), self._noisy_value(name, sample))
             self._decisions.outputs_db[name] = meter.sqnr_db
-
-
-def _require_finite(array: Array, what: str, sample: int) -> None:
-    if not np.isfinite(array).all():
-        raise CalibrationError(
-            f"tensor {what} is NaN or infinite for calibration sample {sample}",
-            "finite activations",
-            "check that sample and the input spec",
-        )

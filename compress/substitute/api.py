@@ -9,6 +9,7 @@ from torch import nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from compress.progress import Progress
 from compress.substitute.candidates import Candidate, find_candidates
 
 LEAST_GAIN = 0.03
@@ -16,7 +17,6 @@ LEAST_GAIN = 0.03
 
 Clock = Callable[[Sequence[nn.Module]], list[float]]
 """Latency of each network in ms on the target, measured side by side."""
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)

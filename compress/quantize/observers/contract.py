@@ -36,15 +36,18 @@ class ObservedTensor:
         return np.asarray(self.low + width * (np.arange(BINS) + 0.5), np.float64)
 
     @classmethod
-    def of(cls, arrays: list[NDArray]) -> Self:
+    def of(cls, arrays: list[NDArray], extremes: tuple[float, float] | None = None) -> Self:
         """Observes a tensor.
 
         Args:
-            arrays: one array per calibration sample. The extremes are exact; the histogram uses
-                every k-th value, so that at most VALUES_PER_SAMPLE of each sample are counted.
+            arrays: one array per calibration sample. The histogram uses every k-th value, so that
+                at most VALUES_PER_SAMPLE of each sample are counted.
+            extremes: the smallest and the largest value; None for those of `arrays`.
         """
-        low = float(min(array.min() for array in arrays))
-        high = float(max(array.max() for array in arrays))
+        low, high = extremes or (
+            float(min(array.min() for array in arrays)),
+            float(max(array.max() for array in arrays)),
+        )
         counts = np.zeros(BINS, np.int64)
         if high > low:
             for array in arrays:

@@ -269,5 +269,8 @@ def _reasons(
         return dict.fromkeys(names, "it does not gain from INT8: little work per activation")
     shares = dict(zip(matrix.layers, matrix.shares(), strict=True))
     return {
-        name: f"it costs {100 * shares[name]:.1f} % of the quantization noise" for name in names
+        name: f"it costs {100 * shares[name]:.1f} % of the quantization noise"
+        if name in shares
+        else "it only moves values, between layers in float"
+        for name in names
     }

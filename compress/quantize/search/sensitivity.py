@@ -18,12 +18,13 @@ from onnx import helper, numpy_helper
 
 from artifacts.ownership import node_owners, read_heads
 from compress.model_runner import Runner, open_runner
+from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import Progress, StreamingPass
+from compress.quantize.streaming import StreamingPass
 
 SHIFT = "framefit_mean_shift"
 
@@ -83,9 +84,7 @@ def measure_sensitivity(
         progress: is told (what, done, total).
     """
     prepared = prepare_network(model, samples, settings)
-    decisions = StreamingPass(prepared.graph, prepared.placement, prepared.quantized, settings).run(
-        samples, progress
-    )
+    decisions = StreamingPass(prepared, settings).run(samples, progress)
     return measure_layers(prepared, decisions, samples, heads, progress)
 
 

@@ -248,8 +248,6 @@ def test_a_full_disk_while_spilling_is_one_clear_line(make_model, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "save", refuse)
-    monkeypatch.setattr(np, "memmap", refuse)
-    monkeypatch.setattr(np.lib.format, "open_memmap", refuse)
     with pytest.raises(FramefitError) as caught:
         quantize_model(model, draw_samples(), QuantizeSettings(memory_cap_bytes=0))
     assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ from compress.quantize.observers import MeanSquaredError
 from compress.quantize.placement import PLACEMENTS, OpenVINO
 from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
+from compress.quantize.survey import survey_placed
 
 
 def conv(name, data, weight, result, **attributes):
@@ -139,10 +140,17 @@ def test_only_zeros_may_be_padded(value, is_moved, make_joined):
     assert ("pad" in placed) == is_moved
 
 
+def requantize_for_openvino(graph, samples):
+    placed, _ = OpenVINO().place(graph)
+    return requantize(
+        graph, placed, survey_placed(graph, placed, samples), OpenVINO(), MeanSquaredError()
+    )
+
+
 def test_a_narrow_tensor_is_requantized_before_a_wide_concat(make_pattern, samples, run_model):
     model = make_pattern("uneven")
     graph = Graph(model)
-    done = requantize(graph, samples, OpenVINO(), MeanSquaredError())
+    done = requantize_for_openvino(graph, samples)
     assert len(done) == 1
     assert "times its own" in done[0]
     (name,) = (item.name for item in model.graph.output)
@@ -150,10 +158,10 @@ def test_a_narrow_tensor_is_requantized_before_a_wide_concat(make_pattern, sampl
     np.testing.assert_array_equal(run_model(graph.to_model(), samples[0])[name], wanted)
     placed, _ = OpenVINO().place(graph)
     assert len({item.tied for item in placed if item.tied}) == 2
-    assert requantize(graph, samples, OpenVINO(), MeanSquaredError()) == []
+    assert requantize_for_openvino(graph, samples) == []
 
 
 @pytest.mark.parametrize("pattern", ["shuffle", "split"])
 def test_tensors_of_like_range_are_not_requantized(pattern, make_pattern, samples):
     graph = Graph(make_pattern(pattern))
-    assert requantize(graph, samples, OpenVINO(), MeanSquaredError()) == []
+    assert requantize_for_openvino(graph, samples) == []

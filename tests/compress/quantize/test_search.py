@@ -309,3 +309,32 @@ def test_a_kind_of_layer_that_int8_slows_down_is_found(make_model):
     assert result.precision is not None
     assert set(result.precision.float_nodes) == {"conv1", "conv3"}
     assert result.precision.chosen.latency_ms == 8.0
+
+
+def test_a_node_that_moves_values_may_stay_in_float_and_says_why(make_model):
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for name in ("v", "w")}
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], "first"),
+        helper.make_node("MaxPool", ["a"], ["b"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["b", "w"], ["y"], "second"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+    samples = [{"x": rng.random((1, 3, 8, 8), np.float32)} for _ in range(2)]
+
+    def clock_that_dislikes_pools(models):
+        def time(model):
+            made = {name: node for node in model.graph.node for name in node.output}
+            reads = {node.op_type: made.get(node.input[0]) for node in model.graph.node}
+            is_moved = reads["MaxPool"].op_type == "DequantizeLinear"
+            return 10.0 if reads["Conv"].op_type == "MaxPool" else 6.0 + 2.0 * is_moved
+
+        return [time(model) for model in models]
+
+    choice = quantize_model(
+        model,
+        samples,
+        QuantizeSettings(target="openvino", prefer="quality"),
+        clock=clock_that_dislikes_pools,
+    ).precision
+    assert "only moves values" in choice.float_nodes["pool"]

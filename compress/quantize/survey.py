@@ -1,0 +1,125 @@
+"""What a float network's tensors hold on all calibration samples: one forward pass, little memory.
+
+Ranges are chosen from a survey of every sample, so that the streaming pass, which keeps activations
+of all its samples, can do with a few of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compress.errors import CalibrationError
+from compress.progress import Progress
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph
+from compress.quantize.observers import ObservedTensor
+from compress.quantize.placement import QuantizedNode
+
+VALUES_IN_ALL = 1 << 24
+FEWEST_VALUES = 1 << 8
+
+
+@dataclass
+class SurveyedTensor:
+    """What was seen of one tensor.
+
+    Attributes:
+        values: one flat array per sample, some of its values, evenly spread.
+        low: the smallest value of all samples.
+        high: the largest.
+    """
+
+    values: list[Array] = field(default_factory=list)
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, array: Array, count: int) -> bool:
+        """Looks at one sample and keeps at most `count` of its values; False if not all finite."""
+        flat = array.reshape(-1)
+        low, high = float(flat.min()), float(flat.max())
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        step = -(-flat.size // count) | 1
+        self.values.append(flat[::step].copy())
+        return bool(np.isfinite([low, high]).all())
+
+
+Survey = dict[str, SurveyedTensor]
+
+
+def observe_surveyed(tensors: Sequence[SurveyedTensor]) -> ObservedTensor:
+    """Returns what an observer needs to know of tensors that share their range."""
+    values = [
+        np.concatenate(parts) for parts in zip(*(item.values for item in tensors), strict=True)
+    ]
+    low, high = min(item.low for item in tensors), max(item.high for item in tensors)
+    return ObservedTensor.of(values, (low, high))
+
+
+def survey_placed(
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    samples: Sequence[Mapping[str, Array]],
+    progress: Progress | None = None,
+) -> Survey:
+    """Looks at the tensors that get a range: what quantized nodes read, and what some move."""
+    ranged: dict[str, None] = {}
+    for item in quantized:
+        node = graph.node(item.node)
+        ranged |= dict.fromkeys(node.input[position] for position in item.activations)
+        ranged |= dict.fromkeys(node.output if item.tied else ())
+    return survey_tensors(graph, list(ranged), samples, progress)
+
+
+def survey_tensors(
+    graph: Graph,
+    tensors: Sequence[str],
+    samples: Sequence[Mapping[str, Array]],
+    progress: Progress | None = None,
+) -> Survey:
+    """Looks at tensors of the float network on every sample.
+
+    At most VALUES_IN_ALL values are kept (or FEWEST_VALUES of each tensor and sample), evenly
+    spread.
+
+    Raises:
+        CalibrationError: a tensor is NaN or infinite; the message names the first node that
+            computes such a value, and the sample.
+    """
+    survey: Survey = {name: SurveyedTensor() for name in tensors}
+    if not survey:
+        return survey
+    computed = [name for name in survey if name not in graph.inputs]
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed)
+    run = network.run if computed else dict
+    each = max(FEWEST_VALUES, VALUES_IN_ALL // (len(survey) * len(samples)))
+    for index in range(len(samples)):
+        if progress is not None:
+            progress("survey", index, len(samples))
+        sample = samples[index]
+        values = dict(sample) | run(sample)
+        for name, seen in survey.items():
+            if not seen.add(values[name], each):
+                raise _name_culprit(graph, sample, index)
+    if progress is not None:
+        progress("survey", len(samples), len(samples))
+    return survey
+
+
+def _name_culprit(graph: Graph, sample: Mapping[str, Array], index: int) -> CalibrationError:
+    """Returns an error that names the first node whose result is NaN or infinite."""
+    writers = {name: node for node in graph.nodes for name in node.output if name}
+    network = Subgraph(graph, graph.nodes, graph.weights, sample, list(writers))
+    for name, value in network.run(sample).items():
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            return not_finite(f"'{name}', the output of node '{writers[name].name}',", index)
+    return not_finite(f"'{next(iter(sample))}', an input of the network,", index)
+
+
+def not_finite(what: str, sample: int) -> CalibrationError:
+    """Returns the error for a tensor that is NaN or infinite for a calibration sample."""
+    return CalibrationError(
+        f"tensor {what} is NaN or infinite for calibration sample {sample}",
+        "finite activations",
+        "check that sample and the input spec",
+    )

@@ -1,0 +1,88 @@
+"""A survey sees every sample, keeps little of it, and names what is not finite."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compress.errors import CalibrationError
+from compress.quantize import memory_estimate, survey
+from compress.quantize.api import quantize_model
+from compress.quantize.graph import Graph
+from compress.quantize.memory_estimate import count_walked
+from compress.quantize.prepared import prepare_network
+from compress.quantize.rounding import GPTQ
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
+from compress.quantize.survey import observe_surveyed, survey_tensors
+
+SHAPE = (1, 3, 16, 16)
+
+
+@pytest.fixture
+def many():
+    rng = np.random.default_rng(3)
+    return [{"x": rng.random(SHAPE, np.float32) * (1 + index)} for index in range(20)]
+
+
+@pytest.fixture
+def network(make_model):
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for name in ("v", "w")}
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], "first"),
+        helper.make_node("Log", ["a"], ["b"], "log"),
+        helper.make_node("Relu", ["b"], ["c"], "relu"),
+        helper.make_node("Conv", ["c", "w"], ["y"], "second"),
+    ]
+    weights["v"] = np.abs(weights["v"])
+    return make_model(nodes, weights, {"x": SHAPE}, ["y"])
+
+
+def test_the_extremes_are_exact_and_the_values_few(network, many, run_model, monkeypatch):
+    monkeypatch.setattr(survey, "VALUES_IN_ALL", 20 * 2 * 300)
+    found = survey_tensors(Graph(network), ["x", "y"], many)
+    wanted = {
+        "x": np.stack([sample["x"] for sample in many]),
+        "y": np.stack([run_model(network, sample)["y"] for sample in many]),
+    }
+    for name, values in wanted.items():
+        seen = observe_surveyed([found[name]])
+        np.testing.assert_allclose([seen.low, seen.high], [values.min(), values.max()], rtol=1e-5)
+        assert 20 * 100 < seen.counts.sum() <= 20 * 300
+
+
+def test_tensors_that_share_a_range_are_seen_together(network, many):
+    found = survey_tensors(Graph(network), ["x", "y"], many)
+    both = observe_surveyed([found["x"], found["y"]])
+    assert both.low == min(found["x"].low, found["y"].low)
+    assert both.high == max(found["x"].high, found["y"].high)
+    parts = [sum(map(len, found[name].values)) for name in ("x", "y")]
+    assert both.counts.sum() == sum(parts)
+
+
+@pytest.mark.parametrize(("operator", "value"), [("Log", -1.0), ("Reciprocal", 0.0)])
+def test_the_first_node_that_is_not_finite_is_named(operator, value, network, many):
+    network.graph.node[1].op_type = operator
+    many[17] = {"x": np.full(SHAPE, value, np.float32)}
+    with pytest.raises(CalibrationError, match=r"'b', the output of node 'log'.*sample 17"):
+        quantize_model(network, many)
+
+
+def test_ranges_come_from_samples_that_the_walk_leaves_out(network, many, monkeypatch):
+    monkeypatch.setattr(memory_estimate, "WALK_BYTES", 0)
+    settings = QuantizeSettings()
+    prepared = prepare_network(network, many, settings)
+    assert count_walked(prepared, settings, len(many)) == memory_estimate.FEWEST_WALKED
+    assert count_walked(prepared, QuantizeSettings(rounding=GPTQ()), len(many)) == len(many)
+    decisions = StreamingPass(prepared, settings).run(many)
+    qparams = decisions.activations["x"]
+    assert qparams.high > 0.9 * max(sample["x"].max() for sample in many)
+
+
+def test_what_a_survey_lacks_is_looked_at_before_the_walk(network, many):
+    prepared = prepare_network(network, many, QuantizeSettings())
+    full = StreamingPass(prepared, QuantizeSettings()).run(many)
+    prepared.survey.clear()
+    again = StreamingPass(prepared, QuantizeSettings()).run(many)
+    assert again.activations == full.activations
+    assert set(prepared.survey) == set(full.activations)
