@@ -109,7 +109,9 @@ def write_cost_case(files: CaseFiles) -> None:
     import torch
 
     torch.manual_seed(0)
-    network = timm.create_model("resnet18", pretrained=False, num_classes=10).eval()
+    network = timm.create_model(
+        "resnet18", pretrained=False, num_classes=10, zero_init_last=False
+    ).eval()
     with atomic_path(files.model) as path:
         torch.onnx.export(
             network,

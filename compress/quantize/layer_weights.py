@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
+from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
 
 CLIP_FACTORS = np.linspace(0.5, 1.0, 26)
+SCALE_OF_ZEROS = 2.0**-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +113,21 @@ def from_rows(rows: NDArray, shape: tuple[int, ...], axis: int) -> NDArray:
 def choose_row_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
     """Returns the scale of each row, [channels], with the least squared rounding error.
 
-    A row of zeros gets the scale 1. Searched over 26 factors on the row's largest value; scales
-    are rounded to float32, as they are stored.
+    Searched over 26 factors on the row's largest value; scales are rounded to float32, as they are
+    stored.
     """
     widest = widest_scales(rows, grid)
     best = widest.astype(np.float32).astype(np.float64)
     best_error = np.full(len(rows), np.inf)
+    difference = np.empty_like(rows)
     for factor in CLIP_FACTORS[::-1]:
         scales = (widest * factor).astype(np.float32).astype(np.float64)
-        integers = round_to_grid(rows / scales[:, None], grid)
-        error = np.square(integers * scales[:, None] - rows).sum(axis=1)
+        np.divide(rows, scales[:, None], out=difference)
+        np.rint(difference, out=difference)
+        np.clip(difference, grid.lowest, grid.highest, out=difference)
+        difference *= scales[:, None]
+        difference -= rows
+        error = np.einsum("ij,ij->i", difference, difference)
         is_better = error < best_error
         best = np.where(is_better, scales, best)
         best_error = np.where(is_better, error, best_error)
@@ -129,9 +135,15 @@ def choose_row_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[n
 
 
 def widest_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
-    """Returns the scale of each row that reaches its largest value; 1 for rows of zeros."""
-    peaks = np.abs(rows).max(axis=1) / grid.highest
-    return np.where(peaks > SMALLEST_SCALE, peaks, 1.0)
+    """Returns the scale of each row that reaches its largest value.
+
+    A row of zeros gets the median of the others, or SCALE_OF_ZEROS: its bias may be stored in
+    steps of the scale, and 1 would be too coarse for it.
+    """
+    peaks = np.maximum(rows.max(axis=1), -rows.min(axis=1)) / grid.highest
+    is_used = peaks > SMALLEST_SCALE
+    typical = float(np.median(peaks[is_used])) if is_used.any() else SCALE_OF_ZEROS
+    return np.where(is_used, peaks, typical)
 
 
 def choose_block_scales(

@@ -41,7 +41,8 @@ class ObservedTensor:
 
         Args:
             arrays: one array per calibration sample. The histogram uses every k-th value, so that
-                at most VALUES_PER_SAMPLE of each sample are counted.
+                at most VALUES_PER_SAMPLE of each sample are counted, and none where neighbouring
+                parts would not differ in float32.
             extremes: the smallest and the largest value; None for those of `arrays`.
         """
         low, high = extremes or (
@@ -49,7 +50,7 @@ class ObservedTensor:
             float(max(array.max() for array in arrays)),
         )
         counts = np.zeros(BINS, np.int64)
-        if high > low:
+        if (high - low) / BINS > np.spacing(np.float32(max(-low, high))):
             for array in arrays:
                 step = -(-array.size // VALUES_PER_SAMPLE) | 1
                 counts += np.histogram(array.reshape(-1)[::step], BINS, (low, high))[0]

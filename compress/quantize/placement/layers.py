@@ -85,8 +85,6 @@ def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declin
     weight = graph.weights[weight_name]
     if weight.dtype != np.float32:
         return Declined(node=node.name, reason=f"its weight is {weight.dtype}, not float32")
-    if not weight.any():
-        return Declined(node=node.name, reason="its weight is all zeros")
     if node.op_type == "MatMul":
         if weight.ndim != 2:
             return Declined(node=node.name, reason=f"its weight has {weight.ndim} axes, not 2")

@@ -48,6 +48,15 @@ def test_a_constant_tensor_is_represented(name, value):
     assert qparams.low <= value <= qparams.high + 1e-6
 
 
+@pytest.mark.parametrize("name", OBSERVERS)
+def test_a_tensor_that_hardly_varies_is_represented(name):
+    values = np.linspace(2.5, np.nextafter(np.float32(2.5), np.float32(3)) + 1e-5, 100)
+    seen = ObservedTensor.of([values.astype(np.float32)])
+    low, high = OBSERVERS[name]().choose_range(seen, SIGNED, symmetric=True)
+    assert low == 0.0
+    assert high >= 2.5
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("grid", [SIGNED, UNSIGNED, IntegerGrid(bits=4)])
 def test_mse_is_never_worse_than_the_others(grid, symmetric):

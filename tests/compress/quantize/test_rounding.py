@@ -118,6 +118,15 @@ def test_the_scales_are_no_worse_than_the_largest_weight_s(seed):
     assert (error(choose_row_scales(weights, GRID)) <= error(widest) * (1 + 1e-6)).all()
 
 
+def test_a_dead_channel_gets_a_scale_that_its_bias_can_be_stored_in():
+    rows = np.outer([0.0, 1.0, 2.0, 8.0], np.linspace(-1, 1, 9))
+    scales = choose_row_scales(rows, GRID)
+    assert 0.5 <= scales[0] / scales[2] <= 2
+    alone = choose_row_scales(np.zeros((2, 9)), GRID)
+    assert (alone > 0).all()
+    assert (alone < 1e-3).all()
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_rows_go_back_to_where_they_came_from(axis):
     weight = np.random.default_rng(0).standard_normal((4, 6, 3, 2))
