@@ -1,11 +1,9 @@
 """What quantizing one layer costs each output: the layer x head sensitivity matrix.
 
 Each layer is quantized alone, its activations and its weights, with its output's mean corrected as
-the streaming pass corrects it; everything else stays in float. Without that correction the sum of
-the rows overstated the noise of the whole network 3.4 times on FastestDet; with it the sum was 1.1
-to 1.2 times the noise on FastestDet and UltraFace (`benchmarks/sensitivity.py`), so that rows may
-be added. Leaving one layer out of the quantized network instead is no guide: it also undoes the
-corrections made for that layer further on (correlation with the rows 0.1 to 0.3).
+the streaming pass corrects it; everything else stays in float. With that correction rows add up to
+about the noise of the whole network. Leaving one layer out of the quantized network instead is no
+guide: it also undoes the corrections made for that layer further on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,8 @@ from artifacts.ownership import node_owners, read_heads
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
-from compress.quantize.graph import Array, Graph
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph, read_tensors
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.settings import QuantizeSettings
@@ -103,10 +102,11 @@ def measure_layers(
     outputs = tuple(expected[0])
     layers = [item for item in prepared.quantized if not item.tied]
     noise = np.zeros((len(layers), len(outputs)))
-    for row, item in enumerate(layers):
+    shifts = _mean_shifts(prepared, decisions, layers, samples)
+    for row, (item, shift) in enumerate(zip(layers, shifts, strict=True)):
         if progress is not None:
             progress("sensitivity", row, len(layers))
-        candidate = open_runner(_quantize_alone(prepared, decisions, item, samples))
+        candidate = open_runner(_quantize_alone(prepared, decisions, item, shift))
         noise[row] = _relative_noise(candidate, expected, samples)
     if progress is not None:
         progress("sensitivity", len(layers), len(layers))
@@ -134,59 +134,66 @@ def _relative_noise(
     return np.asarray(error / np.where(signal > 0, signal, 1.0))
 
 
-def _quantize_alone(
+def _mean_shifts(
+    prepared: PreparedNetwork,
+    decisions: Decisions,
+    layers: Sequence[QuantizedNode],
+    samples: Sequence[dict[str, Array]],
+) -> list[Array | None]:
+    """Returns what quantizing each layer takes from its output's mean, [1, …, channels, …, 1].
+
+    None for nodes without a weight. One pass of the float network gives all layers their inputs.
+    """
+    graph = prepared.graph
+    weighted = [item for item in layers if item.weight is not None]
+    tensors = dict.fromkeys(
+        name
+        for item in weighted
+        for name in (*read_tensors(graph.node(item.node)), graph.node(item.node).output[0])
+        if name not in graph.weights and name not in graph.inputs
+    )
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(tensors))
+    alone: dict[str, Subgraph] = {}
+    sums: dict[str, Array] = {}
+    for index in range(len(samples)):
+        values = samples[index] | network.run(samples[index])
+        for item in weighted:
+            if item.node not in alone:
+                alone[item.node] = _open_alone(prepared, decisions, item, values)
+            result = graph.node(item.node).output[0]
+            difference = values[result] - alone[item.node].run(values)[result]
+            axes = tuple(axis for axis in range(difference.ndim) if axis != item.output_axis)
+            mean = difference.mean(axis=axes, keepdims=True, dtype=np.float64)
+            sums[item.node] = sums.get(item.node, 0.0) + mean
+    return [sums[item.node] / len(samples) if item.node in sums else None for item in layers]
+
+
+def _open_alone(
     prepared: PreparedNetwork,
     decisions: Decisions,
     item: QuantizedNode,
-    samples: Sequence[dict[str, Array]],
+    values: Mapping[str, Array],
+) -> Subgraph:
+    """Returns one quantized layer, from its float inputs to its output."""
+    graph = Graph(prepared.write_uncorrected(decisions, only=frozenset({item.node})))
+    source = prepared.graph.node(item.node)
+    given = {name: values[name] for name in read_tensors(source) if name in values}
+    needed, nodes = {source.output[0]}, []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.output):
+            needed |= set(read_tensors(node)) - given.keys()
+            nodes.append(node)
+    return Subgraph(graph, nodes[::-1], graph.weights, given, [source.output[0]], is_exact=True)
+
+
+def _quantize_alone(
+    prepared: PreparedNetwork, decisions: Decisions, item: QuantizedNode, shift: Array | None
 ) -> onnx.ModelProto:
     """Returns the float network with one node quantized, the mean of its output corrected."""
     model = prepared.write_uncorrected(decisions, only=frozenset({item.node}))
-    if item.weight is None:
-        return model
-    tensor = prepared.graph.node(item.node).output[0]
-    plain = prepared.graph.copy().to_model()
-    shift = _channel_means(plain, tensor, item, samples) - _channel_means(
-        model, tensor, item, samples
-    )
-    _shift_output(model, item.node, shift)
+    if shift is not None:
+        _shift_output(model, item.node, shift)
     return model
-
-
-def _channel_means(
-    model: onnx.ModelProto, tensor: str, item: QuantizedNode, samples: Sequence[dict[str, Array]]
-) -> Array:
-    """Returns the mean of a tensor over samples, [1, …, channels, …, 1]."""
-    run = open_runner(_prefix(model, tensor))
-    means = []
-    for index in range(len(samples)):
-        value = run(samples[index])[tensor]
-        axes = tuple(axis for axis in range(value.ndim) if axis != item.output_axis)
-        means.append(value.mean(axis=axes, keepdims=True, dtype=np.float64))
-    return np.asarray(np.mean(means, axis=0))
-
-
-def _prefix(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
-    """Returns the nodes that `tensor` needs, as a model with that one output."""
-    graph = Graph(model)
-    needed, nodes = {tensor}, []
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.output):
-            needed.update(node.input)
-            nodes.append(node)
-    prefix = helper.make_model(
-        helper.make_graph(
-            nodes[::-1],
-            "prefix",
-            [item for item in model.graph.input if item.name in needed],
-            [onnx.ValueInfoProto(name=tensor)],
-            [item for item in model.graph.initializer if item.name in needed],
-        ),
-        opset_imports=graph.opset_imports,
-        functions=graph.functions,
-    )
-    prefix.ir_version = model.ir_version
-    return prefix
 
 
 def _shift_output(model: onnx.ModelProto, name: str, shift: Array) -> None:
