@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.atomic import write_json, write_text
+from artifacts.samples import spread_indices
 from artifacts.synthetic_pictures import draw_pictures
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
@@ -50,7 +51,7 @@ def compare_pictures(model: Any, calibration: Samples, held_out: Samples) -> dic
     prepared = prepare_network(model, calibration, settings)
     decisions = StreamingPass(prepared, settings).run(calibration)
     truth = measure_layers(prepared, decisions, held_out)
-    plain = _spread(calibration)
+    plain = [calibration[index] for index in spread_indices(len(calibration), PICTURES)]
     matrices = {
         name: measure_layers(prepared, decisions, alter(plain)) for name, alter in ALTERED.items()
     }
@@ -69,11 +70,6 @@ def _judge(guide: SensitivityMatrix, truth: SensitivityMatrix) -> dict[str, floa
         "correlation": float(np.corrcoef(*logs)[0, 1]),
         "db": float(np.mean(-10 * np.log10(left))),
     }
-
-
-def _spread(samples: Samples) -> Samples:
-    count = min(len(samples), PICTURES)
-    return [samples[index * len(samples) // count] for index in range(count)]
 
 
 def _each(change: Callable[[Picture, int, Samples], Picture]) -> Callable[[Samples], Samples]:

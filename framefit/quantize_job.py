@@ -133,7 +133,7 @@ def open_clock(target: str) -> NetworkClock:
     return NetworkClock(target)
 
 
-def _choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:
+def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:
     """Returns the clock of a quantization; None where its result is not timed.
 
     Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
@@ -213,7 +213,7 @@ def quantize_file(
     opened, spec, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
-    clock = _choose_clock(settings, is_timed=is_timed)
+    clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Path(STATE_FOLDER, "quantize", _digest_work(opened.sha256, calibration, settings))
     judge = open_labels(opened.model, labels, spec) if labels is not None else None
     result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder, judge)

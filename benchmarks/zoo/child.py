@@ -22,11 +22,9 @@ from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
 from engines.runtimes import open_session
 from engines.session import Session
-from framefit.network_clock import NetworkClock
+from framefit.quantize_job import choose_clock
 
 SAMPLES = 4
-TIMED = ("openvino", "onnxruntime")
-"""Targets that run here, for which `compress quantize` times its result."""
 CAPABILITY = 89
 PARITY_MARGIN_DB = 3.0
 """Two runtimes round differently, but by less than quantization itself costs: parity may lie this
@@ -77,8 +75,9 @@ def _run_stages(
     row["quality_db"], row["layers"], row["stays_float"] = {}, {}, {}
     for target in targets:
         with _stage(row, f"quantize for {target}"):
-            clock = NetworkClock(target) if target in TIMED else None
-            result = quantize_model(model, samples, quick_settings(target), clock=clock)
+            settings = quick_settings(target)
+            clock = choose_clock(settings, is_timed=True)
+            result = quantize_model(model, samples, settings, clock=clock)
             save_onnx(result.model, paths[target], metadata={})
         row["quality_db"][target] = min(result.outputs_db.values(), default=EXACT_DB)
         row["layers"][target] = len(result.layers)

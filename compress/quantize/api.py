@@ -158,7 +158,8 @@ class _Work:
 
     def finish(self, network: PreparedNetwork) -> QuantizeResult:
         """Returns the result of quantizing what `network` leaves to quantize."""
-        decisions = self.stream(network, self.samples, self.log)
+        log = self.log.with_float_nodes(network.kept)
+        decisions = self.stream(network, self.samples, log)
         return QuantizeResult(
             model=network.write_model(decisions),
             layers=tuple(decisions.layers),

@@ -27,6 +27,13 @@ class DecisionLog:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
+    def with_float_nodes(self, kept: frozenset[str]) -> "DecisionLog":
+        """Returns the log of the same network with other nodes in float."""
+        if self._folder is None or not kept:
+            return self
+        digest = hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:32]
+        return DecisionLog(self._folder / f"kept-{digest}")
+
     def find_qparams(self, tensor: str) -> QParams | None:
         """Returns the qparams that were decided for a tensor."""
         path = self._path("activation", tensor, ".json")

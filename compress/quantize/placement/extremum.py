@@ -11,11 +11,10 @@ reads an extremum has the few values of a gate to work on, so it stays in float.
 
 import onnx
 
+from artifacts.openvino_extrema import EXTREMA
 from compress.quantize.graph import Graph
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.placement.movement import moved_inputs
-
-EXTREMA = frozenset({"GlobalMaxPool", "ReduceMax", "ReduceMin"})
 
 
 def find_layers_behind_extremum(graph: Graph) -> dict[str, str]:

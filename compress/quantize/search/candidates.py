@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from compress.quantize.graph import attribute
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
 from compress.quantize.search.sensitivity import SensitivityMatrix
@@ -69,7 +70,7 @@ def list_kinds(prepared: PreparedNetwork) -> list[frozenset[str]]:
 
 
 def _kind(prepared: PreparedNetwork, node: onnx.NodeProto) -> str:
-    groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+    groups = attribute(node, "group", 1)
     outputs = prepared.graph.shapes.get(node.output[0], (0, 0))[1:2]
     return "depthwise" if groups > 1 and outputs == (groups,) else node.op_type
 

@@ -105,7 +105,6 @@ class PrecisionSearch:
         self._clock = clock
         self._matrix = matrix
         self._float_model = prepared.graph.copy().to_model()
-        self._is_settled = False
         self._finalists: frozenset[frozenset[str]] = frozenset()
         self.float_ms = 0.0
         first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]
@@ -187,14 +186,14 @@ class PrecisionSearch:
         saved_ms = self.float_ms - int8_ms
         if saved_ms <= TIMING_TOLERANCE * int8_ms:
             return
-        macs = count_layer_macs(self._prepared, matrix.layers)
+        macs, worth = count_layer_macs(self._prepared, matrix.layers), matrix.shares()
         model = TimeModel(matrix.layers, macs, list_edges(self._prepared), saved_ms)
         overshoot = 1.0
         for _ in range(ROUNDS):
             model.fit(list(self._latencies), list(self._latencies.values()))
             most_ms = MOST_SAVED * saved_ms
             budgets = [min(share * int8_ms, most_ms) / overshoot for share in SLOWDOWNS]
-            proposed = [model.spend(matrix.shares(), budget) for budget in budgets]
+            proposed = [model.spend(worth, budget) for budget in budgets]
             self._time_new(proposed)
             costs = [self._latencies[kept] - int8_ms for kept in proposed]
             expected = [max(model.predict_ms(kept), 0.01 * saved_ms) for kept in proposed]
@@ -206,11 +205,11 @@ class PrecisionSearch:
 
         Only the new timings count: whatever was picked for a low latency among many was lucky.
         """
-        if self._is_settled:
+        if self._finalists:
             return
-        self._is_settled = True
-        limit_ms = _limit(self.tried, self.float_ms, allowance) * (1 + TIMING_TOLERANCE)
-        within = [item for item in self.tried if item.latency_ms <= limit_ms]
+        tried = self.tried
+        limit_ms = _limit(tried, self.float_ms, allowance) * (1 + TIMING_TOLERANCE)
+        within = [item for item in tried if item.latency_ms <= limit_ms]
         best = sorted(within, key=lambda item: (-item.quality_db, item.latency_ms))[:FINALISTS]
         sets = [frozenset[str](), *(item.float_nodes for item in best)]
         timings = [self._time(sets) for _ in range(FINAL_TIMINGS)]

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator
 
+from artifacts.openvino_extrema import EXTREMA
 from export.lint.finding import WRONG, Finding
 from export.lint.graph import QUANTIZE, LintGraph
 from export.lint.rule import Rule
 from export.lint.rules.openvino_moves import find_maker
 from export.lint.target import Target
 
-_EXTREMA = frozenset({"GlobalMaxPool", "ReduceMax", "ReduceMin"})
-
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields Q that follow an extremum."""
     for node in graph.of(QUANTIZE):
         maker = find_maker(graph, node.input[0])
-        if maker is not None and maker.op_type in _EXTREMA:
+        if maker is not None and maker.op_type in EXTREMA:
             yield Finding(
                 rule=RULE.name,
                 severity=WRONG,

@@ -82,6 +82,17 @@ def test_decisions_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(found[0].scales, weight.scales)
 
 
+def test_other_nodes_in_float_are_another_log(tmp_path):
+    log = DecisionLog(tmp_path / "log")
+    qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
+    log.with_float_nodes(frozenset()).keep_qparams("x", qparams)
+    assert log.find_qparams("x") == qparams
+    other = log.with_float_nodes(frozenset({"b", "a"}))
+    assert other.find_qparams("x") is None
+    other.keep_qparams("x", qparams)
+    assert log.with_float_nodes(frozenset({"a", "b"})).find_qparams("x") == qparams
+
+
 def test_nothing_is_kept_without_a_folder():
     log = DecisionLog()
     log.keep_qparams("x", QParams(scale=1.0, zero_point=0, grid=IntegerGrid()))
