@@ -17,7 +17,7 @@ from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import QuantizedNode
 
 VALUES_IN_ALL = 1 << 24
-FEWEST_VALUES = 1 << 8
+FEWEST_VALUES = 1 << 16
 
 
 @dataclass
@@ -79,8 +79,7 @@ def survey_tensors(
 ) -> Survey:
     """Looks at tensors of the float network on every sample.
 
-    At most VALUES_IN_ALL values are kept (or FEWEST_VALUES of each tensor and sample), evenly
-    spread.
+    At most VALUES_IN_ALL values are kept (or FEWEST_VALUES of each tensor), evenly spread.
 
     Raises:
         CalibrationError: a tensor is NaN or infinite; the message names the first node that
@@ -92,7 +91,7 @@ def survey_tensors(
     computed = [name for name in survey if name not in graph.inputs]
     network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed)
     run = network.run if computed else dict
-    each = max(FEWEST_VALUES, VALUES_IN_ALL // (len(survey) * len(samples)))
+    each = max(FEWEST_VALUES, VALUES_IN_ALL // len(survey)) // len(samples) + 1
     for index in range(len(samples)):
         if progress is not None:
             progress("survey", index, len(samples))
