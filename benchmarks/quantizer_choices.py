@@ -14,7 +14,6 @@ from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.real_networks import NETWORKS, REAL, open_pictures
 from compress.compare import compare_models
-from compress.quantize.api import quantize_model
 from compress.quantize.decisions import Decisions
 from compress.quantize.observers import ByOutputError, Entropy, MeanSquaredError, MinMax, Percentile
 from compress.quantize.prepared import PreparedNetwork, prepare_network
@@ -27,6 +26,7 @@ RAW = Path("out/bench/quantizer_choices.json")
 FLOAT_LAYERS = 8
 CHOICES = {
     "the default": {},
+    "ranges on negatives too (--prefer quality)": {"prefer": "quality"},
     "without equalization": {"equalization": False},
     "without bias correction": {"bias_correction": False},
     "least squared error, no headroom": {"observer": MeanSquaredError(headroom=1.0)},
@@ -77,9 +77,10 @@ def open_splits() -> dict[str, tuple[Any, Any, Any]]:
 
 
 def _judge(model: Any, calibration: Any, held_out: Any, settings: QuantizeSettings) -> list[float]:
-    """Returns the pooled SQNR of each output on the held-out pictures."""
-    result = quantize_model(model, calibration, settings)
-    return _compare(model, result.model, held_out)
+    """Returns the pooled SQNR of each output on the held-out pictures, all INT8."""
+    prepared = prepare_network(model, calibration, settings)
+    decisions = StreamingPass(prepared, settings).run(calibration)
+    return _compare(model, prepared.write_model(decisions), held_out)
 
 
 def _compare(model: Any, candidate: Any, samples: Any) -> list[float]:

@@ -211,7 +211,7 @@ def _open_search(work: _Work, prefer: str, clock: Clock) -> PrecisionSearch:
     few = [samples[index] for index in spread_indices(len(samples), SEARCH_SAMPLES)]
     decisions = work.stream(work.prepared, few)
     matrix = None
-    if prefer != "speed" or work.settings.contracts:
+    if work.settings.weighs_quality or work.settings.contracts:
         matrix = measure_layers(work.prepared, decisions, few, progress=work.progress)
         negatives = make_negatives(few)
         if negatives:

@@ -17,6 +17,7 @@ from compress.quantize.placement import PLACEMENTS, Declined, Placement, Quantiz
 from compress.quantize.repairs.equalization import equalize
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
+from compress.quantize.search.stress import make_negatives
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.survey import Survey, survey_placed
@@ -25,8 +26,8 @@ INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
 
-REPAIR_SAMPLES = 16
-"""Calibration samples that repairs are tried on, evenly spread."""
+FEW_SAMPLES = 16
+"""Calibration samples, evenly spread, that repairs are tried on and negatives are made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +143,18 @@ def prepare_network(
             "the network has nothing to quantize",
             "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
         )
+    few = [samples[index] for index in spread_indices(len(samples), FEW_SAMPLES)]
     if settings.equalization:
         names = [item.node for item in quantized]
-        few = [samples[index] for index in spread_indices(len(samples), REPAIR_SAMPLES)]
         simplified += equalize(graph, few, placement, names, settings.weight_grid)
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grid)
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
+        if settings.weighs_quality:
+            unlike = survey_placed(graph, quantized, make_negatives(few), progress)
+            for name, seen in unlike.items():
+                survey[name].extend(seen)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
     prepared = PreparedNetwork(
         graph=graph,

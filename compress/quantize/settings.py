@@ -99,6 +99,14 @@ class QuantizeSettings:
         return ACTIVATION_BITS[self.activations]
 
     @property
+    def weighs_quality(self) -> bool:
+        """Whether quality on pictures unlike the calibration samples counts, and not speed alone.
+
+        Their ranges are then chosen on negatives of calibration pictures too.
+        """
+        return self.prefer is not None and PREFERENCES[self.prefer] != Allowance()
+
+    @property
     def opset(self) -> int:
         """The lowest opset that can say it: 21 for INT4 and for int16."""
         return 21 if self.weights == "int4" or self.activations == "int16" else 13

@@ -43,15 +43,18 @@ class SurveyedTensor:
         self.values.append(flat[::step].copy())
         return bool(np.isfinite([low, high]).all())
 
+    def extend(self, other: "SurveyedTensor") -> None:
+        """Takes over what was seen of the tensor on other samples."""
+        self.values += other.values
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
 
 Survey = dict[str, SurveyedTensor]
 
 
 def observe_surveyed(tensors: Sequence[SurveyedTensor]) -> ObservedTensor:
     """Returns what an observer needs to know of tensors that share their range."""
-    values = [
-        np.concatenate(parts) for parts in zip(*(item.values for item in tensors), strict=True)
-    ]
+    values = [array for item in tensors for array in item.values]
     low, high = min(item.low for item in tensors), max(item.high for item in tensors)
     return ObservedTensor.of(values, (low, high))
 
@@ -86,7 +89,7 @@ def survey_tensors(
             computes such a value, and the sample.
     """
     survey: Survey = {name: SurveyedTensor() for name in tensors}
-    if not survey:
+    if not survey or len(samples) == 0:
         return survey
     computed = [name for name in survey if name not in graph.inputs]
     network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed)

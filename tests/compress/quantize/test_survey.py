@@ -80,6 +80,18 @@ def test_ranges_come_from_samples_that_the_walk_leaves_out(network, many, monkey
     assert qparams.high > 0.9 * max(sample["x"].max() for sample in many)
 
 
+@pytest.mark.parametrize(
+    ("prefer", "takes_negatives"), [(None, False), ("speed", False), ("quality", True)]
+)
+def test_negatives_widen_ranges_where_quality_counts(prefer, takes_negatives, network, many):
+    dark = [{"x": 0.1 * sample["x"]} for sample in many]
+    dark[0]["x"][0, :, 0, 0] = 5.0
+    prepared = prepare_network(network, dark, QuantizeSettings(prefer=prefer))
+    seen = prepared.survey["x"]
+    assert (np.mean([values.mean() for values in seen.values]) > 2) == takes_negatives
+    assert (len(seen.values) > len(many)) == takes_negatives
+
+
 def test_what_a_survey_lacks_is_looked_at_before_the_walk(network, many):
     prepared = prepare_network(network, many, QuantizeSettings())
     full = StreamingPass(prepared, QuantizeSettings()).run(many)
