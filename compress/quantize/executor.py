@@ -1,7 +1,7 @@
 """Runs parts of an ONNX graph with onnxruntime, so that every operator it knows is supported."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from numpy.typing import NDArray
@@ -9,6 +9,9 @@ from onnx import helper
 
 from artifacts.errors import InputError
 from compress.quantize.graph import Array, Graph, read_tensors
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 SUBGRAPH_IR_VERSION = 10
 
@@ -38,8 +41,6 @@ class Subgraph:
         *,
         is_exact: bool = False,
     ) -> None:
-        import onnxruntime as ort
-
         self.inputs = list(feeds)
         self.outputs = list(outputs)
         needed = {name for node in nodes for name in read_tensors(node)} - set(feeds)
@@ -63,14 +64,8 @@ class Subgraph:
             functions=graph.functions,
         )
         model.ir_version = SUBGRAPH_IR_VERSION
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        if is_exact:
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            self._session = ort.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = _open_session(model, is_exact=is_exact)
         except Exception as error:
             operators = ", ".join(sorted({node.op_type for node in nodes}))
             raise InputError(
@@ -81,6 +76,30 @@ class Subgraph:
         """Returns the outputs for one set of inputs."""
         values = self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
         return dict(zip(self.outputs, values, strict=True))
+
+
+def _open_session(model: onnx.ModelProto, *, is_exact: bool) -> "InferenceSession":
+    """Opens a model; without fusions if they cannot be.
+
+    onnxruntime 1.31 may fuse away a tensor that was asked for, and then does not open the model.
+    """
+    import onnxruntime as ort
+
+    levels = ort.GraphOptimizationLevel
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = levels.ORT_DISABLE_ALL if is_exact else levels.ORT_ENABLE_ALL
+    try:
+        return ort.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,
+        )
+    except Exception:
+        if is_exact:
+            raise
+        return _open_session(model, is_exact=True)
 
 
 def run_constant(graph: Graph, node: onnx.NodeProto) -> list[Array]:
