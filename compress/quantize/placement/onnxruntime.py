@@ -15,7 +15,6 @@ import onnx
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
-from compress.quantize.placement.extremum import find_layers_behind_extremum
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     count_multiplications,
@@ -23,6 +22,7 @@ from compress.quantize.placement.layers import (
     sort_nodes,
 )
 from compress.quantize.placement.movement import moved_inputs
+from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.qparams import IntegerGrid
 
 FUSED_ACTIVATIONS = frozenset({"Relu", "Clip"})
@@ -56,7 +56,7 @@ class OnnxRuntime:
             for node in graph.nodes
             if (reason := self._find_obstacle(graph, node))
         }
-        reasons |= find_layers_behind_extremum(graph)
+        reasons |= find_layers_behind_reduction(graph)
         quantized, declined = place_layers(
             graph, keep_float, reasons=reasons, attention_slower_on="onnxruntime"
         )

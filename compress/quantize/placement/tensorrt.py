@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
-from compress.quantize.placement.extremum import find_layers_behind_extremum
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import place_layers, sort_nodes
+from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -40,7 +40,7 @@ class TensorRT:
         quantized, declined = place_layers(
             graph,
             keep_float,
-            reasons=find_layers_behind_extremum(graph),
+            reasons=find_layers_behind_reduction(graph),
             attention_slower_on=self.attention_slower_on,
         )
         moving, refused = tie_movement(graph, quantized, keep_float)

@@ -17,7 +17,7 @@ from export.lint.rules import (
     int4_weights,
     integer_islands,
     openvino_concat,
-    openvino_extremum,
+    openvino_reduction,
     operators,
     opset,
     reformats,
@@ -51,7 +51,7 @@ _ALL = (
     rtx_epilogue,
     channel_counts,
     openvino_concat,
-    openvino_extremum,
+    openvino_reduction,
     integer_islands,
 )
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _ALL}

@@ -208,9 +208,24 @@ def anchors(net):
 
 DECODERS = {rule.__name__: rule for rule in (boxes, anchors)}
 
+
+def token_mean(net):
+    """The head of LeViT: the mean over tokens, BatchNormalization, a Gemm."""
+    data = net.reshape(net.conv("x", 3, 32, size=3), [1, 32, 192])
+    tokens = net.add("Sigmoid", [net.add("Transpose", [data], perm=[0, 2, 1])])
+    axes = net.constant(np.array([1], np.int64))
+    mean = net.add("ReduceMean", [tokens, axes], keepdims=0)
+    shift = net.rng.standard_normal(32)
+    statistics = [net.rng.random(32) + 0.5, shift, np.full(32, 0.5), np.full(32, 0.01)]
+    inputs = [mean, *(net.constant(value.astype(np.float32)) for value in statistics)]
+    weight = net.constant(net.rng.standard_normal((5, 32)).astype(np.float32))
+    return net.add("Gemm", [net.add("BatchNormalization", inputs), weight], transB=1)
+
+
 NETWORKS = (
     GATES
     | DECODERS
+    | {"token_mean": token_mean}
     | {name: behind_a_layer(name) for name in ACTIVATIONS}
     | {f"bottleneck_{name}": bottleneck(name) for name in SHORTCUTS}
 )

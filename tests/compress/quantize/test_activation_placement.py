@@ -32,7 +32,7 @@ CASES = [(name, target) for name in PATTERNS.NETWORKS for target in EXPLICIT]
 CASES += [
     (name, "onnxruntime")
     for name in PATTERNS.NETWORKS
-    if not name.startswith(("gelu", "mish", "spatial", "squeeze_minimum"))
+    if not name.startswith(("gelu", "mish", "spatial", "squeeze_minimum", "token_mean"))
 ]
 
 
@@ -142,6 +142,18 @@ def test_what_reads_an_extremum_stays_in_float(name, target, make_network):
         assert convs - {layer} == {item.node for item in placed if item.weight is not None}
 
 
+def test_what_reads_scaled_means_of_an_inner_axis_stays_in_float(make_network):
+    graph = Graph(make_network("token_mean"))
+    _, declined = PLACEMENTS["openvino"]().place(graph)
+    (layer,) = [item.node for item in declined if "scaled behind a reduction" in item.reason]
+    assert graph.node(layer).op_type == "Gemm"
+    norm = next(node for node in graph.nodes if node.op_type == "BatchNormalization")
+    graph.node(layer).input[0] = norm.input[0]
+    graph.nodes.remove(norm)
+    graph.index()
+    assert PLACEMENTS["openvino"]().place(graph)[1] == []
+
+
 def test_what_an_extremum_scales_is_quantized(make_network):
     """A gate without layers ends the search: the trunk behind the product reads integers."""
     model = make_network("spatial")
@@ -157,12 +169,12 @@ def test_what_an_extremum_scales_is_quantized(make_network):
     assert len([item for item in placed if item.weight is not None]) == 2
 
 
-@pytest.mark.parametrize("name", EXTREMA)
-def test_openvino_misreads_integers_behind_an_extremum(
+@pytest.mark.parametrize("name", [*EXTREMA, "token_mean"])
+def test_openvino_misreads_integers_behind_a_reduction(
     name, make_network, samples, run_model, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
-    monkeypatch.setattr(tensorrt, "find_layers_behind_extremum", lambda graph: {})
+    monkeypatch.setattr(tensorrt, "find_layers_behind_reduction", lambda graph: {})
     settings = QuantizeSettings(target="openvino", observer=MinMax(), equalization=False)
     model = quantize_model(make_network(name), samples[:2], settings).model
     (result,) = (item.name for item in model.graph.output)

@@ -205,6 +205,14 @@ def behind_pool(draw, kind):
     return d.model(d.conv(d.op("Relu", d.op(kind, "x", name="pool", **size)), "conv"))
 
 
+def behind_mean(draw, size, keepdims=0):
+    d = draw(x=(1, 16, 8))
+    axes = d.constant(np.asarray([1]))
+    mean = d.op("ReduceMean", "x", axes, name="mean", keepdims=keepdims)
+    factors = d.constant(np.full(size, 1.5, np.float32))
+    return d.model(d.op("Neg", d.pair(d.op("Mul", mean, factors, name="scale"))))
+
+
 def quantized_result(draw):
     d = draw()
     return d.model(d.pair(d.op("Relu", d.conv("x", "conv"), name="act")))
@@ -255,9 +263,14 @@ EXAMPLES = {
         [lambda d: behind_concat(d, np.int8(0))],
         [lambda d: behind_concat(d, np.uint8(0))],
     ),
-    "openvino-extremum": (
-        [lambda d: behind_pool(d, "GlobalMaxPool")],
-        [lambda d: behind_pool(d, "GlobalAveragePool"), lambda d: behind_pool(d, "MaxPool")],
+    "openvino-reduction": (
+        [lambda d: behind_pool(d, "GlobalMaxPool"), lambda d: behind_mean(d, size=8)],
+        [
+            lambda d: behind_pool(d, "GlobalAveragePool"),
+            lambda d: behind_pool(d, "MaxPool"),
+            lambda d: behind_mean(d, size=1),
+            lambda d: behind_mean(d, size=8, keepdims=1),
+        ],
     ),
     "integer-island": ([chain], [quantized_result]),
 }

@@ -1,0 +1,67 @@
+"""Layers behind a reduction whose integers OpenVINO gets wrong.
+
+    x - GlobalMaxPool - Conv - Sigmoid - Mul(x, .)               channel attention
+    x - ReduceMax, ReduceMean - Concat - Conv - Sigmoid - Mul    spatial attention
+    x - ReduceMean(tokens) - BatchNormalization - Gemm           the head of LeViT
+
+`artifacts/openvino_reductions.py` says which. The result is 0 to 20 dB of what the graph says,
+whatever the zero_point, and a guard between them is fused along. Other sums, products, means and
+norms are right. What reads such a tensor has few values to work on, so it stays in float.
+"""
+
+import onnx
+
+from artifacts.openvino_reductions import EXTREMA, drops_an_inner_axis
+from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.layers import LAYERS
+from compress.quantize.placement.movement import moved_inputs
+
+SCALING = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
+
+
+def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
+    """Finds the layers that read what OpenVINO miscomputes: by name, why they stay in float.
+
+    Movement, and operators that compute from that one tensor, may stand between.
+    """
+    reasons: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for node in graph.nodes:
+        source = _find_source(graph, node, sources)
+        if source and node.op_type in LAYERS:
+            reasons[node.name] = f"OpenVINO misreads integers behind {source}"
+        elif source:
+            sources |= dict.fromkeys((str(name) for name in node.output), source)
+    return reasons
+
+
+def _find_source(graph: Graph, node: onnx.NodeProto, sources: dict[str, str]) -> str:
+    """Returns what is misread behind a node, because of it or of those before; empty if nothing."""
+    if node.op_type in EXTREMA:
+        return f"a maximum or minimum ('{node.name}')"
+    computed = [name for name in node.input if name and name not in graph.weights]
+    if len(computed) > 1 and not moved_inputs(graph, node):
+        return ""
+    if _scales_channels(graph, node) and _is_of_dropped_axis(graph, computed[0]):
+        return f"channels that are scaled behind a reduction ('{node.name}')"
+    return next((sources[name] for name in computed if name in sources), "")
+
+
+def _scales_channels(graph: Graph, node: onnx.NodeProto) -> bool:
+    constants = [graph.weights[name] for name in node.input if name in graph.weights]
+    return node.op_type in SCALING and any(value.size > 1 for value in constants)
+
+
+def _is_of_dropped_axis(graph: Graph, tensor: str) -> bool:
+    """Whether a tensor is a reduction with a dropped inner axis, its channels scaled or not."""
+    node = graph.producer(tensor)
+    while node is not None and node.op_type in SCALING:
+        computed = [name for name in node.input if name not in graph.weights]
+        node = graph.producer(computed[0]) if computed else None
+    if node is None or not node.input:
+        return False
+    given = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
+    axes = attribute(node, "axes", None) if given is None else given.reshape(-1).tolist()
+    shape = graph.shapes.get(node.input[0])
+    rank = len(shape) if shape is not None else None
+    return drops_an_inner_axis(node.op_type, rank, axes, attribute(node, "keepdims", 1))

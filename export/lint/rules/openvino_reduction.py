@@ -1,0 +1,61 @@
+"""OpenVINO miscomputes quantizers behind some reductions."""
+
+from collections.abc import Iterator
+
+import onnx
+
+from artifacts.openvino_reductions import EXTREMA, drops_an_inner_axis
+from export.lint.finding import WRONG, Finding
+from export.lint.graph import QUANTIZE, LintGraph, attribute
+from export.lint.rule import Rule
+from export.lint.rules.openvino_moves import find_maker
+from export.lint.target import Target
+
+
+def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    """Yields Q that follow an extremum, or the scaled channels of a reduction."""
+    for node in graph.of(QUANTIZE):
+        maker = find_maker(graph, node.input[0])
+        if maker is None:
+            continue
+        is_scaled = _drops_an_inner_axis(graph, maker) and _is_scaled(graph, node.input[0])
+        if maker.op_type in EXTREMA or is_scaled:
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=f"{maker.name} -> {node.name or node.output[0]}",
+                what=f"a quantizer behind {maker.op_type}"
+                + (", with a value per channel in between" if is_scaled else ""),
+                why=f"{target.title} fuses them and computes other integers",
+                fix="keep the layers that read it in float; compress quantize does",
+            )
+
+
+def _drops_an_inner_axis(graph: LintGraph, node: onnx.NodeProto) -> bool:
+    given = graph.constant(node.input[1]) if len(node.input) > 1 else None
+    axes = attribute(node, "axes", None) if given is None else given.reshape(-1).tolist()
+    rank = graph.rank(node.input[0]) if node.input else None
+    return drops_an_inner_axis(node.op_type, rank, axes, attribute(node, "keepdims", 1))
+
+
+def _is_scaled(graph: LintGraph, tensor: str) -> bool:
+    """Whether one of the nodes between a reduction and its quantizer has a value per channel."""
+    node = graph.producer(tensor)
+    while node is not None and not node.op_type.startswith("Reduce"):
+        fixed = [name for name in node.input if name and graph.is_fixed(name)]
+        if node.op_type not in ("Reshape", "Squeeze", "Unsqueeze", "Clip") and any(
+            graph.elements(name) > 1 for name in fixed
+        ):
+            return True
+        node = graph.producer(next(name for name in node.input if name not in fixed))
+    return False
+
+
+RULE = Rule(
+    name="openvino-reduction",
+    severities=(WRONG,),
+    targets=("openvino",),
+    summary="Q behind a maximum or minimum, or behind channels scaled after the mean over an "
+    "inner axis, which OpenVINO 2026.4 miscomputes",
+    check=check,
+)
