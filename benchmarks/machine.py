@@ -1,7 +1,9 @@
 """What the figures were measured on."""
 
+import os
 import platform
 from pathlib import Path
+from typing import Self
 
 
 def describe_machine() -> str:
@@ -11,3 +13,33 @@ def describe_machine() -> str:
     has_vnni = any("avx512_vnni" in line for line in lines)
     features = " with AVX-512 VNNI" if has_vnni else ""
     return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"
+
+
+class OtherProcesses:
+    """Measures what others took of the processors' time; use it as a context manager.
+
+    Attributes:
+        share: of all processors' time within the block, 0 to 1, this process and its finished
+            children apart.
+    """
+
+    share = 0.0
+
+    def __enter__(self) -> Self:
+        self._start = _read_seconds()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        all_s, busy_s, own_s = (
+            after - before for before, after in zip(self._start, _read_seconds(), strict=True)
+        )
+        self.share = max(0.0, busy_s - own_s) / max(all_s, 1e-9)
+
+
+def _read_seconds() -> tuple[float, float, float]:
+    """Returns the processors' time so far: in all, of it not idle, of it for this process."""
+    line = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    ticks = [int(value) for value in line.split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    per_second = os.sysconf("SC_CLK_TCK")
+    return sum(ticks) / per_second, (sum(ticks) - idle) / per_second, sum(os.times()[:4])

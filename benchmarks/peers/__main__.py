@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +26,8 @@ from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
 
 PAGE = Path("docs/benchmarks.md")
 COST = "cost"
-MOST_LOAD = 1.5
-"""Load average per core from which latencies say more about the machine than about a file."""
+MOST_FOR_OTHERS = 0.25
+"""Beyond this share of the processors' time for others, latencies say little."""
 
 
 def main() -> None:
@@ -39,8 +38,7 @@ def main() -> None:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
     for case in figures["cases"].values():
-        is_busy = case["load"] > MOST_LOAD * (os.cpu_count() or 1)
-        case["judged_by"] = CPU_TIME if is_busy else LATENCY
+        case["judged_by"] = CPU_TIME if case["others"] > MOST_FOR_OTHERS else LATENCY
         case["standing"] = _stand(case["files"], case["judged_by"])
     write_json(raw, figures)
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
@@ -49,7 +47,11 @@ def main() -> None:
 
 
 def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
-    figures = json.loads(raw.read_text()) if raw.exists() and arguments.reuse else {"cases": {}}
+    figures = (
+        json.loads(raw.read_text())
+        if raw.exists() and (arguments.reuse or arguments.retime)
+        else {"cases": {}}
+    )
     figures |= {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
@@ -59,19 +61,26 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
         if arguments.case and case.name not in arguments.case:
             continue
         known = figures["cases"].get(case.name, {}).get("files", {})
-        figures["cases"][case.name] = _measure(case, arguments.out, known)
+        figures["cases"][case.name] = _measure(
+            case, arguments.out, known, keeps_ours=arguments.retime
+        )
         write_json(raw, figures)
-    if not arguments.case or COST in arguments.case:
+    if COST in arguments.case or not (arguments.case or arguments.retime):
         figures[COST] = _measure_cost(arguments.out)
         write_json(raw, figures)
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--case", action="append", help=f"one network's name, or '{COST}'")
+    parser.add_argument(
+        "--case", action="append", default=[], help=f"one network's name, or '{COST}'"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
     parser.add_argument(
         "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
+    )
+    parser.add_argument(
+        "--retime", action="store_true", help="keep all files of the last run and time them again"
     )
     parser.add_argument(
         "--page", action="store_true", help="only write the page from the last run's figures"
@@ -79,7 +88,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
+def _measure(case: Case, out: Path, known: dict[str, Any], *, keeps_ours: bool) -> dict[str, Any]:
     files = CaseFiles(out / case.name.lower().replace(", ", "-"))
     files.folder.mkdir(parents=True, exist_ok=True)
     if not (known and files.held_out.exists()):
@@ -91,7 +100,8 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
         cost = known.get(maker.name)
         if cost is not None:
             cost = cost | {"is_reused": True}
-        if maker.is_ours or cost is None or not ("failure" in cost or maker.out(files).exists()):
+        is_wanted_anew = maker.is_ours and not keeps_ours
+        if is_wanted_anew or cost is None or not ("failure" in cost or maker.out(files).exists()):
             print(f"{case.name}: {maker.name}", flush=True)
             cost = make(maker, files, count)
         rows[maker.name] = dict(cost)
@@ -100,7 +110,8 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
     paths = {name: maker.out(files) for name, maker in made.items()}
     quality = measure_quality(files.model, paths, read_feeds(files.held_out))
     runnable = {name: path for name, path in paths.items() if "failure" not in quality[name]["run"]}
-    latency = measure_latency({"float": files.model, **runnable}, case.rounds)
+    with OtherProcesses() as others:
+        latency = measure_latency({"float": files.model, **runnable}, case.rounds)
     for name in paths:
         if name in runnable:
             rows[name] |= quality[name] | latency[name]
@@ -108,7 +119,7 @@ def _measure(case: Case, out: Path, known: dict[str, Any]) -> dict[str, Any]:
             rows[name] = {"failure": f"OpenVINO: {quality[name]['run']['failure']}"}
     return {
         "split": case.split,
-        "load": os.getloadavg()[1],
+        "others": others.share,
         "float_ms": latency["float"]["min_ms"],
         "float_p50_ms": latency["float"]["p50_ms"],
         "files": rows,

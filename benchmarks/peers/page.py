@@ -41,7 +41,7 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
         f"### {name}",
         "",
         f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
-        f"Load average while it was measured: {case['load']:.1f}.",
+        f"While they were timed, other processes took {case['others']:.0%} of the processors' time.",
         "",
         "| file | said | run | ms | CPU ms | seconds | peak MiB |",
         "|---|---|---|---|---|---|---|",
