@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
-from benchmarks.machine import describe_machine
+from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers import page
 from benchmarks.peers.cases import (
@@ -47,11 +47,8 @@ def main() -> None:
 
 
 def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
-    figures = (
-        json.loads(raw.read_text())
-        if raw.exists() and (arguments.reuse or arguments.retime)
-        else {"cases": {}}
-    )
+    goes_on = raw.exists() and (arguments.reuse or arguments.retime)
+    figures = json.loads(raw.read_text()) if goes_on else {"cases": {}}
     figures |= {
         "date": date.today().isoformat(),
         "machine": describe_machine(),

@@ -41,7 +41,7 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
         f"### {name}",
         "",
         f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
-        f"While they were timed, other processes took {case['others']:.0%} of the processors' time.",
+        f"Other processes took {case['others']:.0%} of the processors' time meanwhile.",
         "",
         "| file | said | run | ms | CPU ms | seconds | peak MiB |",
         "|---|---|---|---|---|---|---|",
