@@ -26,7 +26,7 @@ from latency_budget.network import network_stage, random_feeds
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.workload import Recipe
 
-ROUNDS, RUNS_PER_ROUND = 6, 100
+ROUNDS, RUNS_PER_ROUND = 12, 100
 WARM_UP = 15
 
 
