@@ -1,9 +1,9 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perception.frame.decode import decode_detections, pairwise_iou
-from perception.heads.assignment import BoxAssignment, assign_level
+from perception.heads.assignment import MIN_DISTANCE, BoxAssignment, assign_level
 from perception.scene.sample import Scene
 
 
@@ -71,6 +71,7 @@ def test_a_scene_without_objects_is_all_background():
 
 
 @settings(deadline=None, max_examples=60)
+@example(x=4.0, y=4.0, w=17.0, h=17.0, label=0)
 @given(
     x=st.floats(0, 150), y=st.floats(0, 90), w=st.floats(17, 42), h=st.floats(17, 38),
     label=st.integers(0, 2),
@@ -91,4 +92,5 @@ def test_decoding_perfect_outputs_gives_the_box_back(x, y, w, h, label):
     found = decode_detections(outputs, head)
     assert len(found) == 1
     assert found.labels[0] == label
-    assert pairwise_iou(found.boxes, box)[0, 0] > 0.97
+    widest_error = MIN_DISTANCE * 8  # pixels: a location on the box's edge cannot say 0
+    assert pairwise_iou(found.boxes, box)[0, 0] > (17 / (17 + widest_error)) ** 2 - 1e-3
