@@ -6,22 +6,24 @@ follow it, as in the mean over a transformer's tokens, one value per channel in 
 BatchNormalization, a Mul or an Add) is read along the wrong axis.
 """
 
-from collections.abc import Sequence
+import onnx
+from numpy.typing import NDArray
 
 EXTREMA = frozenset({"GlobalMaxPool", "ReduceMax", "ReduceMin"})
+SCALING = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
+"""What holds one value per channel, where a constant of theirs has more than one."""
 
 
-def drops_an_inner_axis(
-    op_type: str, rank: int | None, axes: Sequence[int] | None, keepdims: int
-) -> bool:
+def drops_an_inner_axis(node: onnx.NodeProto, rank: int | None, given: NDArray | None) -> bool:
     """Whether a node reduces axes away that others follow.
 
     Args:
-        op_type: the node's operator.
-        rank: of its input; None if unknown.
-        axes: what it reduces; None for all of them.
-        keepdims: its attribute.
+        node: of any operator.
+        rank: of its first input; None if unknown.
+        given: the axes, where they are a constant input.
     """
-    if not op_type.startswith("Reduce") or keepdims or axes is None or rank is None:
+    values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+    axes = values.get("axes") if given is None else given.reshape(-1).tolist()
+    if not node.op_type.startswith("Reduce") or values.get("keepdims", 1) or not axes or not rank:
         return False
-    return min(axis % rank for axis in axes) < rank - len(axes)
+    return bool(min(axis % rank for axis in axes) < rank - len(axes))

@@ -190,7 +190,7 @@ def _search_precision(
     model = work.prepared.graph.copy().to_model()
     heads = read_heads(model)
     _check_heads(contracts, heads)
-    search = _open_search(work, prefer, clock)
+    search = _open_search(work, clock)
     floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
     for _ in range(CONTRACT_ROUNDS):
         choice = search.choose(prefer, floors)
@@ -206,7 +206,7 @@ def _search_precision(
     return result
 
 
-def _open_search(work: _Work, prefer: str, clock: Clock) -> PrecisionSearch:
+def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
     samples = work.samples
     few = [samples[index] for index in spread_indices(len(samples), SEARCH_SAMPLES)]
     decisions = work.stream(work.prepared, few)

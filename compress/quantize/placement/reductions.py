@@ -11,12 +11,10 @@ norms are right. What reads such a tensor has few values to work on, so it stays
 
 import onnx
 
-from artifacts.openvino_reductions import EXTREMA, drops_an_inner_axis
-from compress.quantize.graph import Graph, attribute
+from artifacts.openvino_reductions import EXTREMA, SCALING, drops_an_inner_axis
+from compress.quantize.graph import Graph
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.placement.movement import moved_inputs
-
-SCALING = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 
 
 def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
@@ -61,7 +59,4 @@ def _is_of_dropped_axis(graph: Graph, tensor: str) -> bool:
     if node is None or not node.input:
         return False
     given = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
-    axes = attribute(node, "axes", None) if given is None else given.reshape(-1).tolist()
-    shape = graph.shapes.get(node.input[0])
-    rank = len(shape) if shape is not None else None
-    return drops_an_inner_axis(node.op_type, rank, axes, attribute(node, "keepdims", 1))
+    return drops_an_inner_axis(node, len(graph.shapes.get(node.input[0], ())), given)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import onnx
 
-from artifacts.openvino_reductions import EXTREMA, drops_an_inner_axis
+from artifacts.openvino_reductions import EXTREMA, SCALING, drops_an_inner_axis
 from export.lint.finding import WRONG, Finding
-from export.lint.graph import QUANTIZE, LintGraph, attribute
+from export.lint.graph import QUANTIZE, LintGraph
 from export.lint.rule import Rule
 from export.lint.rules.openvino_moves import find_maker
 from export.lint.target import Target
@@ -33,9 +33,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 
 def _drops_an_inner_axis(graph: LintGraph, node: onnx.NodeProto) -> bool:
     given = graph.constant(node.input[1]) if len(node.input) > 1 else None
-    axes = attribute(node, "axes", None) if given is None else given.reshape(-1).tolist()
-    rank = graph.rank(node.input[0]) if node.input else None
-    return drops_an_inner_axis(node.op_type, rank, axes, attribute(node, "keepdims", 1))
+    return drops_an_inner_axis(node, graph.rank(node.input[0]) if node.input else None, given)
 
 
 def _is_scaled(graph: LintGraph, tensor: str) -> bool:
@@ -43,9 +41,7 @@ def _is_scaled(graph: LintGraph, tensor: str) -> bool:
     node = graph.producer(tensor)
     while node is not None and not node.op_type.startswith("Reduce"):
         fixed = [name for name in node.input if name and graph.is_fixed(name)]
-        if node.op_type not in ("Reshape", "Squeeze", "Unsqueeze", "Clip") and any(
-            graph.elements(name) > 1 for name in fixed
-        ):
+        if node.op_type in SCALING and any(graph.elements(name) > 1 for name in fixed):
             return True
         node = graph.producer(next(name for name in node.input if name not in fixed))
     return False

@@ -93,4 +93,8 @@ def test_decoding_perfect_outputs_gives_the_box_back(x, y, w, h, label):
     assert len(found) == 1
     assert found.labels[0] == label
     widest_error = MIN_DISTANCE * 8  # pixels: a location on the box's edge cannot say 0
-    assert pairwise_iou(found.boxes, box)[0, 0] > (17 / (17 + widest_error)) ** 2 - 1e-3
+    is_on_the_edge = any(
+        (targets[f"box_{stride}"] == np.float32(MIN_DISTANCE)).any() for stride in (8, 16)
+    )
+    least = (17 / (17 + widest_error)) ** 2 - 1e-3 if is_on_the_edge else 0.97
+    assert pairwise_iou(found.boxes, box)[0, 0] > least
