@@ -101,9 +101,8 @@ def _prune_here(case: PruneCase) -> tuple[nn.Module, list[str]]:
     times = LayerTimes(RUNTIME)
     trace = find_channels(case.module, inputs).trace
     times.build(trace.layers, trace.whole_groups, _tell_tenths)
-    clock = ExportedClock({"input": case.shape}, RUNTIME)
-    target_ms = SHARE * clock(case.module)
-    goal = LatencyGoal(target_ms=target_ms, measure=clock, layer_time=times)
+    clock = ExportedClock(case.module, {"input": case.shape}, RUNTIME)
+    goal = LatencyGoal(speed_up=1 / SHARE, measure=clock, layer_time=times)
     result = prune_module(case.module, inputs, goal, PruneSettings(), case.data, _tell_tenths)
     return result.module, list(result.notes)
 

@@ -38,21 +38,24 @@ class PruneGoal:
 
     Attributes:
         target_ms: lower quartile of the latency on `runtime`, see `NetworkClock`.
+        speed_up: how many times as fast as the network itself on `runtime`.
         ratio: share of the removable channels.
         macs: multiplications of one inference, or up to 1 a share of them.
         runtime: where the latency counts.
     """
 
     target_ms: float | None = None
+    speed_up: float | None = None
     ratio: float | None = None
     macs: float | None = None
     runtime: str = "openvino"
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.target_ms, self.ratio, self.macs) if value is not None]
-        if len(given) != 1:
+        goals = (self.target_ms, self.speed_up, self.ratio, self.macs)
+        given = sum(value is not None for value in goals)
+        if given != 1:
             raise InputError(
-                f"{len(given)} goals were given", "one of --target-ms, --ratio and --macs"
+                f"{given} goals were given", "one of --target-ms, --speed-up, --ratio and --macs"
             )
 
 
@@ -203,8 +206,10 @@ def _make_goal(
     times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
     trace = find_channels(source.module, _example(source.shapes)).trace
     times.build(trace.layers, trace.whole_groups, progress)
-    clock = ExportedClock(source.shapes, goal.runtime)
-    return LatencyGoal(target_ms=goal.target_ms or 0.0, measure=clock, layer_time=times)
+    clock = ExportedClock(source.module, source.shapes, goal.runtime)
+    return LatencyGoal(
+        measure=clock, layer_time=times, target_ms=goal.target_ms, speed_up=goal.speed_up
+    )
 
 
 def _count_parameters(module: "nn.Module") -> int:

@@ -1,8 +1,11 @@
 """Prunes to a latency: choose by a measured table, then measure the network itself and correct."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 
+import numpy as np
 from torch import nn
 
 from artifacts.errors import InputError
@@ -11,31 +14,118 @@ from compress.prune.cost import LayerCost, LayerSum
 from compress.prune.pruner import Cut, Pruner
 from compress.prune.select import Selection
 
-TRIALS = 8
-AIM, WITHIN = 0.985, 0.03
+TRIALS = 12
+AIM, WITHIN = 0.99, 0.02
 """Share of the target that is aimed at, and the deviation from the aim at which the search ends."""
+REPEATS = 3
+"""A candidate is taken after so many measurements; their median survives one that was disturbed."""
 ALLOWED = 0.05
 USELESS = 0.002
 """A cut that saves less than this share of the latency brings nothing."""
 
 
+Clock = Callable[[nn.Module], tuple[float, float]]
+"""Exports a network and measures it; returns its latency in ms and the original's, in turns."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LatencyGoal:
-    """Bring the latency of one inference down to a target.
+    """Bring the latency of one inference down: to a time, or to be so many times as fast.
 
     Attributes:
-        target_ms: on the target runtime, as `measure` gives it.
-        measure: exports a network and measures its latency in ms, beside the original's.
+        measure: measures a network beside the original.
         layer_time: measured time of a layer in ms at some channel counts.
+        target_ms: on the target runtime, as `measure` gives it.
+        speed_up: how many times as fast as the original; exactly one of both is given.
     """
 
-    target_ms: float
-    measure: Callable[[nn.Module], float]
+    measure: Clock
     layer_time: LayerCost
+    target_ms: float | None = None
+    speed_up: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.target_ms > 0:
+        if (self.target_ms is None) == (self.speed_up is None):
+            raise InputError("a latency has two goals or none", "--target-ms or --speed-up")
+        if self.target_ms is not None and not 0 < self.target_ms < math.inf:
             raise InputError(f"--target-ms is {self.target_ms:g}", "a number above 0")
+        if self.speed_up is not None and not 1 < self.speed_up < math.inf:
+            raise InputError(f"--speed-up is {self.speed_up:g}", "a number above 1")
+
+    def share(self, original_ms: float) -> float:
+        """Returns the share of the original's latency that is to be left."""
+        if self.speed_up is not None:
+            return 1 / self.speed_up
+        return (self.target_ms or 0.0) / original_ms
+
+
+@dataclass
+class _Candidate:
+    """A selection, and how much of the original's latency it took in each measurement."""
+
+    selection: Selection
+    measured: list[float] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        return median(self.measured)
+
+
+class _Candidates:
+    """What was measured, by the widths kept.
+
+    Latencies are kept as shares of the original's in the same minute, so that a machine that
+    slows down does not move them. What the original takes is the median over all measurements.
+
+    Args:
+        pruner: makes the candidates.
+        measure: measures them.
+    """
+
+    def __init__(self, pruner: Pruner, measure: Clock) -> None:
+        self._pruner = pruner
+        self._measure = measure
+        self._by_widths: dict[tuple[int, ...], _Candidate] = {}
+        self._original_ms: list[float] = []
+
+    @property
+    def original_ms(self) -> float:
+        """The original's latency."""
+        return median(self._original_ms)
+
+    def add(self, selection: Selection) -> _Candidate:
+        """Measures a selection; the same widths are the same candidate."""
+        candidate = self._by_widths.setdefault(_widths(selection), _Candidate(selection))
+        candidate.measured.append(self.measure(self._pruner.narrow(selection)))
+        return candidate
+
+    def measure(self, module: nn.Module) -> float:
+        """Returns the share of the original's latency that a network takes."""
+        found_ms, original_ms = self._measure(module)
+        self._original_ms.append(original_ms)
+        return found_ms / original_ms
+
+    def count(self, selection: Selection) -> int:
+        """Returns how often a selection was measured."""
+        known = self._by_widths.get(_widths(selection))
+        return 0 if known is None else len(known.measured)
+
+    def nearest(self, share: float) -> _Candidate:
+        """Returns the candidate nearest to a share."""
+        return min(self._by_widths.values(), key=lambda item: abs(item.share - share))
+
+    def cost_at(self, share: float) -> float:
+        """Returns the predicted cost at which a share is expected.
+
+        Latency rises with the predicted cost, so measurements that say otherwise are noise: the
+        mean of the narrowest rising curves above and below all of them is interpolated.
+        """
+        known = sorted(self._by_widths.values(), key=lambda item: item.selection.cost)
+        measured = np.array([item.share for item in known])
+        above = np.maximum.accumulate(measured)
+        below = np.minimum.accumulate(measured[::-1])[::-1]
+        costs = [item.selection.cost for item in known]
+        return float(np.interp(share, (above + below) / 2, costs))
 
 
 def cut_to_latency(
@@ -44,81 +134,75 @@ def cut_to_latency(
     """Finds the cut whose measured latency is at the target.
 
     The table predicts what each layer saves; what it cannot know (fusion, memory, everything that
-    is not a layer) is corrected by measuring each candidate: the next prediction that is aimed at
-    is found by interpolation between the measured candidates above and below the target.
+    is not a layer) is corrected by measuring: the next prediction that is aimed at is interpolated
+    between all candidates measured so far. One measurement can be wrong by several percent, so a
+    candidate is measured again before it is taken.
 
     Returns:
-        the cut, the latency in ms before and after, and notes for the user.
+        the cut, the latency in ms before and after, and notes for the user. The latency after is
+        measured once more, after the choice, so the choice does not flatter it.
 
     Raises:
         InputError: the target is not below the network's latency, or below that of the narrowest
             network; the message says what that is.
     """
-    channels = pruner.channels
-    everything = {family.name: len(family.roots) for family in channels.families}
-    before = goal.measure(pruner.module)
-    if goal.target_ms >= before:
+    layers = LayerSum(pruner.channels, goal.layer_time)
+    candidates = _Candidates(pruner, goal.measure)
+    candidates.add(pruner.select(layers, math.inf))
+    floor = candidates.add(pruner.floor(layers))
+    original_ms = candidates.original_ms
+    asked_ms = goal.share(original_ms) * original_ms
+    if asked_ms >= original_ms:
         raise InputError(
-            f"--target-ms {goal.target_ms:g} is not below the network's latency",
-            f"less than {before:.3g} ms",
+            f"--target-ms {asked_ms:g} is not below the network's latency",
+            f"less than {original_ms:.3g} ms",
         )
-    layers = LayerSum(channels, goal.layer_time)
-    full = layers.total(everything)
-    aim = goal.target_ms * AIM
-    floor = pruner.floor(layers)
-    low = (floor.cost, goal.measure(pruner.narrow(floor)))
-    if low[1] > goal.target_ms:
+    if floor.share > goal.share(original_ms):
         raise InputError(
-            f"--target-ms {goal.target_ms:g} is faster than the narrowest network",
-            f"{low[1]:.3g} ms at least",
+            f"{asked_ms:.4g} ms is faster than the narrowest network",
+            f"{floor.share * original_ms:.3g} ms at least",
             "allow narrower layers with --fewest, or choose another network",
         )
-    high, best = (full, before), (floor, low[1])
+    chosen = _search(pruner, goal, layers, candidates, progress)
+    cut = pruner.cut(chosen)
+    after = candidates.measure(cut.module)
+    before_ms = candidates.original_ms
+    off = after / goal.share(before_ms) - 1
+    return cut, (before_ms, after * before_ms), _notes(pruner, layers, chosen, off)
+
+
+def _search(
+    pruner: Pruner,
+    goal: LatencyGoal,
+    layers: LayerSum,
+    candidates: _Candidates,
+    progress: Progress | None,
+) -> Selection:
+    """Measures candidates until one is at the target; returns the one nearest to it."""
     for trial in range(TRIALS):
         if progress is not None:
             progress("measure candidates", trial, TRIALS)
-        selection = pruner.select(layers, _between(low, high, aim))
-        measured = goal.measure(pruner.narrow(selection))
-        if _off(measured, goal.target_ms) < _off(best[1], goal.target_ms):
-            best = (selection, measured)
-        if abs(measured / aim - 1) <= WITHIN:
+        aim = goal.share(candidates.original_ms) * AIM
+        nearest = candidates.nearest(aim)
+        selection = nearest.selection
+        if abs(nearest.share / aim - 1) > WITHIN:
+            selection = pruner.select(layers, candidates.cost_at(aim))
+        if candidates.count(selection) >= REPEATS:
             break
-        if measured > aim:
-            high = (selection.cost, measured)
-        else:
-            low = (selection.cost, measured)
-        if high[0] <= low[0]:
-            break
-    cut = pruner.cut(best[0])
-    after = goal.measure(cut.module)
-    return cut, (before, after), _notes(pruner, layers, best[0], after, goal.target_ms)
+        candidates.add(selection)
+    return candidates.nearest(goal.share(candidates.original_ms) * AIM).selection
 
 
-def _off(measured: float, target: float) -> float:
-    """Returns how far a latency is off; too slow counts twice."""
-    return (measured / target - 1) * 2 if measured > target else 1 - measured / target
+def _widths(selection: Selection) -> tuple[int, ...]:
+    return tuple(selection.kept[name] for name in sorted(selection.kept))
 
 
-def _between(low: tuple[float, float], high: tuple[float, float], aim: float) -> float:
-    """Returns the predicted cost at which `aim` ms are expected, kept inside the bracket."""
-    if high[1] <= low[1]:
-        return (low[0] + high[0]) / 2
-    share = (aim - low[1]) / (high[1] - low[1])
-    return low[0] + (high[0] - low[0]) * min(max(share, 0.05), 0.95)
-
-
-def _notes(
-    pruner: Pruner,
-    layers: LayerSum,
-    selection: Selection,
-    after: float,
-    target_ms: float,
-) -> list[str]:
+def _notes(pruner: Pruner, layers: LayerSum, selection: Selection, off: float) -> list[str]:
     notes = []
-    if abs(after / target_ms - 1) > ALLOWED:
+    if abs(off) > ALLOWED:
         notes.append(
-            f"measured {after:.3g} ms, which is not within 5 % of {target_ms:g} ms: widths change "
-            "in steps, or the machine is disturbed"
+            f"the latency is {off:+.1%} beside the target, more than 5 %: widths change in steps, "
+            "or the machine is disturbed"
         )
     whole = layers.total({family.name: len(family.roots) for family in pruner.channels.families})
     useless = []

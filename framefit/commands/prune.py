@@ -34,6 +34,10 @@ def prune(
         float | None,
         typer.Option(help="Latency to reach on the runtime, ms (lower quartile)."),
     ] = None,
+    speed_up: Annotated[
+        float | None,
+        typer.Option(help="How many times as fast as now it is to be on the runtime, measured."),
+    ] = None,
     ratio: Annotated[
         float | None, typer.Option(help="Share of the removable channels to remove, 0 to 1.")
     ] = None,
@@ -111,7 +115,9 @@ def prune(
     with show_progress() as progress:
         outcome = prune_file(
             model,
-            PruneGoal(target_ms=target_ms, ratio=ratio, macs=macs, runtime=runtime),
+            PruneGoal(
+                target_ms=target_ms, speed_up=speed_up, ratio=ratio, macs=macs, runtime=runtime
+            ),
             settings,
             data=data,
             out=out,

@@ -159,35 +159,81 @@ def test_a_damaging_step_is_taken_back() -> None:
     assert "stopped" in result.notes[0]
 
 
-def pretend_clock(pause_ms: float) -> Callable[[nn.Module], float]:
+def pretend_ms(module: nn.Module) -> float:
     """A machine whose time is the weights' number, plus what never gets faster."""
-
-    def measure(module: nn.Module) -> float:
-        return pause_ms + sum(weight.numel() for weight in module.parameters()) / 100
-
-    return measure
+    return 3.0 + sum(weight.numel() for weight in module.parameters()) / 100
 
 
-def test_latency_target_is_met_by_measuring() -> None:
-    """The table (MACs here) is off by a large factor; the measured latency still lands."""
-    measure = pretend_clock(3.0)
+def pretend_clock(original: nn.Module) -> Callable[[nn.Module], tuple[float, float]]:
+    return lambda module: (pretend_ms(module), pretend_ms(original))
+
+
+def build_chain() -> nn.Sequential:
     torch.manual_seed(0)
     layers = [block(3, 32), *(block(32, 32) for _ in range(5)), nn.Conv2d(32, 2, 1)]
-    network = nn.Sequential(*layers).eval()
-    full = measure(network)
-    goal = LatencyGoal(target_ms=0.5 * full, measure=measure, layer_time=count_macs)
+    return nn.Sequential(*layers).eval()
+
+
+@pytest.mark.parametrize("as_speed_up", [False, True])
+def test_latency_target_is_met_by_measuring(*, as_speed_up: bool) -> None:
+    """The table (MACs here) is off by a large factor; the measured latency still lands."""
+    network = build_chain()
+    full = pretend_ms(network)
+    goal = LatencyGoal(
+        measure=pretend_clock(network),
+        layer_time=count_macs,
+        target_ms=None if as_speed_up else 0.5 * full,
+        speed_up=2.0 if as_speed_up else None,
+    )
     result = prune_module(network, INPUTS, goal, PruneSettings(importance="magnitude", limits=FINE))
     assert result.latency_ms is not None
     assert result.latency_ms == pytest.approx((full, 0.5 * full), rel=0.05)
 
 
+@pytest.mark.parametrize(("disturbed", "at_least"), [(0.0, 1.0), (0.1, 0.75)])
+def test_wrong_measurements_do_not_move_the_goal(disturbed: float, at_least: float) -> None:
+    """Measurements are 2 % off (one sigma), some by 15 % more; the machine's speed varies."""
+    network, landed = build_chain(), []
+    full = pretend_ms(network)
+    for seed in range(20):
+        noise = np.random.default_rng(seed)
+
+        def measure(module: nn.Module, noise: np.random.Generator = noise) -> tuple[float, float]:
+            disturbance = 1.15 if noise.random() < disturbed else 1.0
+            wrong = (1 + 0.02 * noise.standard_normal()) * disturbance
+            speed = noise.uniform(1.0, 1.3)
+            return pretend_ms(module) * wrong * speed, full * speed
+
+        goal = LatencyGoal(measure=measure, layer_time=count_macs, speed_up=2.0)
+        settings = PruneSettings(importance="magnitude", limits=FINE)
+        pruned = prune_module(network, INPUTS, goal, settings).module
+        landed.append(pretend_ms(pruned) / (0.5 * full))
+    assert np.mean(np.abs(np.array(landed) - 1) <= 0.05) >= at_least, landed
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ({}, "none"),
+        ({"target_ms": 1.0, "speed_up": 2.0}, "two goals"),
+        ({"target_ms": float("nan")}, "target-ms"),
+        ({"speed_up": 1.0}, "speed-up"),
+    ],
+)
+def test_impossible_latency_is_refused(goal: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LatencyGoal(measure=pretend_clock(build()), layer_time=count_macs, **goal)
+
+
 def test_target_below_the_floor_says_the_floor() -> None:
-    goal = LatencyGoal(target_ms=3.1, measure=pretend_clock(3.0), layer_time=count_macs)
+    network = build()
+    clock, settings = pretend_clock(network), PruneSettings(importance="magnitude")
+    goal = LatencyGoal(target_ms=3.1, measure=clock, layer_time=count_macs)
     with pytest.raises(InputError, match="narrowest network; expected 1"):
-        prune_module(build(), INPUTS, goal, PruneSettings(importance="magnitude"))
-    slow = LatencyGoal(target_ms=1e6, measure=pretend_clock(3.0), layer_time=count_macs)
+        prune_module(network, INPUTS, goal, settings)
+    slow = LatencyGoal(target_ms=1e6, measure=clock, layer_time=count_macs)
     with pytest.raises(InputError, match="not below"):
-        prune_module(build(), INPUTS, slow, PruneSettings(importance="magnitude"))
+        prune_module(network, INPUTS, slow, settings)
 
 
 def test_two_of_four_weights_stay() -> None:
