@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx
+from benchmarks.altered_pictures import ALTERED
+from benchmarks.gain_spread import GainSpread
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.real_networks import NETWORKS, REAL, open_pictures
@@ -20,13 +22,25 @@ from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
+from compress.quantize.survey import survey_placed
 
+Quality = list[tuple[float, float]]
+"""SQNR of each output in dB: the mean over pictures, and all pictures pooled."""
 PAGE = Path("docs/quantization.md")
 RAW = Path("out/bench/quantizer_choices.json")
 FLOAT_LAYERS = 8
+SURVEYED: tuple[tuple[str, ...], ...] = (
+    ("negatives",),
+    ("contrast 1.6",),
+    ("darker",),
+    ("brighter",),
+    ("quarters, enlarged",),
+    ("brighter", "quarters, enlarged"),
+    ("brighter and enlarged quarters in turn",),
+)
+"""Altered calibration pictures that ranges are chosen on as well."""
 CHOICES = {
     "the default": {},
-    "ranges on negatives too (--prefer quality)": {"prefer": "quality"},
     "without equalization": {"equalization": False},
     "without bias correction": {"bias_correction": False},
     "least squared error, no headroom": {"observer": MeanSquaredError(headroom=1.0)},
@@ -34,6 +48,8 @@ CHOICES = {
     "minmax": {"observer": MinMax()},
     "percentile 99.99": {"observer": Percentile()},
     "entropy": {"observer": Entropy()},
+    "gain spread 0.15": {"observer": GainSpread()},
+    "gain spread 0.3": {"observer": GainSpread(sigma=0.3)},
     "auto (the best for the layer's output)": {"observer": ByOutputError()},
 }
 
@@ -42,11 +58,14 @@ def main() -> None:
     """Measures both tables, writes the raw figures and the section of the page."""
     splits = open_splits()
     choices = {
-        name: {
-            split: _judge(*splits[split], QuantizeSettings(target="openvino", **changes))
-            for split in splits
-        }
+        name: {split: _judge(*splits[split], make_settings(**changes)) for split in splits}
         for name, changes in CHOICES.items()
+    }
+    choices |= {
+        f"ranges on {' and '.join(names)} too": {
+            split: _judge_altered(*splits[split], names) for split in splits
+        }
+        for names in SURVEYED
     }
     guides = {split: compare_guides(*splits[split]) for split in splits}
     write_json(RAW, {"choices": choices, "guides": guides, "machine": describe_machine()})
@@ -55,12 +74,18 @@ def main() -> None:
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
 
 
+def make_settings(**changes: Any) -> QuantizeSettings:
+    """Returns the settings of a choice."""
+    return QuantizeSettings(target="openvino", **changes)
+
+
 def open_splits() -> dict[str, tuple[Any, Any, Any]]:
     """Returns model, calibration and held-out pictures of each split.
 
     U1, U2: UltraFace, 8 of its 12 pictures calibrate and the other 4 are held out, two choices.
     F1: FastestDet, the 13 road pictures calibrate, its own 5 are held out. F2: 8 road pictures and
-    3 of its own calibrate, 5 and 2 are held out.
+    3 of its own calibrate, 5 and 2 are held out. U3, F3: two of three pictures of each network,
+    drawn at random, calibrate, and the others are held out.
     """
     models = {item.name: (item, load_onnx(REAL / item.model)) for item in NETWORKS}
     ultra, face = models["UltraFace RFB-320"]
@@ -71,21 +96,40 @@ def open_splits() -> dict[str, tuple[Any, Any, Any]]:
     return {
         "U1": (face, people[:8], people[8:]),
         "U2": (face, people[4:], people[:4]),
+        "U3": (face, *_split_at_random(people)),
         "F1": (detector, roads, own),
         "F2": (detector, [*roads[:8], *own[:3]], [*roads[8:], *own[3:]]),
+        "F3": (detector, *_split_at_random([*roads, *own])),
     }
 
 
-def _judge(model: Any, calibration: Any, held_out: Any, settings: QuantizeSettings) -> list[float]:
-    """Returns the pooled SQNR of each output on the held-out pictures, all INT8."""
+def _split_at_random(pictures: Any) -> tuple[list[Any], list[Any]]:
+    order = np.random.default_rng(0).permutation(len(pictures)).tolist()
+    part = 2 * len(pictures) // 3
+    return [pictures[place] for place in order[:part]], [pictures[place] for place in order[part:]]
+
+
+def _judge(model: Any, calibration: Any, held_out: Any, settings: QuantizeSettings) -> Quality:
+    """Returns the SQNR of each output on the held-out pictures, all INT8."""
     prepared = prepare_network(model, calibration, settings)
     decisions = StreamingPass(prepared, settings).run(calibration)
     return _compare(model, prepared.write_model(decisions), held_out)
 
 
-def _compare(model: Any, candidate: Any, samples: Any) -> list[float]:
+def _judge_altered(model: Any, calibration: Any, held_out: Any, names: tuple[str, ...]) -> Quality:
+    """Returns the same with ranges chosen on altered calibration pictures too."""
+    settings = make_settings()
+    prepared = prepare_network(model, calibration, settings)
+    altered = [sample for name in names for sample in ALTERED[name](list(calibration))]
+    for name, seen in survey_placed(prepared.graph, prepared.quantized, altered).items():
+        prepared.survey[name].extend(seen)
+    decisions = StreamingPass(prepared, settings).run(calibration)
+    return _compare(model, prepared.write_model(decisions), held_out)
+
+
+def _compare(model: Any, candidate: Any, samples: Any) -> Quality:
     outputs = compare_models(model, candidate, samples)["outputs"]
-    return [value["sqnr_db"] for value in outputs.values()]
+    return [(value["sqnr_mean_db"], value["sqnr_db"]) for value in outputs.values()]
 
 
 def compare_guides(model: Any, calibration: Any, held_out: Any) -> dict[str, Any]:
@@ -140,7 +184,7 @@ def _noise(
     """Returns each output's relative noise with all layers quantized but some."""
     kept = [item for item in prepared.quantized if item.node not in without]
     network = replace(prepared, quantized=tuple(kept)).write_model(decisions)
-    return np.array([10 ** (-db / 10) for db in _compare(model, network, samples)])
+    return np.array([10 ** (-pooled / 10) for _, pooled in _compare(model, network, samples)])
 
 
 def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
@@ -163,8 +207,8 @@ def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _db(values: list[float]) -> str:
-    return " / ".join(f"{value:.1f}" for value in values)
+def _db(values: Quality) -> str:
+    return " / ".join(f"{mean:.1f} ({pooled:.1f})" for mean, pooled in values)
 
 
 def _ratio(item: dict[str, Any], guide: str) -> str:

@@ -23,7 +23,7 @@ from compress.quantize.search.candidates import Candidate
 from compress.quantize.search.contract import Contract, Judge, measure_contracts
 from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
 from compress.quantize.search.sensitivity import measure_layers, take_worse
-from compress.quantize.search.stress import make_negatives
+from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
 
@@ -213,9 +213,9 @@ def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
     matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
         matrix = measure_layers(work.prepared, decisions, few, progress=work.progress)
-        negatives = make_negatives(few)
-        if negatives:
-            unlike = measure_layers(work.prepared, decisions, negatives, progress=work.progress)
+        enlarged = enlarge_quarters(few)
+        if enlarged:
+            unlike = measure_layers(work.prepared, decisions, enlarged, progress=work.progress)
             matrix = take_worse(matrix, unlike)
     return PrecisionSearch(work.prepared, decisions, clock, matrix)
 

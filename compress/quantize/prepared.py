@@ -17,7 +17,7 @@ from compress.quantize.placement import PLACEMENTS, Declined, Placement, Quantiz
 from compress.quantize.repairs.equalization import equalize
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
-from compress.quantize.search.stress import make_negatives
+from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.survey import Survey, survey_placed
@@ -27,7 +27,7 @@ INTEGER_OPERATORS = frozenset(
 )
 
 FEW_SAMPLES = 16
-"""Calibration samples, evenly spread, that repairs are tried on and negatives are made of."""
+"""Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +151,9 @@ def prepare_network(
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
-        if settings.weighs_quality:
-            unlike = survey_placed(graph, quantized, make_negatives(few), progress)
+        if settings.weighs_quality or len(samples) < FEW_SAMPLES:
+            altered = make_unlike(few)
+            unlike = survey_placed(graph, quantized, altered, progress, "survey altered pictures")
             for name, seen in unlike.items():
                 survey[name].extend(seen)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)

@@ -102,7 +102,8 @@ class QuantizeSettings:
     def weighs_quality(self) -> bool:
         """Whether quality on pictures unlike the calibration samples counts, and not speed alone.
 
-        Their ranges are then chosen on negatives of calibration pictures too.
+        Ranges are then chosen on altered calibration pictures too (`search.stress`), as they are
+        where there are few.
         """
         return self.prefer is not None and PREFERENCES[self.prefer] != Allowance()
 

@@ -64,6 +64,7 @@ def survey_placed(
     quantized: Sequence[QuantizedNode],
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
+    what: str = "survey",
 ) -> Survey:
     """Looks at the tensors that get a range: what quantized nodes read, and what some move."""
     ranged: dict[str, None] = {}
@@ -71,7 +72,7 @@ def survey_placed(
         node = graph.node(item.node)
         ranged |= dict.fromkeys(node.input[position] for position in item.activations)
         ranged |= dict.fromkeys(node.output if item.tied else ())
-    return survey_tensors(graph, list(ranged), samples, progress)
+    return survey_tensors(graph, list(ranged), samples, progress, what)
 
 
 def survey_tensors(
@@ -79,8 +80,9 @@ def survey_tensors(
     tensors: Sequence[str],
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
+    what: str = "survey",
 ) -> Survey:
-    """Looks at tensors of the float network on every sample.
+    """Looks at tensors of the float network on every sample; `progress` is told `what` it is.
 
     At most VALUES_IN_ALL values are kept (or FEWEST_VALUES of each tensor), evenly spread.
 
@@ -97,14 +99,14 @@ def survey_tensors(
     each = max(FEWEST_VALUES, VALUES_IN_ALL // len(survey)) // len(samples) + 1
     for index in range(len(samples)):
         if progress is not None:
-            progress("survey", index, len(samples))
+            progress(what, index, len(samples))
         sample = samples[index]
         values = dict(sample) | run(sample)
         for name, seen in survey.items():
             if not seen.add(values[name], each):
                 raise _name_culprit(graph, sample, index)
     if progress is not None:
-        progress("survey", len(samples), len(samples))
+        progress(what, len(samples), len(samples))
     return survey
 
 

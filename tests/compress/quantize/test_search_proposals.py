@@ -10,7 +10,7 @@ from artifacts.synthetic_pictures import draw_pictures
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.candidates import list_edges
 from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
-from compress.quantize.search.stress import make_negatives
+from compress.quantize.search.stress import brighten, enlarge_quarters, make_unlike
 from compress.quantize.search.time_model import TimeModel
 from compress.quantize.settings import QuantizeSettings
 
@@ -108,26 +108,52 @@ def test_edges_pass_through_what_is_not_quantized(make_model):
     assert list_edges(prepared) == [("first", "second", 4 * 6 * 5)]
 
 
-def test_negatives_keep_the_range_and_leave_other_inputs_alone():
+@pytest.fixture
+def pictures_and_pose():
     rng = np.random.default_rng(0)
-    samples = [
-        {"image": draw_pictures((1, 3, 8, 8), rng), "pose": np.ones((1, 6), np.float32)}
-        for _ in range(3)
-    ]
-    negatives = make_negatives(samples)
-    pictures, inverted = (
-        np.concatenate([sample["image"] for sample in one]) for one in (samples, negatives)
+    pose = np.ones((1, 6), np.float32)
+    return [{"image": draw_pictures((1, 3, 9, 8), rng), "pose": pose} for _ in range(5)]
+
+
+def test_altered_pictures_keep_the_range_and_other_inputs(pictures_and_pose):
+    pictures = np.stack([sample["image"] for sample in pictures_and_pose])
+    altered = make_unlike(pictures_and_pose)
+    assert len(altered) == len(pictures)
+    for sample in altered:
+        assert sample["image"].shape == pictures.shape[1:]
+        assert sample["image"].dtype == np.float32
+        assert pictures.min() <= sample["image"].min() <= sample["image"].max() <= pictures.max()
+        assert (sample["pose"] == 1).all()
+    assert all(
+        (sample["image"] == picture).all()
+        for sample, picture in zip(pictures_and_pose, pictures, strict=True)
     )
-    assert inverted.min() == pytest.approx(pictures.min(), abs=1e-5)
-    assert inverted.max() == pytest.approx(pictures.max(), abs=1e-5)
-    np.testing.assert_allclose(pictures + inverted, pictures.min() + pictures.max(), atol=1e-5)
-    assert inverted.dtype == np.float32
-    assert all((sample["pose"] == 1).all() for sample in negatives)
 
 
-def test_without_a_picture_there_are_no_negatives():
-    assert make_negatives([{"x": np.zeros((1, 5), np.float32)}]) == []
-    assert make_negatives([{"x": np.zeros((1, 1, 5, 5), np.int64)}]) == []
+def test_the_quarter_of_each_corner_is_enlarged(pictures_and_pose):
+    corners = np.array([[1, 2], [3, 4]], np.float32).repeat(4, 0).repeat(4, 1)
+    samples = [{"image": np.broadcast_to(corners, (1, 3, 8, 8)).copy()} for _ in range(5)]
+    found = [float(np.unique(sample["image"]).item()) for sample in enlarge_quarters(samples)]
+    assert found == [1, 3, 2, 4, 1]
+
+
+def test_brighter_pictures_are_brighter(pictures_and_pose):
+    for sample, brighter in zip(pictures_and_pose, brighten(pictures_and_pose), strict=True):
+        picture = sample["image"]
+        assert brighter["image"].mean() > picture.mean() + 0.2 * np.ptp(picture)
+
+
+def test_both_ways_to_alter_take_turns(pictures_and_pose):
+    altered, brighter = make_unlike(pictures_and_pose), brighten(pictures_and_pose)
+    quarters = enlarge_quarters(pictures_and_pose)
+    np.testing.assert_array_equal(altered[1]["image"], brighter[1]["image"])
+    np.testing.assert_array_equal(altered[3]["image"], brighter[3]["image"])
+    np.testing.assert_array_equal(altered[0]["image"], quarters[0]["image"])
+
+
+def test_without_a_picture_nothing_is_altered():
+    assert make_unlike([{"x": np.zeros((1, 5), np.float32)}]) == []
+    assert make_unlike([{"x": np.zeros((1, 1, 5, 5), np.int64)}]) == []
 
 
 def test_the_worse_of_two_matrices_is_taken_entry_by_entry():
