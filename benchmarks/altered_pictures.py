@@ -7,15 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.synthetic_pictures import draw_pictures
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.stress import (
     alter_pictures,
     brighten,
     enlarge_quarters,
     make_unlike,
 )
+from compress.quantize.survey import survey_placed
 
 Picture = NDArray[np.float32]
 Samples = list[dict[str, Picture]]
+IN_TURN = "brighter, or a quarter enlarged, in turn (the default)"
 
 
 def _contrast(picture: Picture, place: int) -> Picture:
@@ -58,5 +61,12 @@ ALTERED: dict[str, Callable[[Samples], Samples]] = {
     "pairs mixed": _mix,
     "random pictures": partial(alter_pictures, change=_synthetic),
     "negatives": _invert,
-    "brighter and enlarged quarters in turn": make_unlike,
+    IN_TURN: make_unlike,
 }
+
+
+def survey_with(prepared: PreparedNetwork, samples: Samples, *altered: str) -> None:
+    """Chooses ranges anew: on samples, and on what becomes of them when altered."""
+    pictures = [*samples, *(sample for name in altered for sample in ALTERED[name](list(samples)))]
+    prepared.survey.clear()
+    prepared.survey.update(survey_placed(prepared.graph, prepared.quantized, pictures))

@@ -1,6 +1,7 @@
 """`python -m benchmarks.quantizer_choices`: repeats the experiments that decided the defaults."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx
-from benchmarks.altered_pictures import ALTERED
+from benchmarks.altered_pictures import IN_TURN, survey_with
 from benchmarks.gain_spread import GainSpread
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
@@ -22,23 +23,35 @@ from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
-from compress.quantize.survey import survey_placed
 
 Quality = list[tuple[float, float]]
 """SQNR of each output in dB: the mean over pictures, and all pictures pooled."""
 PAGE = Path("docs/quantization.md")
 RAW = Path("out/bench/quantizer_choices.json")
 FLOAT_LAYERS = 8
+RANDOM_SPLITS = 3
+FIRST_SPLITS = ("U1", "U2", "U3", "F1", "F2", "F3")
+COLUMNS = {
+    "U1": ("U1",),
+    "U2": ("U2",),
+    "U3 to U5": ("U3", "U4", "U5"),
+    "F1": ("F1",),
+    "F2": ("F2",),
+    "F3 to F5": ("F3", "F4", "F5"),
+}
+"""Columns of the table of choices: means over splits."""
 SURVEYED: tuple[tuple[str, ...], ...] = (
+    (),
     ("negatives",),
     ("contrast 1.6",),
     ("darker",),
+    ("upside down",),
     ("brighter",),
     ("quarters, enlarged",),
     ("brighter", "quarters, enlarged"),
-    ("brighter and enlarged quarters in turn",),
+    (IN_TURN,),
 )
-"""Altered calibration pictures that ranges are chosen on as well."""
+"""Altered calibration pictures that ranges are chosen on beside the calibration pictures."""
 CHOICES = {
     "the default": {},
     "without equalization": {"equalization": False},
@@ -62,12 +75,12 @@ def main() -> None:
         for name, changes in CHOICES.items()
     }
     choices |= {
-        f"ranges on {' and '.join(names)} too": {
+        f"ranges on: {', '.join(names) or 'nothing else'}": {
             split: _judge_altered(*splits[split], names) for split in splits
         }
         for names in SURVEYED
     }
-    guides = {split: compare_guides(*splits[split]) for split in splits}
+    guides = {split: compare_guides(*splits[split]) for split in FIRST_SPLITS}
     write_json(RAW, {"choices": choices, "guides": guides, "machine": describe_machine()})
     page = PAGE.read_text(encoding="utf-8")
     write_text(PAGE, replace_section(page, "choices", render(choices, guides)))
@@ -84,8 +97,8 @@ def open_splits() -> dict[str, tuple[Any, Any, Any]]:
 
     U1, U2: UltraFace, 8 of its 12 pictures calibrate and the other 4 are held out, two choices.
     F1: FastestDet, the 13 road pictures calibrate, its own 5 are held out. F2: 8 road pictures and
-    3 of its own calibrate, 5 and 2 are held out. U3, F3: two of three pictures of each network,
-    drawn at random, calibrate, and the others are held out.
+    3 of its own calibrate, 5 and 2 are held out. U3 to U5, F3 to F5: two of three pictures of each
+    network, drawn at random, calibrate, and the others are held out.
     """
     models = {item.name: (item, load_onnx(REAL / item.model)) for item in NETWORKS}
     ultra, face = models["UltraFace RFB-320"]
@@ -93,18 +106,20 @@ def open_splits() -> dict[str, tuple[Any, Any, Any]]:
     people = open_pictures(ultra, face, "ultraface/images/*.jpg", slice(None))
     roads = open_pictures(fastest, detector, "road/*.jpg", slice(None))
     own = open_pictures(fastest, detector, "fastestdet/images/*.jpg", slice(None))
-    return {
+    splits = {
         "U1": (face, people[:8], people[8:]),
         "U2": (face, people[4:], people[:4]),
-        "U3": (face, *_split_at_random(people)),
         "F1": (detector, roads, own),
         "F2": (detector, [*roads[:8], *own[:3]], [*roads[8:], *own[3:]]),
-        "F3": (detector, *_split_at_random([*roads, *own])),
     }
+    for seed in range(RANDOM_SPLITS):
+        splits[f"U{3 + seed}"] = (face, *_split_at_random(people, seed))
+        splits[f"F{3 + seed}"] = (detector, *_split_at_random([*roads, *own], seed))
+    return splits
 
 
-def _split_at_random(pictures: Any) -> tuple[list[Any], list[Any]]:
-    order = np.random.default_rng(0).permutation(len(pictures)).tolist()
+def _split_at_random(pictures: Any, seed: int) -> tuple[list[Any], list[Any]]:
+    order = np.random.default_rng(seed).permutation(len(pictures)).tolist()
     part = 2 * len(pictures) // 3
     return [pictures[place] for place in order[:part]], [pictures[place] for place in order[part:]]
 
@@ -120,9 +135,7 @@ def _judge_altered(model: Any, calibration: Any, held_out: Any, names: tuple[str
     """Returns the same with ranges chosen on altered calibration pictures too."""
     settings = make_settings()
     prepared = prepare_network(model, calibration, settings)
-    altered = [sample for name in names for sample in ALTERED[name](list(calibration))]
-    for name, seen in survey_placed(prepared.graph, prepared.quantized, altered).items():
-        prepared.survey[name].extend(seen)
+    survey_with(prepared, calibration, *names)
     decisions = StreamingPass(prepared, settings).run(calibration)
     return _compare(model, prepared.write_model(decisions), held_out)
 
@@ -189,12 +202,16 @@ def _noise(
 
 def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
     """Returns the lines of the page's section."""
-    splits = list(guides)
-    head = ["| " + " | ".join(["", *splits]) + " |", "|---" * (len(splits) + 1) + "|"]
-    lines = [f"Measured in one run on {describe_machine()}, placement `openvino`.", "", *head]
+    lines = [f"Measured in one run on {describe_machine()}, placement `openvino`.", ""]
+    lines += _head(COLUMNS)
     for name, values in choices.items():
-        lines.append(f"| {name} | " + " | ".join(_db(values[split]) for split in splits) + " |")
-    lines += ["", f"Which {FLOAT_LAYERS} layers to keep in float:", "", *head]
+        cells = [
+            _db(np.mean([values[split] for split in group], axis=0).tolist())
+            for group in COLUMNS.values()
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    splits = list(guides)
+    lines += ["", f"Which {FLOAT_LAYERS} layers to keep in float:", "", *_head(splits)]
     rows = {
         "all INT8": lambda item: _db(item["all INT8"]),
         "worst when quantized alone": lambda item: _db(item["float"]["alone"]),
@@ -205,6 +222,11 @@ def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
     for name, show in rows.items():
         lines.append(f"| {name} | " + " | ".join(show(guides[split]) for split in splits) + " |")
     return lines
+
+
+def _head(columns: Iterable[str]) -> list[str]:
+    names = ["", *columns]
+    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
 
 
 def _db(values: Quality) -> str:

@@ -14,10 +14,10 @@ import numpy as np
 
 from artifacts.atomic import write_json, write_text
 from artifacts.samples import spread_indices
-from benchmarks.altered_pictures import ALTERED, Samples
+from benchmarks.altered_pictures import ALTERED, IN_TURN, Samples, survey_with
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
-from benchmarks.quantizer_choices import open_splits
+from benchmarks.quantizer_choices import FIRST_SPLITS, open_splits
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.sensitivity import SensitivityMatrix, measure_layers, take_worse
 from compress.quantize.settings import QuantizeSettings
@@ -28,21 +28,30 @@ RAW = Path("out/bench/unlike_pictures.json")
 SECTION = "unlike"
 PICTURES = 8
 FLOAT_LAYERS = 16
+RANGES = {"the calibration pictures alone": (), "altered ones too (the default)": (IN_TURN,)}
 
 
 def main() -> None:
     """Measures every split, writes the raw figures and the section of the page."""
-    figures = {name: compare_pictures(*split) for name, split in open_splits().items()}
+    known = open_splits()
+    splits = {name: known[name] for name in FIRST_SPLITS}
+    figures = {
+        what: {name: compare_pictures(*split, altered) for name, split in splits.items()}
+        for what, altered in RANGES.items()
+    }
     write_json(RAW, {"figures": figures, "machine": describe_machine()})
     page = PAGE.read_text(encoding="utf-8")
     write_text(PAGE, replace_section(page, SECTION, render(figures)))
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
 
 
-def compare_pictures(model: Any, calibration: Samples, held_out: Samples) -> dict[str, Any]:
+def compare_pictures(
+    model: Any, calibration: Samples, held_out: Samples, surveyed: tuple[str, ...]
+) -> dict[str, Any]:
     """Returns, per way to alter pictures, {"correlation", "db"} on the held-out pictures."""
     settings = QuantizeSettings(target="openvino")
     prepared = prepare_network(model, calibration, settings)
+    survey_with(prepared, calibration, *surveyed)
     decisions = StreamingPass(prepared, settings).run(calibration)
     truth = measure_layers(prepared, decisions, held_out)
     plain = [calibration[index] for index in spread_indices(len(calibration), PICTURES)]
@@ -69,22 +78,20 @@ def _judge(guide: SensitivityMatrix, truth: SensitivityMatrix) -> dict[str, floa
 
 def render(figures: dict[str, Any]) -> list[str]:
     """Returns the lines of the page's section."""
-    splits = list(figures)
-    names: Sequence[str] = list(figures[splits[0]])
     lines = [
         f"Correlation of the layers' errors (logarithms) with those on the held-out pictures, and "
         f"the SQNR there, dB, predicted with the {FLOAT_LAYERS} worst layers in float. Measured in "
         f"one run on {describe_machine()}.",
-        "",
-        "| pictures | " + " | ".join(splits) + " |",
-        "|---" * (len(splits) + 1) + "|",
     ]
-    for name in names:
-        cells = [
-            f"{figures[split][name]['correlation']:.2f}, {figures[split][name]['db']:.1f}"
-            for split in splits
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for what, table in figures.items():
+        splits = list(table)
+        lines += ["", f"Ranges chosen on {what}:", "", "| pictures | " + " | ".join(splits) + " |"]
+        lines.append("|---" * (len(splits) + 1) + "|")
+        names: Sequence[str] = list(table[splits[0]])
+        for name in names:
+            found = [table[split][name] for split in splits]
+            cells = [f"{item['correlation']:.2f}, {item['db']:.1f}" for item in found]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
