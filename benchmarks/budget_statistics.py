@@ -245,6 +245,7 @@ def steadiness() -> list[Row]:
             lambda x: 1 + 0.2 * ((x * 10 / 3) % 1),
             False,
         ),
+        ("a slow wave of 1 % either way", lambda x: 1 + 0.01 * np.sin(20 * x), True),
     )
     rows = []
     share = np.arange(1000) / 1000

@@ -23,6 +23,8 @@ STEADY_SHARE = 0.7
 STEP_SHARE = 0.01
 STEP_MADS = 3.0
 SLOPE_SHARE_PER_MIN = 0.005
+WANDER_SHARE = 0.03
+WANDER_SIGMAS = 3.0
 _LARGEST_BLOCKS = 400
 _PENALTY = 4.0
 _MAD_TO_SIGMA = 1.4826
@@ -81,6 +83,9 @@ def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness
     drift = _drift_per_minute(blocks[begin:], size * seconds_per_frame, tolerance)
     if drift is not None:
         return Steadiness("unsteady", begin * size, f"drifts by {drift:+.1%} per minute")
+    wander = _wander(blocks[begin:])
+    if wander is not None:
+        return Steadiness("unsteady", begin * size, f"wanders by {wander:.1%} (one sigma)")
     trimmed = f", from frame {begin * size} on" if begin else ""
     return Steadiness("steady", begin * size, f"level over {count - begin} blocks{trimmed}")
 
@@ -141,6 +146,18 @@ def _noise(blocks: Floats) -> float:
 def _tolerance(blocks: Floats) -> float:
     """A step below this is none: 1 %, or three times the noise's median absolute deviation."""
     return max(STEP_SHARE * float(np.median(blocks)), STEP_MADS * _noise(blocks) / _MAD_TO_SIGMA)
+
+
+def _wander(blocks: Floats) -> float | None:
+    """The blocks' standard deviation, None unless it is material and no noise of single blocks.
+
+    Teeth and slow waves have no level that cutting them into pieces would pay for, and no slope;
+    but blocks lie farther apart than neighbours do (von Neumann, "Distribution of the ratio of the
+    mean square successive difference to the variance", 1941).
+    """
+    spread = float(blocks.std())
+    share = spread / float(np.median(blocks))
+    return share if share > WANDER_SHARE and spread > WANDER_SIGMAS * _noise(blocks) else None
 
 
 def _drift_per_minute(blocks: Floats, block_s: float, tolerance: float) -> float | None:
