@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from artifacts.errors import InputError
@@ -216,7 +217,7 @@ def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
         enlarged = enlarge_quarters(few)
         if enlarged:
             unlike = measure_layers(work.prepared, decisions, enlarged, progress=work.progress)
-            matrix = take_worse(matrix, unlike)
+            matrix = take_worse(matrix, unlike) if np.isfinite(unlike.noise).all() else matrix
     return PrecisionSearch(work.prepared, decisions, clock, matrix)
 
 

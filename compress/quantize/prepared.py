@@ -1,5 +1,6 @@
 """A float network made ready for quantization: simplified, placed, equalized."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,8 @@ from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.survey import Survey, survey_placed
+
+_log = logging.getLogger(__name__)
 
 INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
@@ -152,10 +155,7 @@ def prepare_network(
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
         if settings.weighs_quality or len(samples) < FEW_SAMPLES:
-            altered = make_unlike(few)
-            unlike = survey_placed(graph, quantized, altered, progress, "survey altered pictures")
-            for name, seen in unlike.items():
-                survey[name].extend(seen)
+            _survey_altered(survey, graph, quantized, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
     prepared = PreparedNetwork(
         graph=graph,
@@ -167,3 +167,21 @@ def prepare_network(
         survey=survey,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))
+
+
+def _survey_altered(
+    survey: Survey,
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    samples: Sequence[dict[str, Array]],
+    progress: Progress | None,
+) -> None:
+    """Looks at altered pictures too, unless the network cannot compute with them."""
+    altered = make_unlike(samples)
+    try:
+        unlike = survey_placed(graph, quantized, altered, progress, "survey altered pictures")
+    except CalibrationError:
+        _log.info("altered pictures lead to NaN or infinity: the samples alone choose ranges")
+        return
+    for name, seen in unlike.items():
+        survey[name].extend(seen)

@@ -95,6 +95,31 @@ def test_ranges_take_in_brighter_pictures_where_they_are_few_or_quality_counts(
     assert (len(seen.values) > count) == alters
 
 
+@pytest.mark.parametrize("prefer", [None, "quality"])
+def test_altered_pictures_that_a_network_cannot_compute_with_are_left_out(prefer, make_model):
+    """The logarithm of 1 less the mean: brighter pictures have none."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for name in ("v", "w")}
+    weights["one"] = np.ones(1, np.float32)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["mean"], "mean"),
+        helper.make_node("Sub", ["one", "mean"], ["rest"], "rest"),
+        helper.make_node("Log", ["rest"], ["log"], "log"),
+        helper.make_node("Conv", ["x", "v"], ["a"], "first"),
+        helper.make_node("Mul", ["a", "log"], ["b"], "scaled"),
+        helper.make_node("Conv", ["b", "w"], ["y"], "second"),
+    ]
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
+    dark = [{"x": 0.1 * rng.random(SHAPE, np.float32)} for _ in range(4)]
+    for sample in dark:
+        sample["x"][0, :, 0, 0] = 5.0
+    settings = QuantizeSettings(target="openvino", prefer=prefer)
+    result = quantize_model(model, dark, settings, clock=lambda models: [1.0 for _ in models])
+    assert all(np.isfinite(db) for db in result.outputs_db.values())
+    seen = prepare_network(model, dark, settings).survey["x"]
+    assert len(seen.values) == len(dark)
+
+
 def test_what_a_survey_lacks_is_looked_at_before_the_walk(network, many):
     prepared = prepare_network(network, many, QuantizeSettings())
     full = StreamingPass(prepared, QuantizeSettings()).run(many)
