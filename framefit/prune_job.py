@@ -204,12 +204,13 @@ def _make_goal(
     if goal.macs is not None:
         return MacsGoal(goal.macs)
     times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
-    trace = find_channels(source.module, _example(source.shapes)).trace
-    times.build(trace.layers, trace.whole_groups, progress)
     clock = ExportedClock(source.module, source.shapes, goal.runtime)
-    return LatencyGoal(
+    latency = LatencyGoal(
         measure=clock, layer_time=times, target_ms=goal.target_ms, speed_up=goal.speed_up
     )
+    trace = find_channels(source.module, _example(source.shapes)).trace
+    times.build(trace.layers, trace.whole_groups, progress)
+    return latency
 
 
 def _count_parameters(module: "nn.Module") -> int:

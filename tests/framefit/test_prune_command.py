@@ -130,6 +130,23 @@ def test_damaged_edits_are_refused(run, weights: Path) -> None:
     assert "does not fit the network" in result.err
 
 
+def test_a_speed_up_below_one_is_refused_before_anything_is_timed(run, weights: Path) -> None:
+    result = run("compress", "prune", weights, "--speed-up", 0.5, *factory())
+    assert result.code == 2
+    assert "--speed-up is 0.5; expected a number above 1" in result.err
+    assert not list(Path(".framefit").glob("layers-*.json"))
+
+
+@pytest.mark.timing
+def test_a_speed_up_is_measured(run, weights: Path) -> None:
+    options = ("--speed-up", 1.2, "--json", "report.json", "--fewest", 4, "--round-to", 4)
+    result = run("compress", "prune", weights, *options, *factory())
+    if result.code == 2:
+        pytest.skip(f"too disturbed to time so small a network: {result.err}")
+    before, after = json.loads(Path("report.json").read_text())["latency_ms"]
+    assert after < before
+
+
 @pytest.mark.timing
 def test_latency_is_measured_on_the_exported_network(run, weights: Path) -> None:
     """Loose: other work on this machine disturbs so small a network."""
