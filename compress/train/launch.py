@@ -6,9 +6,12 @@ Lightning Fabric places modules and batches, casts to bfloat16 and joins the pro
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from types import FrameType
 
 import torch
 from lightning_fabric import Fabric
@@ -61,9 +64,14 @@ def open_fabric(settings: TrainerSettings) -> Fabric:
 def watch_other_processes(fabric: Fabric) -> Iterator[None]:
     """Turns the failure to reach another process into one error.
 
+    torchrun stops the others (SIGTERM) as soon as it sees that one died, often before they notice
+    it themselves; that is the same failure.
+
     Raises:
         FramefitError: another process died or hangs.
     """
+    listens = fabric.world_size > 1 and threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _raise_stopped) if listens else None
     try:
         yield
     except RuntimeError as error:
@@ -75,6 +83,17 @@ def watch_other_processes(fabric: Fabric) -> Iterator[None]:
             "all processes to reach every step",
             "see what the other one said; the same command goes on from the last saved state",
         ) from error
+    finally:
+        if listens:
+            signal.signal(signal.SIGTERM, before)
+
+
+class _StoppedError(RuntimeError):
+    """Another program, torchrun as a rule, told this process to stop."""
+
+
+def _raise_stopped(number: int, frame: FrameType | None) -> None:
+    raise _StoppedError(f"stopped by signal {number}")
 
 
 def is_first_process() -> bool:
@@ -83,7 +102,7 @@ def is_first_process() -> bool:
 
 
 def _is_lost(error: RuntimeError) -> bool:
-    named = isinstance(error, torch.distributed.DistError)
+    named = isinstance(error, torch.distributed.DistError | _StoppedError)
     return named or any(word in str(error) for word in _LOST)
 
 

@@ -3,9 +3,13 @@
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+
+from artifacts.errors import FramefitError
+from compress.train.launch import watch_other_processes
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -40,6 +44,15 @@ def test_two_processes_share_a_batch_and_a_dead_one_is_one_error(run_process, tm
     resumed = run_process(out, processes=2)
     assert resumed.returncode == 0, resumed.stderr
     assert out.exists()
+
+
+def test_a_process_that_torchrun_stops_says_that_another_died() -> None:
+    """torchrun may be faster than the broken connection."""
+    before = signal.getsignal(signal.SIGTERM)
+    fabric = SimpleNamespace(world_size=2, global_rank=0)
+    with pytest.raises(FramefitError, match="lost another process"), watch_other_processes(fabric):
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.slow
