@@ -10,8 +10,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +87,13 @@ def compare_openvino(model: Path) -> dict[str, float]:
         return float(found[1])
 
     with open_session(model, "openvino") as session:
-        sample = _write_sample(random_feeds(session)[0])
+        SAMPLE.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(SAMPLE, **random_feeds(session)[0])  # type: ignore[arg-type]
     ours, theirs = [], []
     for turn in range(ROUNDS):
         if turn % 2:
             theirs.append(measure_theirs())
-        ours.append(_our_median_ms(model, "openvino", sample))
+        ours.append(_our_openvino_ms(model))
         if not turn % 2:
             theirs.append(measure_theirs())
     return _compare(ours, theirs)
@@ -124,20 +123,13 @@ def compare_onnxruntime(model: Path) -> dict[str, float]:
     return _compare(ours, theirs)
 
 
-def _write_sample(feeds: Mapping[str, Any]) -> Path:
-    SAMPLE.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(SAMPLE, **{name: value for name, value in feeds.items()})
-    return SAMPLE
-
-
-def _our_median_ms(model: Path, runtime: str, sample: Path) -> float:
+def _our_openvino_ms(model: Path) -> float:
     recipe = Recipe(
         function="latency_budget.network:open_network_workload",
-        arguments={"model": str(model), "runtime": runtime, "data": str(sample)},
+        arguments={"model": str(model), "runtime": "openvino", "data": str(SAMPLE)},
     )
-    measure = MeasureSettings(frames=1, warmup_frames=WARM_UP)
+    measure = MeasureSettings(frames=RUNS_PER_ROUND, warmup_frames=WARM_UP, rate_hz=1000)
     parts = Parts(control=0, closed=RUNS_PER_ROUND, other=0)
-    measure = replace(measure, frames=RUNS_PER_ROUND, rate_hz=1000)
     experiment = measure_in_processes(recipe, ProcessSettings(measure=measure, parts=parts))
     return float(np.median(experiment.closed.latency_ns)) / 1e6
 

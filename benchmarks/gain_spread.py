@@ -12,6 +12,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from compress.quantize.observers.contract import ObservedTensor, OutputError
+from compress.quantize.observers.mse import squared_error
 from compress.quantize.qparams import IntegerGrid, qparams_for_range
 
 FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 2.5, 106)])
@@ -39,21 +40,19 @@ class GainSpread:
         """Returns the range with the least expected error, beyond what was seen where that pays."""
         del output_error
         low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
-        seen = tensor.counts > 0
-        if not seen.any():
+        if tensor.counts.sum() == 0:
             return low, high
         nodes, shares = hermegauss(GAINS)
         gains = np.exp(self.sigma * nodes)
-        values = gains[:, None] * tensor.centres[seen]
-        weights = (shares / shares.sum() / gains**2)[:, None] * tensor.counts[seen]
+        brighter = [
+            ObservedTensor(low=gain * tensor.low, high=gain * tensor.high, counts=tensor.counts)
+            for gain in gains
+        ]
 
         def loss(low: float, high: float) -> float:
             qparams = qparams_for_range(low, high, grid, symmetric=symmetric)
-            scale = np.float64(qparams.scale)
-            integers = np.rint(values / scale) + qparams.zero_point
-            np.clip(integers, grid.lowest, grid.highest, out=integers)
-            error = (integers - qparams.zero_point) * scale - values
-            return float((error * error * weights).sum())
+            errors = [squared_error(item, qparams) for item in brighter]
+            return float(np.dot(shares / gains**2, errors))
 
         factor = min(FACTORS[::-1], key=lambda f: loss(f * low, f * high))
         low, high = factor * low, factor * high

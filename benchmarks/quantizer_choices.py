@@ -76,7 +76,7 @@ def main() -> None:
     }
     choices |= {
         f"ranges on: {', '.join(names) or 'nothing else'}": {
-            split: _judge_altered(*splits[split], names) for split in splits
+            split: _judge(*splits[split], make_settings(), names) for split in splits
         }
         for names in SURVEYED
     }
@@ -124,18 +124,21 @@ def _split_at_random(pictures: Any, seed: int) -> tuple[list[Any], list[Any]]:
     return [pictures[place] for place in order[:part]], [pictures[place] for place in order[part:]]
 
 
-def _judge(model: Any, calibration: Any, held_out: Any, settings: QuantizeSettings) -> Quality:
-    """Returns the SQNR of each output on the held-out pictures, all INT8."""
-    prepared = prepare_network(model, calibration, settings)
-    decisions = StreamingPass(prepared, settings).run(calibration)
-    return _compare(model, prepared.write_model(decisions), held_out)
+def _judge(
+    model: Any,
+    calibration: Any,
+    held_out: Any,
+    settings: QuantizeSettings,
+    altered: tuple[str, ...] | None = None,
+) -> Quality:
+    """Returns the SQNR of each output on the held-out pictures, all INT8.
 
-
-def _judge_altered(model: Any, calibration: Any, held_out: Any, names: tuple[str, ...]) -> Quality:
-    """Returns the same with ranges chosen on altered calibration pictures too."""
-    settings = make_settings()
+    `altered` names the altered calibration pictures that ranges are chosen on beside the
+    calibration pictures; None leaves that to the quantizer.
+    """
     prepared = prepare_network(model, calibration, settings)
-    survey_with(prepared, calibration, *names)
+    if altered is not None:
+        survey_with(prepared, calibration, *altered)
     decisions = StreamingPass(prepared, settings).run(calibration)
     return _compare(model, prepared.write_model(decisions), held_out)
 
