@@ -65,7 +65,7 @@ def run_checker(model: onnx.ModelProto, path: Path) -> None:
     """
     try:
         if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
-            model = onnx.shape_inference.infer_shapes(model)
+            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         onnx.checker.check_model(model)
     except _NATIVE_ERRORS as error:
         raise InputError(

@@ -1,6 +1,7 @@
 """Reads and writes ONNX models: what comes out of `load_onnx` is complete, safe and runnable."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 
 import onnx
@@ -17,7 +18,7 @@ from artifacts.graph_checks import (
     first_line,
     run_checker,
 )
-from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, upgrade_opset
+from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
 from artifacts.samples import TensorShape
 
 INPUT_SPEC_KEY = "framefit.input_spec"
@@ -47,8 +48,8 @@ def load_onnx(
 
     Args:
         path: the `.onnx` file; external data must lie beside it.
-        input_shapes: shape per input name, to fix dynamic dimensions; the name "" stands for
-            the only input.
+        input_shapes: shape per input name, in place of dynamic dimensions or of those that the
+            file states; the name "" stands for the only input.
 
     Returns:
         a self-contained model of opset 17 or newer with static inputs, inferred shapes and finite
@@ -69,11 +70,19 @@ def load_onnx(
     _drop_weights_from_inputs(model.graph)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    if _fix_inputs(model.graph, input_shapes or {}, label):
-        for value in model.graph.output:
-            value.type.tensor_type.ClearField("shape")
+    stated = input_tensors(model)
+    _fix_inputs(model.graph, input_shapes or {}, label)
+    sizes = [
+        pair
+        for name, tensor in input_tensors(model).items()
+        for pair in zip_longest(stated[name].shape, tensor.shape, fillvalue=0)
+    ]
+    if any(before != now for before, now in sizes):
+        _forget_output_sizes(model.graph)
     del model.graph.value_info[:]
     run_checker(model, label)
+    if any(before not in (0, now) for before, now in sizes):
+        require_runnable(model, label)
     model = upgrade_opset(_infer_shapes(model, label), label)
     _name_nodes(model.graph)
     return _infer_shapes(model, label)
@@ -180,8 +189,15 @@ def _dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     return tuple(dim.dim_value if dim.dim_value > 0 else 0 for dim in shape.dim)
 
 
-def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: Path) -> bool:
-    """Writes the given shapes into the inputs; returns whether any was dynamic."""
+def _forget_output_sizes(graph: onnx.GraphProto) -> None:
+    """Leaves the outputs' sizes to shape inference; it does not always find their rank."""
+    for value in graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+
+
+def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: Path) -> None:
+    """Writes the given shapes into the inputs."""
     names = [value.name for value in graph.input]
     if not names:
         raise InputError(f"{path} has no input", "a network with at least one input")
@@ -192,20 +208,18 @@ def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path:
             raise InputError(
                 f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
             )
-    was_dynamic = False
     for value in graph.input:
         if not value.type.HasField("tensor_type"):
             raise InputError(f"input '{value.name}' of {path} is not a tensor")
-        was_dynamic |= _fix_input(value, given.get(value.name), path)
-    return was_dynamic
+        _fix_input(value, given.get(value.name), path)
 
 
-def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path) -> bool:
+def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path) -> None:
     current = _dims(value)
     is_ranked = value.type.tensor_type.HasField("shape")
     if shape is None:
         if is_ranked and 0 not in current:
-            return False
+            return
         shown = [dim.dim_param or dim.dim_value or "?" for dim in value.type.tensor_type.shape.dim]
         defaults = _EXAMPLE_SHAPE if len(current) == len(_EXAMPLE_SHAPE) else (1,) * len(current)
         sizes = [size or default for size, default in zip(current, defaults, strict=True)]
@@ -216,10 +230,7 @@ def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: 
             "a static shape",
             f"fix it with --input-shape {example}",
         )
-    is_fitting = len(shape) == len(current) and all(
-        size in (0, wanted) for size, wanted in zip(current, shape, strict=True)
-    )
-    if is_ranked and not is_fitting:
+    if is_ranked and len(shape) != len(current):
         raise InputError(
             f"--input-shape {','.join(map(str, shape))} does not fit input '{value.name}' "
             f"of {path}",
@@ -228,7 +239,6 @@ def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: 
     value.CopyFrom(
         onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape)
     )
-    return not is_ranked or 0 in current
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:

@@ -45,18 +45,14 @@ def upgrade_opset(
     opset = model_opset(model)
     if opset >= target_opset:
         return model
-    with tempfile.TemporaryDirectory(prefix="framefit-opset-") as folder:
-        source, target = Path(folder, "source.onnx"), Path(folder, "target.onnx")
-        source.write_bytes(model.SerializeToString())
-        report = _run_child(source, target, target_opset)
-        problem = _find_problem(report)
-        if not problem:
-            converted = onnx.load(target, load_external_data=False)
-            needed = onnx.helper.find_min_ir_version_for(converted.opset_import)
-            converted.ir_version = max(converted.ir_version, needed)
-            del converted.metadata_props[:]
-            converted.metadata_props.extend(model.metadata_props)
-            return converted
+    report, converted = _convert_in_child(model, target_opset)
+    problem = _find_problem(report)
+    if not problem and converted is not None:
+        needed = onnx.helper.find_min_ir_version_for(converted.opset_import, ignore_unknown=True)
+        converted.ir_version = max(converted.ir_version, needed)
+        del converted.metadata_props[:]
+        converted.metadata_props.extend(model.metadata_props)
+        return converted
     if opset >= OLDEST_KEPT_OPSET and report.get("is_source_runnable"):
         _log.warning("%s stays at opset %d: %s", path, opset, problem)
         return model
@@ -82,6 +78,33 @@ def require_opset(model: onnx.ModelProto, opset: int, purpose: str) -> onnx.Mode
             f"export it again with opset {opset}",
         )
     return onnx.shape_inference.infer_shapes(converted, data_prop=True)
+
+
+def require_runnable(model: onnx.ModelProto, path: Path) -> None:
+    """Runs a model once on random input, in a child process.
+
+    Raises:
+        InputError: onnxruntime cannot run it with the shapes that its inputs have.
+    """
+    report, _ = _convert_in_child(model, model_opset(model))
+    if not report.get("is_source_runnable"):
+        reason = report.get("source_error") or report.get("error") or "no reason given"
+        raise InputError(
+            f"{path} cannot compute with this --input-shape: {first_line(ValueError(reason))}",
+            "sizes that all its layers fit",
+        )
+
+
+def _convert_in_child(
+    model: onnx.ModelProto, opset: int
+) -> tuple[dict[str, Any], onnx.ModelProto | None]:
+    with tempfile.TemporaryDirectory(prefix="framefit-opset-") as folder:
+        source, target = Path(folder, "source.onnx"), Path(folder, "target.onnx")
+        source.write_bytes(model.SerializeToString())
+        report = _run_child(source, target, opset)
+        is_written = report.get("error") is None and target.exists()
+        converted = onnx.load(target, load_external_data=False) if is_written else None
+    return report, converted
 
 
 def _run_child(source: Path, target: Path, opset: int) -> dict[str, Any]:

@@ -206,9 +206,51 @@ def test_dynamic_input_is_refused_until_its_shape_is_given(tmp_path: Path, make_
     dims = model.graph.output[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [1, 4, 8, 8]
     with pytest.raises(InputError, match="does not fit"):
+        load_onnx(path, input_shapes={"": (3, 8, 8)})
+    with pytest.raises(InputError, match="cannot compute with"):
         load_onnx(path, input_shapes={"": (1, 4, 8, 8)})
     with pytest.raises(InputError, match="no input for 'z'"):
         load_onnx(path, input_shapes={"z": (1, 3, 8, 8)})
+
+
+def test_a_stated_shape_can_be_replaced(tmp_path: Path, make_model) -> None:
+    """As of a network that was exported with a batch of 10 small pictures."""
+    path = tmp_path / "m.onnx"
+    onnx.save(make_model(shape=[10, 3, 8, 8], output=[10, 4, 8, 8]), path)
+    model = load_onnx(path, input_shapes={"": (1, 3, 16, 24)})
+    dims = model.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [1, 4, 16, 24]
+    assert run(model, np.ones((1, 3, 16, 24), f32)).shape == (1, 4, 16, 24)
+
+
+def test_an_output_whose_sizes_inference_cannot_find_keeps_its_rank(tmp_path: Path) -> None:
+    """Shapes that are computed from the input's defeat the inference; the file is sound."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("ReduceMax", ["f"], ["m"], keepdims=1),
+        helper.make_node("Cast", ["m"], ["i"], to=onnx.TensorProto.INT64),
+        helper.make_node("Concat", ["i", "rest"], ["r"], axis=0),
+        helper.make_node("Reshape", ["x", "r"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", 1, ["N", 3])
+    y = helper.make_tensor_value_info("y", 1, ["M", "N", 1])
+    rest = onnx.numpy_helper.from_array(np.array([-1, 1]), "rest")
+    graph = helper.make_graph(nodes, "g", [x], [y], [rest])
+    opsets = [helper.make_opsetid("", 11)]
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    model = load_onnx(path, input_shapes={"": (2, 3)})
+    assert len(model.graph.output[0].type.tensor_type.shape.dim) == 3
+    assert run(model, np.ones((2, 3), f32)).shape == (3, 2, 1)
+
+
+def test_a_domain_that_no_node_uses_is_allowed(tmp_path: Path, make_model) -> None:
+    path = tmp_path / "m.onnx"
+    model = make_model(opset=13)
+    model.opset_import.append(helper.make_opsetid("Paddle", 1))
+    onnx.save(model, path)
+    assert opset.model_opset(load_onnx(path)) == 17
 
 
 @pytest.mark.parametrize("text", ["", "1,3,x", "1,,3", "0,3,8,8", "-1,3", "1.5,2", "x=", "٣,3"])
