@@ -89,7 +89,7 @@ class StreamingPass:
                 elif step.quantized is None:
                     self._run_float(step)
                 elif step.quantized.weight is None:
-                    self._run_add(step, step.quantized)
+                    self._run_weightless(step, step.quantized)
                 else:
                     self._run_layer(step, step.quantized)
             self._measure_outputs()
@@ -161,17 +161,18 @@ class StreamingPass:
                 self._noisy.put(name, sample, value)
             self._free(step, sample)
 
-    def _run_add(self, step: Step, choice: QuantizedNode) -> None:
+    def _run_weightless(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
         quantizers = self._quantizers(node, choice)
-        addition = self._open(step, self._graph.weights)
+        operator = self._open(step, self._graph.weights)
         meter = SignalToNoise()
         for sample in range(self._float.samples):
-            expected = addition.run(self._float_feeds(step, sample))[node.output[0]]
-            got = addition.run(self._quantized_feeds(step, quantizers, sample))[node.output[0]]
-            meter.update(expected, got)
-            self._float.put(node.output[0], sample, expected)
-            self._noisy.put(node.output[0], sample, got)
+            expected = operator.run(self._float_feeds(step, sample))
+            got = operator.run(self._quantized_feeds(step, quantizers, sample))
+            for name in step.outputs:
+                meter.update(expected[name], got[name])
+                self._float.put(name, sample, expected[name])
+                self._noisy.put(name, sample, got[name])
             self._free(step, sample)
         self._note(node, meter)
 

@@ -68,6 +68,14 @@ def split(net):
     return net.conv(joined, 12, 5, relu=False)
 
 
+def head(net):
+    """A detector's last layer: scores and boxes out of one Conv, which leave in float."""
+    sizes = net.constant(np.array([2, 6], np.int64))
+    features = net.conv(net.conv("x", 3, 16), 16, 8, size=3, relu=False)
+    scores, boxes = net.add("Split", [features, sizes], count=2, axis=1)
+    return net.add("Concat", [net.add("Sigmoid", [scores]), net.add("Tanh", [boxes])], axis=1)
+
+
 def uneven(net):
     """A narrow tensor with a layer of its own, joined with one that is 20 times as wide."""
     left, right = net.conv("x", 3, 4), net.conv("x", 3, 4, size=3)
@@ -117,5 +125,5 @@ def upsample(net):
 
 PATTERNS = {
     rule.__name__: rule
-    for rule in (shuffle, neck, split, uneven, gate, attention, distances, upsample)
+    for rule in (shuffle, neck, split, head, uneven, gate, attention, distances, upsample)
 }

@@ -88,9 +88,19 @@ def concat_model(make_model, tail):
     return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
 
 
-PATTERNS = ("shuffle", "neck", "split", "uneven", "gate", "attention", "distances", "upsample")
+PATTERNS = (
+    "shuffle",
+    "neck",
+    "split",
+    "head",
+    "uneven",
+    "gate",
+    "attention",
+    "distances",
+    "upsample",
+)
 CASES = [(pattern, target) for pattern in PATTERNS for target in ("tensorrt", "openvino")]
-CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "uneven")]
+CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
 
 def sqnr_db(wanted, got):
