@@ -38,6 +38,7 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/overrides.txt
 	touch $(PEERS_STAMP)
 
 bench-quantize: $(PEERS_STAMP)  ## framefit's files beside those of the tools that people use today
+	$(BIN)/python -m benchmarks.package_networks
 	$(BIN)/python -m benchmarks.peers
 
 clean:

@@ -42,7 +42,9 @@ def main() -> None:
         case["standing"] = _stand(case["files"], case["judged_by"])
     write_json(raw, figures)
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
-    write_text(PAGE, replace_section(text, page.NAME, page.render(figures)))
+    for name, lines in page.sections(figures).items():
+        text = replace_section(text, name, lines)
+    write_text(PAGE, text)
     print(json.dumps({"page": str(PAGE), "raw": str(raw)}))
 
 

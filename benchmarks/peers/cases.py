@@ -17,6 +17,7 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
+from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
 from benchmarks.real_networks import NETWORKS, REAL, RealNetwork, open_pictures
 from export.network_file import export_network_file
 from framefit.demo import CALIBRATION_SEED, CHECKPOINT, HELD_OUT_SEED
@@ -72,7 +73,10 @@ class CaseFiles:
 
 
 def list_cases() -> list[Case]:
-    """Returns the demo's network and, where they are there, the trained networks of others."""
+    """Returns the demo's network and, where they are there, the trained networks of others.
+
+    Those of packages are there once `benchmarks.package_networks` has fetched them.
+    """
     split = f"{DEMO_CALIBRATION} rendered scenes calibrate, {DEMO_HELD_OUT} others judge"
     cases = [Case(name="demo", split=split, write=_write_demo, rounds=60)]
     if not REAL.is_dir():
@@ -97,9 +101,19 @@ def list_cases() -> list[Case]:
         (fastestdet, ultraface, *swapped),
         strict=True,
     )
-    return cases + [
+    cases += [
         Case(name=name, split=network.split, write=partial(_write_real, network))
         for name, network in named
+    ]
+    return cases + [
+        Case(
+            name=network.name,
+            split=f"from {network.package}; two of three pictures calibrate, the third judges",
+            write=partial(_write_package, network),
+            rounds=100,
+        )
+        for network in PACKAGE_NETWORKS
+        if network.path.exists()
     ]
 
 
@@ -147,6 +161,15 @@ def _write_real(network: RealNetwork, files: CaseFiles) -> None:
         (files.held_out, network.held_out),
     ):
         _save_feeds(path, open_pictures(network, model, *choice))
+
+
+def _write_package(network: PackageNetwork, files: CaseFiles) -> None:
+    model = load_onnx(network.path, input_shapes={"": network.shape})
+    save_onnx(model, files.model, metadata={})
+    for path, samples in zip(
+        (files.calibration, files.held_out), network.samples(model), strict=True
+    ):
+        _save_feeds(path, samples)
 
 
 def _write_demo(files: CaseFiles) -> None:

@@ -3,17 +3,37 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmarks.package_networks import PACKAGE_NETWORKS
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED
 
-NAME = "peers"
+OURS_TO_TUNE, PACKAGES = "peers", "packages"
+"""The two sections: networks that framefit was tuned on, and those of public packages."""
+_TITLES = {
+    OURS_TO_TUNE: "Beside the peers",
+    PACKAGES: "Beside the peers, on networks out of public packages",
+}
 
 
-def render(figures: Mapping[str, Any]) -> list[str]:
-    """Returns the section's lines."""
+def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Returns the lines of each section that something was measured for."""
+    packaged = {network.name for network in PACKAGE_NETWORKS}
+    known = {name: case for name, case in figures["cases"].items() if name not in packaged}
+    foreign = {name: case for name, case in figures["cases"].items() if name in packaged}
+    cost = figures.get("cost")
+    lines = {}
+    if known or cost:
+        lines[OURS_TO_TUNE] = _render(OURS_TO_TUNE, figures, known)
+        lines[OURS_TO_TUNE] += _cost_lines(cost) if cost else []
+    if foreign:
+        lines[PACKAGES] = _render(PACKAGES, figures, foreign)
+    return lines
+
+
+def _render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     lines = [
-        "## Beside the peers",
+        f"## {_TITLES[section]}",
         "",
         "Written by `make bench-quantize`: every tool gets the same float network and the same "
         "calibration pictures, and all files are judged on pictures that no tool was given. SQNR "
@@ -29,10 +49,8 @@ def render(figures: Mapping[str, Any]) -> list[str]:
         f"{figures['date']}; {figures['machine']}; {versions}.",
         "",
     ]
-    for name, case in figures["cases"].items():
+    for name, case in cases.items():
         lines += _case_lines(name, case)
-    if "cost" in figures:
-        lines += _cost_lines(figures["cost"])
     return lines
 
 

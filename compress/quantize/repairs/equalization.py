@@ -6,8 +6,10 @@ move a factor per channel from one layer's weights into the next one's; Xiao et 
 (ICML 2023), weigh activations against weights with an exponent. Here factors are r_c^alpha with
 r_c the channel's range relative to the largest, and alpha is the one with the least error that the
 reading layers would make, measured on calibration activations; alpha = 0 changes nothing. Channels
-that are quiet on the calibration pictures may be loud on others, so r_c counts as at least
-SMALLEST_FACTOR and alpha ends at a half (docs/quantization.md shows what more did).
+that are quiet on the calibration pictures may be loud on others, and a channel that is amplified
+coarsens the scale of a reader's weights, so alpha ends at a half and r_c at a quarter. A depthwise
+layer has a weight scale for every channel, which takes the factor up without loss: there alpha goes
+to 1 (docs/quantization.md shows what both did).
 """
 
 from collections.abc import Collection, Sequence
@@ -29,10 +31,26 @@ from compress.quantize.repairs.scale_group import (
 )
 from compress.quantize.repairs.trial_rounding import round_activation
 
-EXPONENTS = (0.0, 0.25, 0.5)
-SMALLEST_FACTOR = 1 / 4
 POSITIONS = 4096
 LEAST_GAIN = 0.97
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How far channels are equalized.
+
+    Attributes:
+        exponents: those that are tried; 0 is none of it, 1 gives all channels the same range.
+        smallest_factor: the smallest range, relative to the largest, that counts.
+    """
+
+    exponents: tuple[float, ...]
+    smallest_factor: float
+
+
+MODERATE = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 4)
+DEPTHWISE = Reach(exponents=(0.0, 0.25, 0.5, 0.75, 1.0), smallest_factor=1 / 16)
+"""Where all readers are depthwise."""
 
 
 @dataclass(frozen=True)
@@ -120,15 +138,21 @@ def _choose_factors(
     peaks = np.max([seen[name].peaks for name in tensors], axis=0).astype(np.float64)
     if not np.isfinite(peaks).all() or peaks.max() == 0:
         return None
-    relative = np.clip(peaks / peaks.max(), SMALLEST_FACTOR, 1.0)
+    reach = DEPTHWISE if all(_is_depthwise(graph, name) for name in readers) else MODERATE
+    relative = np.clip(peaks / peaks.max(), reach.smallest_factor, 1.0)
     errors = [
         _error(graph, readers, seen, placement, weight_grid, relative**exponent)
-        for exponent in EXPONENTS
+        for exponent in reach.exponents
     ]
     best = int(np.argmin(errors))
     if best == 0 or errors[best] > errors[0] * LEAST_GAIN:
         return None
-    return np.asarray(relative ** EXPONENTS[best], np.float64)
+    return np.asarray(relative ** reach.exponents[best], np.float64)
+
+
+def _is_depthwise(graph: Graph, name: str) -> bool:
+    layer = graph.node(name)
+    return bool(layer.op_type == "Conv" and graph.weights[layer.input[1]].shape[1] == 1)
 
 
 def _error(

@@ -85,6 +85,33 @@ def test_uneven_channels_gain_several_decibels(uneven_model, samples):
     assert sqnr(True) > sqnr(False) + 3
 
 
+@pytest.mark.parametrize(("readers", "is_even"), [("depthwise", True), ("dense", False)])
+def test_a_depthwise_reader_takes_up_the_whole_factor(
+    readers, is_even, make_model, samples, run_model
+):
+    rng = np.random.default_rng(0)
+    loudness = np.geomspace(0.1, 1, 8).astype(np.float32).reshape(-1, 1, 1, 1)
+    group = 8 if readers == "depthwise" else 1
+    weights = {
+        "w0": rng.standard_normal((8, 3, 1, 1)).astype(np.float32) * loudness,
+        "w1": rng.standard_normal((8, 8 // group, 3, 3)).astype(np.float32),
+        "w2": rng.standard_normal((4, 8, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "stem"),
+        helper.make_node("Relu", ["c0"], ["r0"], "relu"),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], readers, group=group),
+        helper.make_node("Sigmoid", ["c1"], ["a"], "sigmoid"),
+        helper.make_node("Conv", ["a", "w2"], ["y"], "head"),
+    ]
+    after, done = equalized(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]), samples)
+    assert len(done) == 1
+    after.graph.output.append(onnx.ValueInfoProto(name="r0"))
+    seen = np.concatenate([run_model(after, feeds)["r0"] for feeds in samples])
+    peaks = seen.max(axis=(0, 2, 3))
+    assert (peaks.max() < 1.5 * peaks.min()) == is_even
+
+
 def test_even_channels_are_left_alone(make_model, samples):
     weights = {
         "w0": np.ones((8, 3, 3, 3), np.float32),
