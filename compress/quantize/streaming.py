@@ -149,7 +149,8 @@ class StreamingPass:
     def _run_movement(self, step: Step) -> None:
         """Quantizes what comes in; the rest of the way its values only change places."""
         entering = [tensor for tensor in step.moved if tensor in step.inputs]
-        quantizers = {tensor: self._quantizer(step.nodes[0], tensor) for tensor in entering}
+        readers = {name: node for node in reversed(step.nodes) for name in node.input}
+        quantizers = {tensor: self._quantizer(readers[tensor], tensor) for tensor in entering}
         self._tied.share(self._decisions.activations, step.moved)
         movement = self._open(step, self._graph.weights)
         for sample in range(self._float.samples):

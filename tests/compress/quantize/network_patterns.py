@@ -68,6 +68,14 @@ def split(net):
     return net.conv(joined, 12, 5, relu=False)
 
 
+def joined_apart(net):
+    """Two Concats, one after the other, whose integers have nothing to do with each other."""
+    first, second, third, fourth = (net.conv("x", 3, 4, size=3) for _ in range(4))
+    left = net.add("Concat", [first, second], axis=1)
+    right = net.add("Concat", [third, fourth], axis=1)
+    return net.add("Add", [net.conv(left, 8, 5, relu=False), net.conv(right, 8, 5, relu=False)])
+
+
 def head(net):
     """A detector's last layer: scores and boxes out of one Conv, which leave in float."""
     sizes = net.constant(np.array([2, 6], np.int64))
@@ -125,5 +133,16 @@ def upsample(net):
 
 PATTERNS = {
     rule.__name__: rule
-    for rule in (shuffle, neck, split, head, uneven, gate, attention, distances, upsample)
+    for rule in (
+        shuffle,
+        neck,
+        split,
+        joined_apart,
+        head,
+        uneven,
+        gate,
+        attention,
+        distances,
+        upsample,
+    )
 }

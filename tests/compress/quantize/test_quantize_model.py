@@ -9,7 +9,7 @@ from artifacts.errors import InputError
 from compress.compare import compare_models
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.quantize.api import quantize_model
-from compress.quantize.observers import MinMax
+from compress.quantize.observers import ByOutputError, MinMax
 from compress.quantize.placement import PLACEMENTS
 from compress.quantize.settings import QuantizeSettings
 
@@ -229,6 +229,14 @@ def test_control_flow_runs_in_float(make_model):
     weights = {"w": conv_weights(), "zero": np.float32(0).reshape(())}
     result = check_quality(make_model(nodes, weights, {"x": (1, 4, 6, 6)}, ["y"]))
     assert len(result.layers) == 2
+
+
+@pytest.mark.parametrize("target", PLACEMENTS)
+@pytest.mark.parametrize("pattern", ["shuffle", "neck", "split", "head", "uneven", "joined_apart"])
+def test_auto_asks_the_layer_that_reads_the_tensor(pattern, target, make_pattern, samples):
+    settings = QuantizeSettings(target=target, observer=ByOutputError())
+    result = quantize_model(make_pattern(pattern), samples[:2], settings)
+    assert min(result.outputs_db.values()) > 20
 
 
 def test_the_chosen_observer_is_used(residual_model, samples):
