@@ -7,7 +7,7 @@ move a factor per channel from one layer's weights into the next one's; Xiao et 
 r_c the channel's range relative to the largest, and alpha is the one with the least error that the
 reading layers would make, measured on calibration activations; alpha = 0 changes nothing. Channels
 that are quiet on the calibration pictures may be loud on others, and a channel that is amplified
-coarsens the scale of a reader's weights, so alpha ends at a half and r_c at a quarter. A depthwise
+coarsens the scale of a reader's weights, so alpha ends at a half and r_c at an eighth. A depthwise
 layer has a weight scale for every channel, which takes the factor up without loss: there alpha goes
 to 1 (docs/quantization.md shows what both did).
 """
@@ -48,7 +48,7 @@ class Reach:
     smallest_factor: float
 
 
-MODERATE = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 4)
+MODERATE = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 8)
 DEPTHWISE = Reach(exponents=(0.0, 0.25, 0.5, 0.75, 1.0), smallest_factor=1 / 16)
 """Where all readers are depthwise."""
 
