@@ -50,7 +50,8 @@ def inspect_layers(
         samples: the samples to look at.
         progress: is told ("inspect layers", samples done, samples in all).
     """
-    tensors = _tensors(prepared)
+    layers = [item for item in prepared.quantized if item.node in matrix.layers]
+    tensors = _tensors(prepared, layers)
     names = tensors.names
     reference = _open_with(prepared.graph.copy().to_model(), names)
     candidate = _open_with(prepared.write_model(decisions), names)
@@ -59,7 +60,7 @@ def inspect_layers(
         for read in tensors.inputs.values()
         for tensor in read
     }
-    outputs = {item.node: ChannelMeter(item.output_axis) for item in prepared.quantized}
+    outputs = {item.node: ChannelMeter(item.output_axis) for item in layers}
     for index in range(len(samples)):
         if progress is not None:
             progress("inspect layers", index, len(samples))
@@ -75,19 +76,19 @@ def inspect_layers(
     findings = {tensor: meter.finding() for tensor, meter in inputs.items()}
     return tuple(
         _layer(prepared, decisions, matrix, item, outputs[item.node], read)
-        for item in prepared.quantized
+        for item in layers
         for read in [tuple(findings[tensor] for tensor in tensors.inputs[item.node])]
     )
 
 
-def _tensors(prepared: PreparedNetwork) -> _Tensors:
-    nodes = {item.node: prepared.graph.node(item.node) for item in prepared.quantized}
+def _tensors(prepared: PreparedNetwork, layers: Sequence[QuantizedNode]) -> _Tensors:
+    nodes = {item.node: prepared.graph.node(item.node) for item in layers}
     return _Tensors(
         inputs={
             item.node: tuple(
                 dict.fromkeys(nodes[item.node].input[position] for position in item.activations)
             )
-            for item in prepared.quantized
+            for item in layers
         },
         outputs={name: node.output[0] for name, node in nodes.items()},
     )

@@ -15,6 +15,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
+from compress.quantize.repairs.channel_scales import scale_channels
 from compress.quantize.repairs.equalization import equalize
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
@@ -151,6 +152,8 @@ def prepare_network(
         names = [item.node for item in quantized]
         simplified += equalize(graph, few, placement, names, settings.weight_grid)
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grid)
+        if settings.activations != "float":
+            simplified += scale_channels(graph, few, placement, names, settings.weight_grid)
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)

@@ -54,7 +54,7 @@ DEPTHWISE = Reach(exponents=(0.0, 0.25, 0.5, 0.75, 1.0), smallest_factor=1 / 16)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class SeenChannels:
     """A tensor at a sample of its positions.
 
     Attributes:
@@ -91,11 +91,12 @@ def equalize(
     }
     if not read:
         return []
-    seen = _observe(graph, samples, sorted(read))
+    seen = observe_channels(graph, samples, sorted(read))
     done = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
-        factors = _choose_factors(graph, readers, seen, placement, weight_grid)
+        reach = DEPTHWISE if all(is_depthwise(graph, name) for name in readers) else MODERATE
+        factors = choose_factors(graph, readers, seen, placement, weight_grid, reach)
         if factors is not None:
             rescale(graph, group, factors)
             done.append(
@@ -105,9 +106,10 @@ def equalize(
     return done
 
 
-def _observe(
+def observe_channels(
     graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
-) -> dict[str, _Seen]:
+) -> dict[str, SeenChannels]:
+    """Looks at tensors [N, C, ...] of the float network on all samples."""
     network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors)
     values: dict[str, list[Array]] = {name: [] for name in tensors}
     peaks: dict[str, Array] = {}
@@ -120,37 +122,43 @@ def _observe(
             highest = np.abs(flat).max(axis=1)
             peaks[name] = np.maximum(peaks[name], highest) if name in peaks else highest
     return {
-        name: _Seen(np.concatenate(parts, axis=1), peaks[name]) for name, parts in values.items()
+        name: SeenChannels(np.concatenate(parts, axis=1), peaks[name])
+        for name, parts in values.items()
     }
 
 
-def _choose_factors(
+def choose_factors(
     graph: Graph,
     readers: list[str],
-    seen: dict[str, _Seen],
+    seen: dict[str, SeenChannels],
     placement: Placement,
     weight_grid: IntegerGrid,
+    reach: Reach,
+    enough: float = LEAST_GAIN,
 ) -> NDArray[np.float64] | None:
-    """Returns the factors [C] with the least error; None if leaving it alone is as good."""
+    """Returns the factors [C] with the least error of the layers `readers`.
+
+    None if that is not at most `enough` times the error without factors.
+    """
     tensors = sorted({graph.node(name).input[0] for name in readers})
     if not tensors:
         return None
     peaks = np.max([seen[name].peaks for name in tensors], axis=0).astype(np.float64)
     if not np.isfinite(peaks).all() or peaks.max() == 0:
         return None
-    reach = DEPTHWISE if all(_is_depthwise(graph, name) for name in readers) else MODERATE
     relative = np.clip(peaks / peaks.max(), reach.smallest_factor, 1.0)
     errors = [
         _error(graph, readers, seen, placement, weight_grid, relative**exponent)
         for exponent in reach.exponents
     ]
     best = int(np.argmin(errors))
-    if best == 0 or errors[best] > errors[0] * LEAST_GAIN:
+    if best == 0 or errors[best] > errors[0] * enough:
         return None
     return np.asarray(relative ** reach.exponents[best], np.float64)
 
 
-def _is_depthwise(graph: Graph, name: str) -> bool:
+def is_depthwise(graph: Graph, name: str) -> bool:
+    """Whether a layer is a Conv each of whose outputs reads one channel."""
     layer = graph.node(name)
     return bool(layer.op_type == "Conv" and graph.weights[layer.input[1]].shape[1] == 1)
 
@@ -158,7 +166,7 @@ def _is_depthwise(graph: Graph, name: str) -> bool:
 def _error(
     graph: Graph,
     readers: list[str],
-    seen: dict[str, _Seen],
+    seen: dict[str, SeenChannels],
     placement: Placement,
     weight_grid: IntegerGrid,
     factors: NDArray[np.float64],

@@ -2,9 +2,11 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 from compress.compare import compare_models
 from compress.diagnose import Diagnosis, diagnose_model
@@ -42,6 +44,18 @@ def test_a_layer_costs_only_the_heads_that_need_it(diagnosis) -> None:
     assert layer(diagnosis, "last").noise["a"] == 0
     assert layer(diagnosis, "last").noise["b"] > 0
     assert sum(item.share for item in diagnosis.layers) == pytest.approx(1)
+
+
+def test_nodes_that_only_move_integers_are_no_layers(model, samples) -> None:
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    weight = numpy_helper.from_array(np.ones((2, 10, 1, 1), np.float32), "wj")
+    model.graph.initializer.append(weight)
+    model.graph.node.append(helper.make_node("Concat", ["a", "r"], ["j"], "join", axis=1))
+    model.graph.node.append(helper.make_node("Conv", ["j", "wj"], ["c"], "reader"))
+    model.graph.output.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 2, 12, 12]))
+    diagnosis = diagnose_model(model, samples, SETTINGS)
+    assert "reader" in [item.node for item in diagnosis.layers]
+    assert "join" not in [item.node for item in diagnosis.layers]
 
 
 def test_the_recommendation_keeps_its_promise(model, samples, diagnosis) -> None:

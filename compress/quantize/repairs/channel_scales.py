@@ -1,0 +1,103 @@
+"""Gives the channels that a depthwise layer reads similar ranges behind an activation.
+
+Equalization moves factors into the layer that writes a tensor, which HardSwish, SiLU or a Clip in
+between does not allow. Such an activation gets a product with one constant per channel instead,
+x_c / f_c, and the depthwise layer, whose weights have a scale for every channel, takes f_c up
+without loss. Together with the quantizer behind it that is a scale per channel, as NNCF gives
+depthwise layers, written so that every runtime can read it. The product costs time where a runtime
+does not fuse it, so it is only put where it takes away most of the layer's error.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import helper
+
+from compress.quantize.graph import Array, Graph
+from compress.quantize.placement import Placement
+from compress.quantize.placement.movement import MOVING
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.repairs.equalization import (
+    DEPTHWISE,
+    choose_factors,
+    is_depthwise,
+    observe_channels,
+)
+from compress.quantize.repairs.scale_group import LAYERS, scale_input_channels
+
+MOST_ERROR_LEFT = 0.5
+
+
+def scale_channels(
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    placement: Placement,
+    quantized: Collection[str],
+    weight_grid: IntegerGrid,
+) -> list[str]:
+    """Inserts products in place where they halve the error of the depthwise layers behind them.
+
+    Args:
+        graph: the simplified float graph; its results stay.
+        samples: calibration inputs.
+        placement: tells the integers of activations.
+        quantized: names of the nodes that will be quantized.
+        weight_grid: the integers of weights.
+
+    Returns:
+        one line per product.
+    """
+    readers = _find_readers(graph, frozenset(quantized))
+    if not readers:
+        return []
+    seen = observe_channels(graph, samples, sorted(readers))
+    done = []
+    for tensor, names in readers.items():
+        factors = choose_factors(
+            graph, names, seen, placement, weight_grid, DEPTHWISE, MOST_ERROR_LEFT
+        )
+        if factors is not None:
+            _insert(graph, tensor, names, factors)
+            done.append(
+                f"scaled {len(factors)} channels before {', '.join(names)}, "
+                f"factors {factors.min():.3f} to 1"
+            )
+    return done
+
+
+def _find_readers(graph: Graph, quantized: frozenset[str]) -> dict[str, list[str]]:
+    """Returns the depthwise layers of each tensor that nothing else reads."""
+    found = {}
+    for node in graph.nodes:
+        tensor = node.output[0]
+        names = [reader.name for reader in graph.consumers(tensor)]
+        if (
+            node.op_type not in LAYERS | MOVING
+            and tensor not in graph.outputs
+            and names
+            and quantized.issuperset(names)
+            and all(is_depthwise(graph, name) for name in names)
+        ):
+            found[tensor] = names
+    return found
+
+
+def _insert(graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.float64]) -> None:
+    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", "channel_scale"))
+    rank = graph.weights[graph.node(readers[0]).input[1]].ndim
+    divisors = (1 / factors).astype(np.float32)
+    graph.weights[constant] = divisors.reshape(1, -1, *(1,) * (rank - 2))
+    product = helper.make_node("Mul", [tensor, constant], [result], result)
+    at = next(index for index, node in enumerate(graph.nodes) if tensor in node.output)
+    graph.nodes.insert(at + 1, product)
+    if tensor in graph.shapes:
+        graph.shapes[result] = graph.shapes[tensor]
+    for name in readers:
+        layer = graph.node(name)
+        weight = scale_input_channels(layer, graph.weights[layer.input[1]], factors)
+        stored = graph.unused_name(f"{name}_scaled_weight")
+        graph.weights[stored] = weight.astype(np.float32)
+        layer.input[0], layer.input[1] = result, stored
+    graph.index()
+    graph.drop_unused_weights()
