@@ -89,7 +89,7 @@ def main() -> None:
 
 def make_settings(**changes: Any) -> QuantizeSettings:
     """Returns the settings of a choice."""
-    return QuantizeSettings(target="openvino", **changes)
+    return QuantizeSettings(**{"target": "openvino"} | changes)
 
 
 def open_splits() -> dict[str, tuple[Any, Any, Any]]:

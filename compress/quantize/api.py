@@ -188,7 +188,7 @@ def _search_precision(
 ) -> QuantizeResult:
     """Returns the best network that the search finds, more careful until contracts are kept."""
     contracts = work.settings.contracts
-    model = work.prepared.graph.copy().to_model()
+    model = work.prepared.write_float()
     heads = read_heads(model)
     _check_heads(contracts, heads)
     search = _open_search(work, clock)
@@ -223,7 +223,7 @@ def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
 
 def _time_whole(prepared: PreparedNetwork, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
     """Returns the latencies of the float network and of the result, as a choice of all INT8."""
-    float_ms, int8_ms = clock([prepared.graph.copy().to_model(), result.model])
+    float_ms, int8_ms = clock([prepared.write_float(), result.model])
     chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
     return PrecisionChoice(
         float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
@@ -244,7 +244,7 @@ def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[
 
 def _float_result(prepared: PreparedNetwork, choice: PrecisionChoice) -> QuantizeResult:
     return QuantizeResult(
-        model=prepared.graph.copy().to_model(),
+        model=prepared.write_float(),
         layers=(),
         declined=_explain(prepared.declined, choice),
         simplified=prepared.simplified,

@@ -15,7 +15,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
-from compress.quantize.repairs.channel_scales import scale_channels
+from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
 from compress.quantize.repairs.equalization import equalize
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
@@ -78,6 +78,13 @@ class PreparedNetwork:
         """
         graph = self.graph.copy()
         insert_qdq(graph, self.quantized, decisions)
+        fold_idle_scales(graph)
+        return graph.to_model()
+
+    def write_float(self) -> onnx.ModelProto:
+        """Returns the network in float, without what only helps integers."""
+        graph = self.graph.copy()
+        fold_idle_scales(graph)
         return graph.to_model()
 
     def write_uncorrected(
@@ -98,6 +105,7 @@ class PreparedNetwork:
         ]
         graph = self.graph.copy()
         insert_qdq(graph, chosen, replace(decisions, overrides={}, biases={}))
+        fold_idle_scales(graph)
         return graph.to_model()
 
     def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:

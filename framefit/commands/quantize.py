@@ -210,7 +210,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
     )
     if result.precision is not None:
-        show_precision(result.precision)
+        show_precision(result.precision, is_float=not result.layers)
     else:
         typer.echo(f"latency not measured; on the target: framefit bench {outcome.out}")
     ratio = outcome.float_bytes / outcome.int8_bytes
@@ -220,17 +220,17 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     )
 
 
-def show_precision(choice: "PrecisionChoice") -> None:
-    """Prints what stays in float for speed or quality, and the measured times."""
+def show_precision(choice: "PrecisionChoice", *, is_float: bool) -> None:
+    """Prints what stays in float (all of it: `is_float`) for speed or quality, and the times."""
     times = (
         f"float {choice.float_ms:.2f} ms, all INT8 {choice.int8_ms:.2f} ms, "
         f"chosen {choice.chosen.latency_ms:.2f} ms (side by side)"
     )
-    if len(choice.tried) == 1 and not choice.is_float:
+    if len(choice.tried) == 1 and not is_float:
         gain = choice.float_ms / choice.int8_ms
         typer.echo(f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)")
         return
-    if choice.is_float:
+    if is_float:
         typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")
         return
     typer.echo(f"{len(choice.float_nodes)} layers stay in float: {times}")

@@ -11,6 +11,7 @@ does not fuse it, so it is only put where it takes away most of the layer's erro
 from collections.abc import Collection, Sequence
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
@@ -27,6 +28,7 @@ from compress.quantize.repairs.equalization import (
 from compress.quantize.repairs.scale_group import LAYERS, scale_input_channels
 
 MOST_ERROR_LEFT = 0.5
+SUFFIX = "framefit_channel_scale"
 
 
 def scale_channels(
@@ -84,7 +86,7 @@ def _find_readers(graph: Graph, quantized: frozenset[str]) -> dict[str, list[str
 
 
 def _insert(graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.float64]) -> None:
-    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", "channel_scale"))
+    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
     rank = graph.weights[graph.node(readers[0]).input[1]].ndim
     divisors = (1 / factors).astype(np.float32)
     graph.weights[constant] = divisors.reshape(1, -1, *(1,) * (rank - 2))
@@ -94,10 +96,30 @@ def _insert(graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.f
     if tensor in graph.shapes:
         graph.shapes[result] = graph.shapes[tensor]
     for name in readers:
-        layer = graph.node(name)
-        weight = scale_input_channels(layer, graph.weights[layer.input[1]], factors)
-        stored = graph.unused_name(f"{name}_scaled_weight")
-        graph.weights[stored] = weight.astype(np.float32)
-        layer.input[0], layer.input[1] = result, stored
+        _let_read(graph, graph.node(name), result, factors)
     graph.index()
     graph.drop_unused_weights()
+
+
+def fold_idle_scales(graph: Graph) -> None:
+    """Takes out in place the products that no quantizer reads: their layers stay in float."""
+    for node in graph.nodes:
+        if node.op_type != "Mul" or SUFFIX not in node.input[1]:
+            continue
+        readers = graph.consumers(node.output[0])
+        if all(item.op_type == "Conv" and item.input[1] in graph.weights for item in readers):
+            divisors = graph.weights[node.input[1]].reshape(-1)
+            for reader in readers:
+                _let_read(graph, reader, node.input[0], divisors)
+            graph.shapes.pop(node.output[0], None)
+            graph.remove([node.name])
+    graph.drop_unused_weights()
+
+
+def _let_read(
+    graph: Graph, layer: onnx.NodeProto, tensor: str, factors: NDArray[np.floating]
+) -> None:
+    weight = scale_input_channels(layer, graph.weights[layer.input[1]], factors)
+    stored = graph.unused_name(f"{layer.name}_scaled_weight")
+    graph.weights[stored] = weight.astype(np.float32)
+    layer.input[0], layer.input[1] = tensor, stored

@@ -104,7 +104,7 @@ class PrecisionSearch:
         self._decisions = decisions
         self._clock = clock
         self._matrix = matrix
-        self._float_model = prepared.graph.copy().to_model()
+        self._float_model = prepared.write_float()
         self._finalists: frozenset[frozenset[str]] = frozenset()
         self.float_ms = 0.0
         first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]

@@ -11,6 +11,7 @@ from compress.quantize.prepared import prepare_network
 from compress.quantize.repairs.channel_scales import scale_channels
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
+from compress.quantize.streaming import StreamingPass
 
 
 @pytest.fixture
@@ -80,6 +81,26 @@ def test_products_are_only_put_where_they_pay(options, make_mobile, samples):
     after, done = scaled(model, samples)
     assert done == []
     assert len(after.graph.node) == len(Graph(model).nodes)
+
+
+def test_a_layer_that_stays_in_float_needs_no_product(make_mobile, samples, run_model):
+    model = make_mobile()
+    settings = QuantizeSettings()
+    prepared = prepare_network(model, samples, settings)
+    kept = prepared.with_float_nodes(frozenset({"depthwise"}))
+    decisions = StreamingPass(prepared, settings).run(samples)
+    products = {
+        name: [node.op_type for node in network.graph.node].count("Mul")
+        for name, network in (
+            ("int8", prepared.write_model(decisions)),
+            ("depthwise in float", kept.write_model(decisions)),
+            ("float", prepared.write_float()),
+        )
+    }
+    assert products == {"int8": 1, "depthwise in float": 0, "float": 0}
+    expected = run_model(model, samples[0])["y"]
+    got = run_model(prepared.write_float(), samples[0])["y"]
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_weights_alone_need_no_product(make_mobile, samples):
