@@ -1,4 +1,5 @@
-from benchmarks.peers.page import render
+from benchmarks.package_networks import PACKAGE_NETWORKS
+from benchmarks.peers.page import OURS_TO_TUNE, PACKAGES, sections
 
 ROW = {"seconds": 2.0, "import_s": 1.0, "cpu_s": 4.0, "peak_mib": 100.0}
 OUTPUTS = {"y": {"sqnr_db": 20.0, "sqnr_mean_db": 21.0}}
@@ -35,7 +36,7 @@ FIGURES = {
 
 
 def test_the_page_says_what_stands_and_what_failed() -> None:
-    page = "\n".join(render(FIGURES))
+    page = "\n".join(sections(FIGURES)[OURS_TO_TUNE])
     assert "1 are left standing" in page
     assert "* good: **stands**" in page
     assert "* worse: beaten by *ours*" in page
@@ -44,14 +45,22 @@ def test_the_page_says_what_stands_and_what_failed() -> None:
 
 
 def test_the_cost_is_set_against_the_smallest_peer() -> None:
-    page = "\n".join(render(FIGURES))
+    page = "\n".join(sections(FIGURES)[OURS_TO_TUNE])
     assert "Time: 1.50 times" in page
     assert "Peak memory: 1.00 times" in page
 
 
 def test_all_rows_of_a_table_have_as_many_cells() -> None:
-    lines = render(FIGURES)
+    lines = sections(FIGURES)[OURS_TO_TUNE]
     start = next(index for index, line in enumerate(lines) if line.startswith("| file"))
     table = [line for line in lines[start : start + 4] if line.startswith("|")]
     assert len(table) == 4
     assert len({line.count("|") for line in table}) == 1
+
+
+def test_networks_of_packages_have_a_section_of_their_own() -> None:
+    case = FIGURES["cases"]["net"]
+    found = sections(FIGURES | {"cases": {"net": case, PACKAGE_NETWORKS[0].name: case}})
+    assert f"### {PACKAGE_NETWORKS[0].name}" in found[PACKAGES]
+    assert f"### {PACKAGE_NETWORKS[0].name}" not in found[OURS_TO_TUNE]
+    assert list(sections(FIGURES)) == [OURS_TO_TUNE]
