@@ -1,10 +1,13 @@
-"""`python -m benchmarks.depthwise_ranges`: what equalizing the channels of depthwise layers brings.
+"""What equalizing the channels of depthwise layers brings.
+
+`python -m benchmarks.depthwise_ranges [NETWORK ...]` writes its table into docs/quantization.md.
 
 Three quantizers on the same pictures: equalization that goes as far for depthwise readers as for
 all others, one that goes all the way for them, and the product, which can follow an activation
-that no factor passes, in addition. Networks that are not there are left out.
+that no factor passes, in addition. Without names all networks are measured that are there.
 """
 
+import sys
 from typing import Any
 from unittest.mock import patch
 
@@ -38,6 +41,7 @@ def main() -> None:
     rows = [
         {"network": name, "target": target, **_measure(*split, target)}
         for name, split in _open_networks().items()
+        if name in (sys.argv[1:] or [name])
         for target in TARGETS
     ]
     write_json(RAW.with_name("depthwise_ranges.json"), rows)
