@@ -216,7 +216,7 @@ def bad_std(network: Path, pictures: Path) -> list[object]:
 
 
 def bad_shape(network: Path, pictures: Path) -> list[object]:
-    return [network, "--data", pictures, "--input-shape", "1,3,32,32"]
+    return [network, "--data", pictures, "--input-shape", "3,32,32"]
 
 
 def factory_for_onnx(network: Path, pictures: Path) -> list[object]:

@@ -20,8 +20,8 @@ from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.repairs.equalization import (
-    DEPTHWISE,
     choose_factors,
+    choose_reach,
     is_depthwise,
     observe_channels,
 )
@@ -54,11 +54,10 @@ def scale_channels(
     if not readers:
         return []
     seen = observe_channels(graph, samples, sorted(readers))
+    reach = choose_reach(len(samples), all_depthwise=True)
     done = []
     for tensor, names in readers.items():
-        factors = choose_factors(
-            graph, names, seen, placement, weight_grid, DEPTHWISE, MOST_ERROR_LEFT
-        )
+        factors = choose_factors(graph, names, seen, placement, weight_grid, reach, MOST_ERROR_LEFT)
         if factors is not None:
             _insert(graph, tensor, names, factors)
             done.append(

@@ -9,7 +9,7 @@ reading layers would make, measured on calibration activations; alpha = 0 change
 that are quiet on the calibration pictures may be loud on others, and a channel that is amplified
 coarsens the scale of a reader's weights, so alpha ends at a half and r_c at an eighth. A depthwise
 layer has a weight scale for every channel, which takes the factor up without loss: there alpha goes
-to 1 (docs/quantization.md shows what both did).
+to 1 (docs/quantization.md shows what both did). Fewer than ENOUGH_SAMPLES samples move less.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,9 +48,12 @@ class Reach:
     smallest_factor: float
 
 
+CAUTIOUS = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 4)
+"""For few samples, which have not shown how loud a channel gets."""
 MODERATE = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 8)
 DEPTHWISE = Reach(exponents=(0.0, 0.25, 0.5, 0.75, 1.0), smallest_factor=1 / 16)
 """Where all readers are depthwise."""
+ENOUGH_SAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def equalize(
     done = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
-        reach = DEPTHWISE if all(is_depthwise(graph, name) for name in readers) else MODERATE
+        reach = choose_reach(len(samples), all(is_depthwise(graph, name) for name in readers))
         factors = choose_factors(graph, readers, seen, placement, weight_grid, reach)
         if factors is not None:
             rescale(graph, group, factors)
@@ -155,6 +158,13 @@ def choose_factors(
     if best == 0 or errors[best] > errors[0] * enough:
         return None
     return np.asarray(relative ** reach.exponents[best], np.float64)
+
+
+def choose_reach(samples: int, all_depthwise: bool) -> Reach:
+    """Returns how far channels are equalized for readers, given that many calibration samples."""
+    if samples < ENOUGH_SAMPLES:
+        return CAUTIOUS
+    return DEPTHWISE if all_depthwise else MODERATE
 
 
 def is_depthwise(graph: Graph, name: str) -> bool:

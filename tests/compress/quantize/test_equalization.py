@@ -8,7 +8,7 @@ from onnx import helper
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, TensorRT
-from compress.quantize.repairs.equalization import equalize
+from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.scale_group import find_scale_groups, rescale
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
@@ -104,7 +104,8 @@ def test_a_depthwise_reader_takes_up_the_whole_factor(
         helper.make_node("Sigmoid", ["c1"], ["a"], "sigmoid"),
         helper.make_node("Conv", ["a", "w2"], ["y"], "head"),
     ]
-    after, done = equalized(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]), samples)
+    many = ([*samples] * ENOUGH_SAMPLES)[:ENOUGH_SAMPLES]
+    after, done = equalized(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]), many)
     assert len(done) == 1
     after.graph.output.append(onnx.ValueInfoProto(name="r0"))
     seen = np.concatenate([run_model(after, feeds)["r0"] for feeds in samples])

@@ -9,9 +9,16 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.prepared import prepare_network
 from compress.quantize.repairs.channel_scales import scale_channels
+from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.streaming import StreamingPass
+
+
+@pytest.fixture
+def samples(samples):
+    """As many as it takes to be sure how loud a channel gets."""
+    return [*samples] * (ENOUGH_SAMPLES // len(samples) + 1)
 
 
 @pytest.fixture
@@ -101,6 +108,13 @@ def test_a_layer_that_stays_in_float_needs_no_product(make_mobile, samples, run_
     expected = run_model(model, samples[0])["y"]
     got = run_model(prepared.write_float(), samples[0])["y"]
     np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_few_samples_have_not_shown_how_loud_a_channel_gets(make_mobile, samples):
+    _, (few,) = scaled(make_mobile(), samples[: ENOUGH_SAMPLES - 1])
+    _, (many,) = scaled(make_mobile(), samples)
+    assert "factors 0.500 to 1" in few
+    assert "factors 0.0" in many
 
 
 def test_weights_alone_need_no_product(make_mobile, samples):
