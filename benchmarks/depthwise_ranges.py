@@ -4,7 +4,8 @@
 
 Three quantizers on the same pictures: equalization that goes as far for depthwise readers as for
 all others, one that goes all the way for them, and the product, which can follow an activation
-that no factor passes, in addition. Without names all networks are measured that are there.
+that no factor passes, in addition. Without names all networks are measured that are there; those of
+../shared have fewer calibration pictures than it takes.
 """
 
 import sys
@@ -12,22 +13,16 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from artifacts.atomic import write_json, write_text
-from artifacts.onnx_file import load_onnx
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
-from benchmarks.package_networks import PACKAGE_NETWORKS
-from benchmarks.quantizer_choices import PAGE, RAW, make_settings, open_splits
-from benchmarks.real_networks import REAL
-from compress.compare import compare_models
-from compress.quantize.api import quantize_model
+from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
+from benchmarks.quantizer_choices import PAGE, RAW, judge
 from compress.quantize.repairs import channel_scales, equalization
 from compress.quantize.settings import QuantizeSettings
 
 TARGETS = ("tensorrt", "openvino")
-SPLITS = ("U1", "U2", "F1", "F3")
 VARIANTS: dict[str, tuple[Any, float]] = {
     "as far as others": (equalization.MODERATE, 0.0),
     "all the way": (equalization.DEPTHWISE, 0.0),
@@ -39,9 +34,9 @@ VARIANTS: dict[str, tuple[Any, float]] = {
 def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     rows = [
-        {"network": name, "target": target, **_measure(*split, target)}
-        for name, split in _open_networks().items()
-        if name in (sys.argv[1:] or [name])
+        {"network": network.name, "target": target, **_measure(network, target)}
+        for network in PACKAGE_NETWORKS
+        if network.is_here and network.name in (sys.argv[1:] or [network.name])
         for target in TARGETS
     ]
     write_json(RAW.with_name("depthwise_ranges.json"), rows)
@@ -49,37 +44,18 @@ def main() -> None:
     write_text(PAGE, replace_section(text, "depthwise", _render(rows)))
 
 
-def _open_networks() -> dict[str, tuple[Any, Any, Any]]:
-    networks = {}
-    if REAL.is_dir():
-        splits = open_splits()
-        networks |= {name: splits[name] for name in SPLITS}
-    for network in PACKAGE_NETWORKS:
-        if network.path.exists():
-            model = load_onnx(network.path, input_shapes={"": network.shape})
-            networks[network.name] = (model, *network.samples(model))
-    return networks
-
-
-def _measure(model: Any, calibration: Any, held_out: Any, target: str) -> dict[str, list[float]]:
+def _measure(network: PackageNetwork, target: str) -> dict[str, list[float]]:
+    model = network.load()
+    calibration, held_out = network.samples(model)
     found = {}
     for name, (reach, error_left) in VARIANTS.items():
         with (
             patch.object(equalization, "DEPTHWISE", reach),
             patch.object(channel_scales, "MOST_ERROR_LEFT", error_left),
         ):
-            quality = _judge(model, calibration, held_out, make_settings(target=target))
-        found[name] = quality.mean(axis=0).tolist()
+            quality = judge(model, calibration, held_out, QuantizeSettings(target=target))
+        found[name] = np.mean(quality, axis=0).tolist()
     return found
-
-
-def _judge(
-    model: Any, calibration: Any, held_out: Any, settings: QuantizeSettings
-) -> NDArray[np.float64]:
-    """Returns [outputs, 2], the SQNR in dB: the mean over pictures, and all pictures pooled."""
-    quantized = quantize_model(model, calibration, settings).model
-    outputs = compare_models(model, quantized, held_out)["outputs"]
-    return np.array([(value["sqnr_mean_db"], value["sqnr_db"]) for value in outputs.values()])
 
 
 def _render(rows: list[dict[str, Any]]) -> list[str]:

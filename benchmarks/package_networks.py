@@ -16,11 +16,12 @@ from typing import Any
 
 import cv2
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from artifacts.atomic import atomic_path
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_file import input_tensors, load_onnx
 from benchmarks.real_networks import REAL
 from benchmarks.rendered_text import draw_line, draw_page
 
@@ -73,7 +74,16 @@ class PackageNetwork:
         """Where the fetched file lies."""
         return FOLDER / Path(self.member).name
 
-    def samples(self, model: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    @property
+    def is_here(self) -> bool:
+        """Whether it has been fetched, and the photos that it is shown are there."""
+        return self.path.exists() and REAL.is_dir()
+
+    def load(self) -> onnx.ModelProto:
+        """Returns the fetched network, its input of the stated shape."""
+        return load_onnx(self.path, input_shapes={"": self.shape})
+
+    def samples(self, model: onnx.ModelProto) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns calibration and held-out samples."""
         (name,) = input_tensors(model)
         prepared = [

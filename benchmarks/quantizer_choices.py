@@ -71,12 +71,12 @@ def main() -> None:
     """Measures both tables, writes the raw figures and the section of the page."""
     splits = open_splits()
     choices = {
-        name: {split: _judge(*splits[split], make_settings(**changes)) for split in splits}
+        name: {split: judge(*splits[split], make_settings(**changes)) for split in splits}
         for name, changes in CHOICES.items()
     }
     choices |= {
         f"ranges on: {', '.join(names) or 'nothing else'}": {
-            split: _judge(*splits[split], make_settings(), names) for split in splits
+            split: judge(*splits[split], make_settings(), names) for split in splits
         }
         for names in SURVEYED
     }
@@ -89,7 +89,7 @@ def main() -> None:
 
 def make_settings(**changes: Any) -> QuantizeSettings:
     """Returns the settings of a choice."""
-    return QuantizeSettings(**{"target": "openvino"} | changes)
+    return QuantizeSettings(target="openvino", **changes)
 
 
 def open_splits() -> dict[str, tuple[Any, Any, Any]]:
@@ -124,7 +124,7 @@ def _split_at_random(pictures: Any, seed: int) -> tuple[list[Any], list[Any]]:
     return [pictures[place] for place in order[:part]], [pictures[place] for place in order[part:]]
 
 
-def _judge(
+def judge(
     model: Any,
     calibration: Any,
     held_out: Any,
@@ -168,11 +168,11 @@ def compare_guides(model: Any, calibration: Any, held_out: Any) -> dict[str, Any
     )
     scores = {"alone": matrix.noise, "left out": left_out}
     floats = {
-        guide: _judge(model, calibration, held_out, _keep(settings, matrix.layers, values, whole))
+        guide: judge(model, calibration, held_out, _keep(settings, matrix.layers, values, whole))
         for guide, values in scores.items()
     }
     return {
-        "all INT8": _judge(model, calibration, held_out, settings),
+        "all INT8": judge(model, calibration, held_out, settings),
         "float": floats,
         "sum over noise": {
             guide: (values.sum(axis=0) / whole).tolist() for guide, values in scores.items()

@@ -113,7 +113,7 @@ def list_cases() -> list[Case]:
             rounds=100,
         )
         for network in PACKAGE_NETWORKS
-        if network.path.exists()
+        if network.is_here
     ]
 
 
@@ -164,7 +164,7 @@ def _write_real(network: RealNetwork, files: CaseFiles) -> None:
 
 
 def _write_package(network: PackageNetwork, files: CaseFiles) -> None:
-    model = load_onnx(network.path, input_shapes={"": network.shape})
+    model = network.load()
     save_onnx(model, files.model, metadata={})
     for path, samples in zip(
         (files.calibration, files.held_out), network.samples(model), strict=True

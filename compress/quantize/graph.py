@@ -86,6 +86,13 @@ class Graph:
                 if name == old:
                     node.input[position] = new
 
+    def insert(self, place: int, node: onnx.NodeProto) -> None:
+        """Inserts a node whose result has the shape of its first input, and rebuilds the edges."""
+        self.nodes.insert(place, node)
+        if node.input[0] in self.shapes:
+            self.shapes[node.output[0]] = self.shapes[node.input[0]]
+        self.index()
+
     def remove(self, names: Iterable[str]) -> None:
         """Removes the nodes called `names` and rebuilds the edges."""
         gone = set(names)

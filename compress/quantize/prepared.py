@@ -16,7 +16,7 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
-from compress.quantize.repairs.equalization import equalize
+from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
@@ -30,7 +30,7 @@ INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
 
-FEW_SAMPLES = 16
+FEW_SAMPLES = ENOUGH_SAMPLES
 """Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 
 

@@ -82,7 +82,5 @@ def _add_identity(graph: Graph, reader: str, tensor: str) -> str:
     result = graph.unused_name(f"{tensor}_requantized")
     identity = helper.make_node("Identity", [tensor], [result], result)
     at = next(index for index, node in enumerate(graph.nodes) if node.name == reader)
-    graph.nodes.insert(at, identity)
-    graph.shapes |= {result: graph.shapes[tensor]} if tensor in graph.shapes else {}
-    graph.index()
+    graph.insert(at, identity)
     return result

@@ -91,9 +91,7 @@ def _insert(graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.f
     graph.weights[constant] = divisors.reshape(1, -1, *(1,) * (rank - 2))
     product = helper.make_node("Mul", [tensor, constant], [result], result)
     at = next(index for index, node in enumerate(graph.nodes) if tensor in node.output)
-    graph.nodes.insert(at + 1, product)
-    if tensor in graph.shapes:
-        graph.shapes[result] = graph.shapes[tensor]
+    graph.insert(at + 1, product)
     for name in readers:
         _let_read(graph, graph.node(name), result, factors)
     graph.index()

@@ -54,6 +54,7 @@ MODERATE = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 8)
 DEPTHWISE = Reach(exponents=(0.0, 0.25, 0.5, 0.75, 1.0), smallest_factor=1 / 16)
 """Where all readers are depthwise."""
 ENOUGH_SAMPLES = 16
+"""From so many on, the loudest value of a channel counts as known."""
 
 
 @dataclass(frozen=True)
