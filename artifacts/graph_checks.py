@@ -163,7 +163,10 @@ def _check_names(names: Iterable[object], path: Path) -> None:
 
 
 def _check_size(tensor: onnx.TensorProto, path: Path) -> None:
-    if tensor.data_type == onnx.TensorProto.STRING or not tensor.HasField("raw_data"):
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return
+    if not tensor.HasField("raw_data"):
+        _check_listed(tensor, path)
         return
     expected = tensor_bytes(tensor, path)
     if len(tensor.raw_data) != expected:
@@ -171,6 +174,17 @@ def _check_size(tensor: onnx.TensorProto, path: Path) -> None:
             f"tensor '{tensor.name}' in {path} has {len(tensor.raw_data)} bytes",
             f"{expected} bytes for its shape {list(tensor.dims)[:8]}",
         )
+
+
+def _check_listed(tensor: onnx.TensorProto, path: Path) -> None:
+    """Values that are stored one by one have no length in bytes; reading them says if they fit."""
+    try:
+        onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"the values of tensor '{tensor.name}' in {path} cannot be read: {first_line(error)}",
+            f"values for its shape {list(tensor.dims)[:8]}",
+        ) from error
 
 
 def _check_operator(

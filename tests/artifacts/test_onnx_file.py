@@ -131,6 +131,15 @@ def test_flipped_bit_is_refused_or_gives_a_model(
     assert len(lines) == 1
 
 
+def test_a_weight_whose_values_are_missing_is_refused(tmp_path: Path, make_model) -> None:
+    model = make_model()
+    model.graph.initializer[0].ClearField("raw_data")
+    onnx.save(model, tmp_path / "m.onnx")
+    name = model.graph.initializer[0].name
+    with pytest.raises(InputError, match=f"values of tensor '{name}' .* cannot be read"):
+        load_onnx(tmp_path / "m.onnx")
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path, make_model, value: float) -> None:
     weights = {"good": np.zeros(3, f32), "bad": np.array([1, value, 2], f32).reshape(1, 3, 1, 1)}
