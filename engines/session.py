@@ -123,6 +123,13 @@ class Session(Protocol):
             InputError: an input is missing, unknown, or of another shape or dtype.
         """
 
+    def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once and lends its outputs: the next run may overwrite them.
+
+        For timing, and for a frame that is done with them before the next: it spares a copy of
+        every output, which a program in C++ would not make either. Otherwise like `run`.
+        """
+
     def describe(self) -> dict[str, Any]:
         """Says what was asked for and what was got: runtime, version, device, precision …."""
 
@@ -139,8 +146,16 @@ class Session(Protocol):
     ) -> None: ...
 
 
-class ClosesOnExit:
-    """Gives a session the `with` block that closes it."""
+class SessionBase:
+    """Gives a session the `with` block that closes it, and outputs to borrow."""
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once; see `Session.run`."""
+        return {name: array.copy() for name, array in self.run_borrowed(feeds).items()}
+
+    def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once; see `Session.run_borrowed`."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Frees what the session holds."""

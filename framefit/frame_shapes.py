@@ -197,7 +197,7 @@ def _run_part(session: Session, *, keeps: bool) -> Callable[[FrameState], FrameS
     name = session.inputs[0].name
 
     def run(state: FrameState) -> FrameState:
-        found = session.run({name: np.asarray(state.tensor)})
+        found = session.run_borrowed({name: np.asarray(state.tensor)})
         state.outputs = {**state.outputs, **found} if keeps else found
         return state
 

@@ -73,7 +73,7 @@ def _interleave(sessions: "Sequence[Session]") -> list[float]:
     for turn in range(WARM_UP + MAX_ROUNDS):
         for session, taken in zip(sessions, times_ns, strict=True):
             start = time.perf_counter_ns()
-            session.run(feeds)
+            session.run_borrowed(feeds)
             taken.append(time.perf_counter_ns() - start)
         is_enough = turn >= WARM_UP + MIN_ROUNDS
         if is_enough and time.perf_counter() - began > SECONDS_PER_BATCH:

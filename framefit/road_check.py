@@ -120,12 +120,16 @@ def check_variant(
         progress(f"{network.name}: {what}", done, total)
 
     with open_session(network.path) as session:
-        run = _runner(session)
         heads = evaluate_outputs(
-            run, scenes, network.spec, network.heads, size=network.input_hw, progress=note
+            _runner(session), scenes, network.spec, network.heads, size=network.input_hw, progress=note
         )
         steps = road_stages(
-            run, network.spec, network.heads, network.input_hw, drive[0].shape[:2], camera
+            _runner(session),
+            network.spec,
+            network.heads,
+            network.input_hw,
+            drive[0].shape[:2],
+            camera,
         )
         stages = [Stage(name, function) for name, function in steps]
         states = [FrameState(picture) for picture in drive]
@@ -207,8 +211,9 @@ def _is_too_slow(stages: list[Stage], states: list[FrameState], rate_hz: float) 
 
 
 def _runner(session: "Session") -> Callable[[NDArray[np.float32]], dict[str, NDArray[Any]]]:
+    """Returns a function of the input tensor; its outputs are lent until the next call."""
     name = session.inputs[0].name
-    return lambda tensor: session.run({name: tensor})
+    return lambda tensor: session.run_borrowed({name: tensor})
 
 
 def _draw(

@@ -77,7 +77,7 @@ def _has_qdq(model: Path) -> bool:
 
 def network_stage(session: Session) -> Stage:
     """Returns the stage that runs `session` on a frame's feeds and passes its outputs on."""
-    return Stage(NETWORK_STAGE, session.run)
+    return Stage(NETWORK_STAGE, session.run_borrowed)
 
 
 def random_feeds(session: Session, *, count: int = RANDOM_FEEDS, seed: int = 0) -> list[Feeds]:

@@ -13,7 +13,7 @@ from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
     DYNAMIC,
-    ClosesOnExit,
+    SessionBase,
     SessionSettings,
     TensorInfo,
     check_feeds,
@@ -37,7 +37,7 @@ _DTYPES = {
 }
 
 
-class OrtSession(ClosesOnExit):
+class OrtSession(SessionBase):
     """A model opened by onnxruntime's CPU provider.
 
     Args:
@@ -98,6 +98,10 @@ class OrtSession(ClosesOnExit):
         names = [tensor.name for tensor in self.inputs]
         results = self._session.run(None, dict(zip(names, arrays, strict=True)))
         return {tensor.name: result for tensor, result in zip(self.outputs, results, strict=True)}
+
+    def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Like `run`, as the outputs are new arrays anyway."""
+        return self.run(feeds)
 
     def describe(self) -> dict[str, Any]:
         """Says what was asked for and what was got."""

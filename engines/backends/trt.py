@@ -18,12 +18,12 @@ from artifacts.errors import (
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, read_manifest, read_verified_plan
 from engines.backend import Backend, RuntimeStatus, first_line
 from engines.backends.cuda_calls import Cuda, PinnedBuffer
-from engines.session import DYNAMIC, ClosesOnExit, SessionSettings, TensorInfo, check_feeds
+from engines.session import DYNAMIC, SessionBase, SessionSettings, TensorInfo, check_feeds
 
 _NAME = "tensorrt"
 
 
-class TrtSession(ClosesOnExit):
+class TrtSession(SessionBase):
     """A plan on one GPU, with pinned buffers and a stream of its own.
 
     One run copies the feeds into pinned memory, copies them to the device, executes, copies the
@@ -131,8 +131,8 @@ class TrtSession(ClosesOnExit):
             fix="leave --cuda-graph out, or remove the operators that synchronize",
         )
 
-    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Runs the network once; see `Session.run`."""
+    def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once; see `Session.run_borrowed`."""
         arrays = check_feeds(self.inputs, feeds)
         self._cuda.select()
         for tensor, array in zip(self.inputs, arrays, strict=True):
@@ -142,7 +142,7 @@ class TrtSession(ClosesOnExit):
         else:
             self._cuda.launch(self._graph)
         self._cuda.synchronize()
-        return {tensor.name: self._buffers[tensor.name].host.copy() for tensor in self.outputs}
+        return {tensor.name: self._buffers[tensor.name].host for tensor in self.outputs}
 
     def describe(self) -> dict[str, Any]:
         """Says what was asked for and what was got."""

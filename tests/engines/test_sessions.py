@@ -61,6 +61,19 @@ def test_returned_arrays_are_not_changed_by_later_runs(runtime, model_path, imag
         np.testing.assert_array_equal(array, kept[name])
 
 
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_borrowed_outputs_hold_what_a_run_returns(runtime, model_path, image):
+    with open_session(model_path, runtime) as session:
+        for picture in (image, -image):
+            borrowed = session.run_borrowed({"image": picture})
+            kept = {name: array.copy() for name, array in borrowed.items()}
+            returned = session.run({"image": picture})
+            assert list(kept) == list(returned)
+            for name, array in returned.items():
+                np.testing.assert_array_equal(kept[name], array)
+                assert array.dtype == kept[name].dtype
+
+
 @pytest.mark.parametrize("runtime", COMPUTING)
 def test_a_feed_that_is_not_contiguous_is_read_rightly(runtime, model_path, image):
     flipped = image[..., ::-1]
