@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,16 @@ CALIBRATION_PICTURES, JUDGED_PICTURES, LABELLED_SCENES = 16, 8, 100
 Samples = Sequence[dict[str, Array]]
 Judge = Callable[[onnx.ModelProto], dict[str, float]]
 
+ALL_INT4 = QuantizeSettings(weights="int4", int4_from=0)
 VARIANTS = {
     "W8A8": QuantizeSettings(),
-    "W4A8 nearest": QuantizeSettings(weights="int4", rounding=Nearest(), equalization=False),
-    "W4A8 nearest, repaired": QuantizeSettings(weights="int4", rounding=Nearest()),
-    "W4A8 GPTQ, repaired": QuantizeSettings(weights="int4", rounding=GPTQ()),
-    "W4A8 auto, repaired": QuantizeSettings(weights="int4"),
-    "W4A8 auto, repaired, groups of 64": QuantizeSettings(weights="int4", weight_group=64),
+    "W4A8 nearest": replace(ALL_INT4, rounding=Nearest(), equalization=False),
+    "W4A8 nearest, repaired": replace(ALL_INT4, rounding=Nearest()),
+    "W4A8 GPTQ, repaired": replace(ALL_INT4, rounding=GPTQ()),
+    "W4A8 auto, repaired": ALL_INT4,
+    "W4A8 auto, repaired, groups of 64": replace(ALL_INT4, weight_group=64),
+    "as shipped: fewer than 64 weights per output in INT8": QuantizeSettings(weights="int4"),
+    "as shipped, nearest": QuantizeSettings(weights="int4", rounding=Nearest()),
 }
 
 

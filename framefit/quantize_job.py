@@ -81,6 +81,7 @@ class QuantizeOutcome:
                     "op_type": item.op_type,
                     "sqnr_db": item.sqnr_db,
                     "rounding": item.rounding,
+                    "weight_bits": item.weight_bits,
                 }
                 for item in layers
             ],

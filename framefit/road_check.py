@@ -121,7 +121,12 @@ def check_variant(
 
     with open_session(network.path) as session:
         heads = evaluate_outputs(
-            _runner(session), scenes, network.spec, network.heads, size=network.input_hw, progress=note
+            _runner(session),
+            scenes,
+            network.spec,
+            network.heads,
+            size=network.input_hw,
+            progress=note,
         )
         steps = road_stages(
             _runner(session),

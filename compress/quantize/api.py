@@ -27,6 +27,7 @@ from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
+from compress.quantize.zero_points import costs_time
 
 _log = logging.getLogger(__name__)
 
@@ -133,14 +134,16 @@ def quantize_model(
     settings = settings or QuantizeSettings()
     prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, DecisionLog(log_folder))
+    if clock is not None and settings.target == "openvino" and settings.symmetric is None:
+        work = _choose_zero_points(work, model, clock)
     if settings.prefer is not None:
         if clock is None:
             raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
         return _search_precision(work, settings.prefer, clock, judge)
-    result = work.finish(prepared)
+    result = work.finish(work.prepared)
     if clock is None:
         return result
-    choice = _time_whole(prepared, result, clock)
+    choice = _time_whole(work.prepared, result, clock)
     if not choice.is_float:
         return replace(result, precision=choice)
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
@@ -181,6 +184,17 @@ class _Work:
         estimate.require_disk()
         _log.info("%d samples, %d at once, need %s", len(samples), walked, estimate)
         return StreamingPass(network, self.settings, log).run(samples, self.progress)
+
+
+def _choose_zero_points(work: _Work, model: onnx.ModelProto, clock: Clock) -> _Work:
+    """Returns the work without zero points where these make the network slower."""
+    decisions = work.stream(work.prepared, work.samples[:1])
+    if not costs_time(work.prepared, decisions, clock):
+        return work
+    _log.info("activations do without zero points, which make this network slower here")
+    settings = replace(work.settings, symmetric=True)
+    prepared = prepare_network(model, work.samples, settings, work.progress)
+    return replace(work, prepared=prepared, settings=settings, log=work.log.branch("symmetric"))
 
 
 def _search_precision(

@@ -32,7 +32,11 @@ class DecisionLog:
         if self._folder is None or not kept:
             return self
         digest = hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:32]
-        return DecisionLog(self._folder / f"kept-{digest}")
+        return self.branch(f"kept-{digest}")
+
+    def branch(self, name: str) -> "DecisionLog":
+        """Returns the log of the same network, quantized in another way."""
+        return self if self._folder is None else DecisionLog(self._folder / name)
 
     def find_qparams(self, tensor: str) -> QParams | None:
         """Returns the qparams that were decided for a tensor."""

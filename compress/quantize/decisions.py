@@ -16,12 +16,14 @@ class LayerResult:
         op_type: its operator.
         sqnr_db: signal to quantization noise of its output, all errors before it included.
         rounding: how its weight was rounded; empty where it has none.
+        weight_bits: 8 or 4; None where it has no weight.
     """
 
     node: str
     op_type: str
     sqnr_db: float
     rounding: str = ""
+    weight_bits: int | None = None
 
 
 @dataclass

@@ -14,7 +14,7 @@ from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.insert import insert_qdq
-from compress.quantize.placement import PLACEMENTS, Declined, Placement, QuantizedNode
+from compress.quantize.placement import Declined, Placement, QuantizedNode
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.migration import migrate_scales
@@ -148,7 +148,7 @@ def prepare_network(
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
-    placement = PLACEMENTS[settings.target]()
+    placement = settings.placement
     quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
         raise InputError(
@@ -158,10 +158,10 @@ def prepare_network(
     few = [samples[index] for index in spread_indices(len(samples), FEW_SAMPLES)]
     if settings.equalization:
         names = [item.node for item in quantized]
-        simplified += equalize(graph, few, placement, names, settings.weight_grid)
-        simplified += migrate_scales(graph, few, placement, names, settings.weight_grid)
+        simplified += equalize(graph, few, placement, names, settings.weight_grids)
+        simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
         if settings.activations != "float":
-            simplified += scale_channels(graph, few, placement, names, settings.weight_grid)
+            simplified += scale_channels(graph, few, placement, names, settings.weight_grids)
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)

@@ -43,6 +43,26 @@ WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
 WEIGHT_GRIDS = {"int8": WEIGHT_GRID, "int4": IntegerGrid(bits=4, is_signed=True)}
 
 
+@dataclass(frozen=True)
+class WeightGrids:
+    """The integers of weights, by how many weights an output channel of a layer has.
+
+    Attributes:
+        common: of most layers.
+        from_weights: layers with fewer weights per output channel are in INT8.
+    """
+
+    common: IntegerGrid = WEIGHT_GRID
+    from_weights: int = 0
+
+    def of(self, weights_per_output: int) -> IntegerGrid:
+        """Returns the integers of a layer with so many weights per output channel."""
+        return self.common if weights_per_output >= self.from_weights else WEIGHT_GRID
+
+
+INT8_WEIGHTS = WeightGrids()
+
+
 @dataclass(frozen=True, kw_only=True)
 class QParams:
     """A per-tensor scale and zero_point: real = (integer - zero_point) * scale.

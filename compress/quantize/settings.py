@@ -5,8 +5,8 @@ from typing import Any
 
 from artifacts.errors import InputError
 from compress.quantize.observers import MeanSquaredError, Observer
-from compress.quantize.placement import PLACEMENTS
-from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid
+from compress.quantize.placement import PLACEMENTS, OpenVINO, Placement
+from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid, WeightGrids
 from compress.quantize.rounding import Auto, Nearest, Rounding
 from compress.quantize.search.contract import Contract
 
@@ -46,8 +46,13 @@ class QuantizeSettings:
         target: the runtime whose placement is used, a key of `PLACEMENTS`.
         observer: chooses the range of each activation.
         weights: "int8", or "int4" (stored as ONNX INT4, which takes opset 21).
+        int4_from: weights per output channel from which "int4" holds; layers with fewer (depthwise,
+            the first) stay in INT8, where they are next to nothing of the file. 0: all are INT4.
         weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
             one scale per output channel.
+        symmetric: whether activations do without zero points, at half the resolution where values
+            are seldom negative. None: TensorRT does, onnxruntime does not, and on OpenVINO a
+            measurement decides, or they have zero points.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
@@ -63,7 +68,9 @@ class QuantizeSettings:
     target: str = "tensorrt"
     observer: Observer = field(default_factory=MeanSquaredError)
     weights: str = "int8"
+    int4_from: int = 64
     weight_group: int | None = None
+    symmetric: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -76,22 +83,44 @@ class QuantizeSettings:
     def __post_init__(self) -> None:
         if self.target not in PLACEMENTS:
             raise InputError(f"target is '{self.target}'", f"one of {', '.join(PLACEMENTS)}")
-        if self.weights not in WEIGHT_GRIDS:
-            raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
-        if self.activations not in ACTIVATION_BITS:
-            raise InputError(
-                f"activations are '{self.activations}'", f"one of {', '.join(ACTIVATION_BITS)}"
-            )
-        if self.weight_group is not None and self.weights != "int4":
-            raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
-        if self.weight_group is not None and self.weight_group < 2:
-            raise InputError(f"weight_group is {self.weight_group}", "2 or more, 64 or 128 say")
+        self._check_weights()
+        self._check_activations()
         if self.prefer not in (None, *PREFERENCES):
             raise InputError(f"prefer is '{self.prefer}'", f"one of {', '.join(PREFERENCES)}")
         if self.contracts and self.prefer is None:
             raise InputError("contracts were given without prefer", "speed, balanced or quality")
         if self.memory_cap_bytes < 0:
             raise InputError(f"memory_cap_bytes is {self.memory_cap_bytes}", "0 or more")
+
+    def _check_weights(self) -> None:
+        if self.weights not in WEIGHT_GRIDS:
+            raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
+        if self.int4_from < 0:
+            raise InputError(f"int4_from is {self.int4_from}", "0 or more")
+        if self.weight_group is not None and self.weights != "int4":
+            raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
+        if self.weight_group is not None and self.weight_group < 2:
+            raise InputError(f"weight_group is {self.weight_group}", "2 or more, 64 or 128 say")
+
+    def _check_activations(self) -> None:
+        if self.activations not in ACTIVATION_BITS:
+            raise InputError(
+                f"activations are '{self.activations}'", f"one of {', '.join(ACTIVATION_BITS)}"
+            )
+        only = PLACEMENTS[self.target]().symmetric
+        if self.target != "openvino" and self.symmetric not in (None, only):
+            kind = "symmetric" if only else "asymmetric"
+            raise InputError(
+                f"symmetric is {self.symmetric} with target '{self.target}'",
+                f"{kind} activations, all that it takes",
+            )
+
+    @property
+    def placement(self) -> Placement:
+        """Where the target wants Q/DQ pairs, and of which integers."""
+        if self.target == "openvino" and self.symmetric:
+            return OpenVINO(symmetric=True)
+        return PLACEMENTS[self.target]()
 
     @property
     def activation_bits(self) -> int:
@@ -113,14 +142,19 @@ class QuantizeSettings:
         return 21 if self.weights == "int4" or self.activations == "int16" else 13
 
     @property
-    def weight_grid(self) -> IntegerGrid:
+    def weight_grids(self) -> WeightGrids:
         """The integers that weights may take."""
-        return WEIGHT_GRIDS[self.weights]
+        is_int4 = self.weights == "int4"
+        return WeightGrids(WEIGHT_GRIDS[self.weights], self.int4_from if is_int4 else 0)
 
     @property
     def weight_rounding(self) -> Rounding:
         """The rounding method, the default for the weights' type where none was given."""
-        return self.rounding or (Nearest() if self.weights == "int8" else Auto())
+        return self.rounding_for(WEIGHT_GRIDS[self.weights])
+
+    def rounding_for(self, grid: IntegerGrid) -> Rounding:
+        """Returns the rounding method of a layer with such integers."""
+        return self.rounding or (Nearest() if grid.bits == 8 else Auto())
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings as plain values, for the artifact's metadata."""

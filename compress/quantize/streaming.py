@@ -212,12 +212,22 @@ class StreamingPass:
             got = self._noisy.get(result, sample) + offset
             meter.update(self._float.get(result, sample), got)
             self._noisy.put(result, sample, got)
-        self._note(node, meter, how)
+        self._note(node, meter, how, weight.bits)
 
-    def _note(self, node: onnx.NodeProto, meter: SignalToNoise, rounding: str = "") -> None:
+    def _note(
+        self,
+        node: onnx.NodeProto,
+        meter: SignalToNoise,
+        rounding: str = "",
+        bits: int | None = None,
+    ) -> None:
         self._decisions.layers.append(
             LayerResult(
-                node=node.name, op_type=node.op_type, sqnr_db=meter.sqnr_db, rounding=rounding
+                node=node.name,
+                op_type=node.op_type,
+                sqnr_db=meter.sqnr_db,
+                rounding=rounding,
+                weight_bits=bits,
             )
         )
 
@@ -249,9 +259,11 @@ class StreamingPass:
             output_shape=shape,
             is_centered=self._settings.bias_correction and bool(has_offset),
         )
-        layout = WeightLayout.of(weight.shape, choice.weight_axis, self._settings.weight_group)
-        grid, rounding = self._settings.weight_grid, self._settings.weight_rounding
-        return round_layer(node, weight, layout, grid, rounding, inputs)
+        per_output = weight.size // weight.shape[choice.weight_axis]
+        grid = self._settings.weight_grids.of(per_output)
+        group = self._settings.weight_group if grid.bits == 4 else None
+        layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
+        return round_layer(node, weight, layout, grid, self._settings.rounding_for(grid), inputs)
 
     def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
         return {

@@ -1,5 +1,6 @@
 """`compress quantize`: turns a float network into an INT8 one."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,11 +60,26 @@ def quantize(
         float | None, typer.Option(help="Percentage kept by --observer percentile (99.99).")
     ] = None,
     weights: Annotated[str, typer.Option(help="Type of the weights: int8 or int4.")] = "int8",
+    int4_from: Annotated[
+        int,
+        typer.Option(
+            help="Weights per output channel from which --weights int4 holds; layers with fewer "
+            "(depthwise, the first) stay in INT8. 0: all are INT4."
+        ),
+    ] = 64,
     weight_group: Annotated[
         int | None,
         typer.Option(
             help="Input channels that share a scale of --weights int4, 64 or 128 say (default: one "
             "scale per output channel)."
+        ),
+    ] = None,
+    symmetric: Annotated[
+        bool | None,
+        typer.Option(
+            "--symmetric/--asymmetric",
+            help="Activations without or with zero points, on OpenVINO (default: without where a "
+            "measurement says that they make the network slower).",
         ),
     ] = None,
     activations: Annotated[
@@ -135,7 +151,9 @@ def quantize(
         contract,
         target=target,
         weights=weights,
+        int4_from=int4_from,
         weight_group=weight_group,
+        symmetric=symmetric,
         activations=activations,
         keep_float=tuple(keep_float or ()),
         prefer=prefer,
@@ -209,6 +227,12 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         ("output", "SQNR dB on the calibration data"),
         ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
     )
+    widths = Counter(item.weight_bits for item in result.layers)
+    if widths[4] and widths[8]:
+        typer.echo(
+            f"weights of {widths[4]} layers in INT4, of {widths[8]} with few weights per output "
+            "channel in INT8"
+        )
     if result.precision is not None:
         show_precision(result.precision, is_float=not result.layers)
     else:

@@ -18,7 +18,7 @@ from onnx import helper
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
-from compress.quantize.qparams import IntegerGrid
+from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.equalization import (
     choose_factors,
     choose_reach,
@@ -36,7 +36,7 @@ def scale_channels(
     samples: Sequence[dict[str, Array]],
     placement: Placement,
     quantized: Collection[str],
-    weight_grid: IntegerGrid,
+    weight_grids: WeightGrids,
 ) -> list[str]:
     """Inserts products in place where they halve the error of the depthwise layers behind them.
 
@@ -45,7 +45,7 @@ def scale_channels(
         samples: calibration inputs.
         placement: tells the integers of activations.
         quantized: names of the nodes that will be quantized.
-        weight_grid: the integers of weights.
+        weight_grids: the integers of weights.
 
     Returns:
         one line per product.
@@ -57,7 +57,9 @@ def scale_channels(
     reach = choose_reach(len(samples), all_depthwise=True)
     done = []
     for tensor, names in readers.items():
-        factors = choose_factors(graph, names, seen, placement, weight_grid, reach, MOST_ERROR_LEFT)
+        factors = choose_factors(
+            graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
+        )
         if factors is not None:
             _insert(graph, tensor, names, factors)
             done.append(

@@ -23,7 +23,7 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales, to_rows
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import WEIGHT_GRID, IntegerGrid, round_to_grid
+from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids, round_to_grid
 from compress.quantize.repairs.scale_group import (
     find_scale_groups,
     rescale,
@@ -75,7 +75,7 @@ def equalize(
     samples: Sequence[dict[str, Array]],
     placement: Placement,
     quantized: Collection[str],
-    weight_grid: IntegerGrid = WEIGHT_GRID,
+    weight_grids: WeightGrids = INT8_WEIGHTS,
 ) -> list[str]:
     """Rescales channels in place where that lowers the error of the layers that read them.
 
@@ -84,7 +84,7 @@ def equalize(
         samples: calibration inputs.
         placement: tells the integers of activations.
         quantized: names of the nodes that will be quantized.
-        weight_grid: the integers of weights.
+        weight_grids: the integers of weights.
 
     Returns:
         one line per group that was rescaled.
@@ -100,7 +100,7 @@ def equalize(
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
         reach = choose_reach(len(samples), all(is_depthwise(graph, name) for name in readers))
-        factors = choose_factors(graph, readers, seen, placement, weight_grid, reach)
+        factors = choose_factors(graph, readers, seen, placement, weight_grids, reach)
         if factors is not None:
             rescale(graph, group, factors)
             done.append(
@@ -136,7 +136,7 @@ def choose_factors(
     readers: list[str],
     seen: dict[str, SeenChannels],
     placement: Placement,
-    weight_grid: IntegerGrid,
+    weight_grids: WeightGrids,
     reach: Reach,
     enough: float = LEAST_GAIN,
 ) -> NDArray[np.float64] | None:
@@ -152,7 +152,7 @@ def choose_factors(
         return None
     relative = np.clip(peaks / peaks.max(), reach.smallest_factor, 1.0)
     errors = [
-        _error(graph, readers, seen, placement, weight_grid, relative**exponent)
+        _error(graph, readers, seen, placement, weight_grids, relative**exponent)
         for exponent in reach.exponents
     ]
     best = int(np.argmin(errors))
@@ -179,7 +179,7 @@ def _error(
     readers: list[str],
     seen: dict[str, SeenChannels],
     placement: Placement,
-    weight_grid: IntegerGrid,
+    weight_grids: WeightGrids,
     factors: NDArray[np.float64],
 ) -> float:
     """Returns the readers' squared output error, each relative to its signal, added up.
@@ -195,7 +195,7 @@ def _error(
             noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
         weight = graph.weights[layer.input[1]].astype(np.float64)
         power = np.square(tensor.values, dtype=np.float64).mean(axis=1)
-        rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grid)
+        rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grids)
         weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
         energy = _input_energy(layer, weight)
         noise = np.dot(energy, noises[layer.input[0]])
@@ -214,9 +214,11 @@ def _activation_noise(
     return np.asarray(np.square(error, dtype=np.float64).mean(axis=1))
 
 
-def _round_weight(layer: onnx.NodeProto, weight: Array, grid: IntegerGrid) -> Array:
+def _round_weight(layer: onnx.NodeProto, weight: Array, grids: WeightGrids) -> Array:
     axis = 1 if layer.op_type == "ConvTranspose" else 0
-    scales = choose_row_scales(to_rows(weight, axis), grid)
+    rows = to_rows(weight, axis)
+    grid = grids.of(rows.shape[1])
+    scales = choose_row_scales(rows, grid)
     shape = [1] * weight.ndim
     shape[axis] = -1
     column = scales.reshape(shape)

@@ -17,7 +17,7 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import IntegerGrid, round_to_grid
+from compress.quantize.qparams import WeightGrids, round_to_grid
 from compress.quantize.repairs.linear_group import (
     LinearGroup,
     find_linear_groups,
@@ -48,7 +48,7 @@ def migrate_scales(
     samples: Sequence[dict[str, Array]],
     placement: Placement,
     quantized: Collection[str],
-    weight_grid: IntegerGrid,
+    weight_grids: WeightGrids,
 ) -> list[str]:
     """Rescales channels in place where that lowers the measured error of the products behind them.
 
@@ -57,7 +57,7 @@ def migrate_scales(
         samples: calibration inputs.
         placement: tells the integers of activations.
         quantized: names of the nodes that will be quantized.
-        weight_grid: the integers of weights.
+        weight_grids: the integers of weights.
 
     Returns:
         one line per tensor that was looked at: what was done, or why not.
@@ -69,7 +69,7 @@ def migrate_scales(
     lines = []
     for group in groups:
         names = ", ".join(group.readers)
-        gain, how, factors = _choose(graph, group, rows[group.tensor], placement, weight_grid)
+        gain, how, factors = _choose(graph, group, rows[group.tensor], placement, weight_grids)
         if factors is None:
             lines.append(f"left the input of {names} as it is: {how}")
         else:
@@ -97,14 +97,14 @@ def _observe(
 
 
 def _choose(
-    graph: Graph, group: LinearGroup, rows: _Rows, placement: Placement, grid: IntegerGrid
+    graph: Graph, group: LinearGroup, rows: _Rows, placement: Placement, grids: WeightGrids
 ) -> tuple[float, str, Real | None]:
     """Returns (error left on held-out rows, what or why not, factors or None)."""
     if not (np.isfinite(rows.fit).all() and rows.fit.any()):
         return 1.0, "it is 0 or not finite", None
     weights = [_as_rows(graph, name) for name in group.readers]
     plain = np.ones(group.channels)
-    before = [_error(part, weights, plain, placement, grid) for part in (rows.fit, rows.held_out)]
+    before = [_error(part, weights, plain, placement, grids) for part in (rows.fit, rows.held_out)]
     best: tuple[float, str, Real | None] = (
         1.0,
         "no factors lower the error on held-out data",
@@ -112,7 +112,7 @@ def _choose(
     )
     for how, factors in _candidates(rows.fit, weights):
         after = [
-            _error(part, weights, factors, placement, grid) for part in (rows.fit, rows.held_out)
+            _error(part, weights, factors, placement, grids) for part in (rows.fit, rows.held_out)
         ]
         shares = [new / max(old, 1e-30) for new, old in zip(after, before, strict=True)]
         if max(shares) < min(LEAST_GAIN, best[0]):
@@ -156,7 +156,7 @@ def _error(
     weights: list[Real],
     factors: Real,
     placement: Placement,
-    grid: IntegerGrid,
+    grids: WeightGrids,
 ) -> float:
     """Returns the products' squared output error, each relative to its signal, added up."""
     scaled = (rows / factors).astype(np.float32)
@@ -164,6 +164,7 @@ def _error(
     total = 0.0
     for weight in weights:
         moved = weight * factors
+        grid = grids.of(moved.shape[1])
         steps = choose_row_scales(moved, grid)[:, None]
         rounded = round_to_grid(moved / steps, grid) * steps
         wanted = rows.astype(np.float64) @ weight.T

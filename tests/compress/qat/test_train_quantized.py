@@ -74,7 +74,7 @@ def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
 def quantize(network: onnx.ModelProto, **settings) -> onnx.ModelProto:
     name = network.graph.input[0].name
     feeds = [{name: image} for image in images(8)]
-    chosen = QuantizeSettings(**{"rounding": Nearest()} | settings)
+    chosen = QuantizeSettings(**{"rounding": Nearest(), "int4_from": 0} | settings)
     return quantize_model(network, feeds, chosen).model
 
 

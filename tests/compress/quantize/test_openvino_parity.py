@@ -99,7 +99,13 @@ PATTERNS = (
     "distances",
     "upsample",
 )
-CASES = [(pattern, target) for pattern in PATTERNS for target in ("tensorrt", "openvino")]
+SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}
+SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=True)
+CASES = [
+    (pattern, target)
+    for pattern in PATTERNS
+    for target in ("tensorrt", "openvino", "openvino, symmetric")
+]
 CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
 
@@ -107,13 +113,13 @@ def sqnr_db(wanted, got):
     return 10 * np.log10(np.square(wanted).sum() / max(np.square(wanted - got).sum(), 1e-12))
 
 
-@pytest.mark.parametrize("target", PLACEMENTS)
+@pytest.mark.parametrize("target", SCHEMES)
 @pytest.mark.parametrize("tail", ["", "Relu", "MaxPool"])
 def test_a_concat_is_computed_as_written(
     target, tail, make_model, samples, run_model, run_openvino
 ):
     model = concat_model(make_model, tail)
-    quantized = quantize_model(model, samples, QuantizeSettings(target=target)).model
+    quantized = quantize_model(model, samples, SCHEMES[target]).model
     wanted = run_model(quantized, samples[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, samples[0])["y"]) > 50
 
@@ -131,11 +137,11 @@ def test_without_the_guard_openvino_goes_wrong(
     assert sqnr_db(wanted, run_openvino_without_amx(bare, samples[0])["y"]) < 30
 
 
-@pytest.mark.parametrize("target", PLACEMENTS)
+@pytest.mark.parametrize("target", SCHEMES)
 def test_a_residual_network_is_computed_as_written(
     target, residual_model, samples, run_model, run_openvino
 ):
-    quantized = quantize_model(residual_model, samples, QuantizeSettings(target=target)).model
+    quantized = quantize_model(residual_model, samples, SCHEMES[target]).model
     wanted, got = run_model(quantized, samples[0]), run_openvino(quantized, samples[0])
     for name, value in wanted.items():
         assert sqnr_db(value, got[name]) > 40
@@ -151,11 +157,24 @@ def test_every_pattern_is_computed_as_written(
     """
     model = make_pattern(pattern)
     many = samples[:2] * (FEW_SAMPLES // 2)
-    quantized = quantize_model(model, many, QuantizeSettings(target=target)).model
+    quantized = quantize_model(model, many, SCHEMES[target]).model
     (name,) = (item.name for item in model.graph.output)
     wanted = run_model(quantized, samples[0])[name]
     assert sqnr_db(wanted, run_openvino(quantized, samples[0])[name]) > 35
     assert sqnr_db(run_model(model, samples[0])[name], wanted) > 20
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_signed_and_unsigned_tensors_are_computed_as_written_without_amx(
+    pattern, make_pattern, samples, run_model, run_openvino_without_amx
+):
+    """A file that was made where AMX likes no zero points is right on other processors too."""
+    model = make_pattern(pattern)
+    many = samples[:2] * (FEW_SAMPLES // 2)
+    quantized = quantize_model(model, many, SCHEMES["openvino, symmetric"]).model
+    (name,) = (item.name for item in model.graph.output)
+    wanted = run_model(quantized, samples[0])[name]
+    assert sqnr_db(wanted, run_openvino_without_amx(quantized, samples[0])[name]) > 35
 
 
 @pytest.mark.parametrize("pattern", ["shuffle", "neck"])
@@ -170,11 +189,11 @@ def test_without_their_guards_tied_int8_tensors_go_wrong(
     assert sqnr_db(wanted, run_openvino_without_amx(bare, samples[0])[name]) < 30
 
 
-@pytest.mark.parametrize("target", ["openvino", "tensorrt"])
+@pytest.mark.parametrize("target", ["openvino", "openvino, symmetric", "tensorrt"])
 @pytest.mark.parametrize("pattern", ["shuffle", "neck", "split"])
 def test_openvino_joins_integers(target, pattern, make_pattern, samples):
     """What ties are for: every Concat and shuffle moves bytes, not floats."""
-    quantized = quantize_model(make_pattern(pattern), samples[:2], QuantizeSettings(target=target))
+    quantized = quantize_model(make_pattern(pattern), samples[:2], SCHEMES[target])
     core = openvino.Core()
     compiled = core.compile_model(
         core.read_model(quantized.model.SerializeToString()),

@@ -5,7 +5,7 @@ import pytest
 from onnx import helper
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement import PLACEMENTS, TensorRT
+from compress.quantize.placement import PLACEMENTS, OpenVINO, TensorRT
 from compress.quantize.simplify import simplify
 
 KINDS = ("Resize", "Concat", "AveragePool")
@@ -69,6 +69,8 @@ def test_grids():
     for low in (-0.1, 0.0):
         assert PLACEMENTS["tensorrt"]().activation_grid(low).is_signed
         assert not PLACEMENTS["openvino"]().activation_grid(low).is_signed
+    assert OpenVINO(symmetric=True).activation_grid(-0.1).is_signed
+    assert not OpenVINO(symmetric=True).activation_grid(0.0).is_signed
 
 
 @pytest.mark.parametrize("name", ["tensorrt", "openvino"])

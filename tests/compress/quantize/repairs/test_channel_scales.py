@@ -57,7 +57,7 @@ def scaled(model, samples, placement=None):
     placement = placement or TensorRT()
     placed, _ = placement.place(graph)
     names = [item.node for item in placed]
-    done = scale_channels(graph, samples, placement, names, QuantizeSettings().weight_grid)
+    done = scale_channels(graph, samples, placement, names, QuantizeSettings().weight_grids)
     return graph.to_model(), done
 
 

@@ -8,7 +8,7 @@ from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
-from compress.quantize.qparams import WEIGHT_GRIDS
+from compress.quantize.qparams import INT8_WEIGHTS, WEIGHT_GRIDS, WeightGrids
 from compress.quantize.repairs.linear_group import find_linear_groups, rescale_linear
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.rounding import Nearest
@@ -91,7 +91,9 @@ def test_loud_channels_are_migrated_and_the_quantized_network_is_better(make_blo
 def test_what_does_not_help_is_left_alone_with_the_reason(make_block, run_model, weights):
     model = make_block(1.0)
     graph = Graph(model)
-    lines = migrate_scales(graph, rows(6), TensorRT(), ["up", "side"], WEIGHT_GRIDS[weights])
+    lines = migrate_scales(
+        graph, rows(6), TensorRT(), ["up", "side"], WeightGrids(WEIGHT_GRIDS[weights])
+    )
     assert len(lines) == 1
     assert "left the input of up, side as it is: no factors" in lines[0]
     feeds = rows(1)[0]
@@ -104,7 +106,9 @@ def test_salient_channels_help_int4_weights(make_block):
     model, judged = make_block(30.0), rows(8, seed=9)
 
     def noise(is_repaired):
-        settings = QuantizeSettings(weights="int4", rounding=Nearest(), equalization=is_repaired)
+        settings = QuantizeSettings(
+            weights="int4", int4_from=0, rounding=Nearest(), equalization=is_repaired
+        )
         result = quantize_model(model, rows(8), settings)
         outputs = compare_models(model, result.model, judged)["outputs"]
         return sum(10 ** (-item["sqnr_db"] / 10) for item in outputs.values())
@@ -123,5 +127,5 @@ def test_one_picture_and_a_tensor_of_zeros_are_survived(make_model):
     ]
     model = make_model(nodes, weights, {"x": (1, 5, 8)}, ["y"])
     one = [{"x": np.ones((1, 5, 8), np.float32)}]
-    lines = migrate_scales(Graph(model), one, TensorRT(), ["product"], WEIGHT_GRIDS["int8"])
+    lines = migrate_scales(Graph(model), one, TensorRT(), ["product"], INT8_WEIGHTS)
     assert lines == ["left the input of product as it is: it is 0 or not finite"]

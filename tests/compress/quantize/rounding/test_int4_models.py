@@ -63,7 +63,9 @@ def test_gptq_recovers_what_nearest_loses_on_pictures_it_never_saw(wide_model, g
     share = 0.5 if group is None else 0.6
     lost, results = {}, {}
     for name in ("nearest", "gptq", "auto"):
-        settings = QuantizeSettings(weights="int4", weight_group=group, rounding=ROUNDINGS[name]())
+        settings = QuantizeSettings(
+            weights="int4", int4_from=0, weight_group=group, rounding=ROUNDINGS[name]()
+        )
         lost[name], results[name] = noise_share(wide_model, settings, calibration, judged)
     assert lost["gptq"] < share * lost["nearest"]
     assert lost["auto"] < share * lost["nearest"]
@@ -73,7 +75,7 @@ def test_gptq_recovers_what_nearest_loses_on_pictures_it_never_saw(wide_model, g
 @pytest.mark.parametrize("group", [None, 64])
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_the_runtimes_compute_what_the_file_says(wide_model, group, runtime, tmp_path):
-    settings = QuantizeSettings(weights="int4", weight_group=group, rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=group, rounding=Nearest())
     result = quantize_model(wide_model, pictures(4), settings)
     onnx.checker.check_model(result.model)
     path = tmp_path / "model.onnx"
@@ -110,7 +112,7 @@ def _with_float_weights(model):
 
 
 def test_weights_are_stored_in_four_bits(wide_model):
-    settings = QuantizeSettings(weights="int4", rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
     stored = quantize_model(wide_model, pictures(2), settings).model
     kinds = [item for item in stored.graph.initializer if item.data_type == TensorProto.INT4]
     weights = {item.name: item for item in kinds if item.name.endswith("_quantized")}
@@ -119,8 +121,35 @@ def test_weights_are_stored_in_four_bits(wide_model):
         assert len(item.raw_data) == -(-np.prod(item.dims) // 2)
 
 
+def test_layers_with_few_weights_per_output_stay_in_eight_bits(make_model):
+    """A first layer of 27 and a depthwise one of 9 stay; 72 and 64 (a transposed one) do not."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((8, 1, 3, 3)).astype(np.float32),
+        "w2": rng.standard_normal((16, 8, 3, 3)).astype(np.float32),
+        "w3": rng.standard_normal((16, 4, 2, 2)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w1"], ["d"], "depthwise", group=8, pads=[1] * 4),
+        helper.make_node("Conv", ["d", "w2"], ["e"], "wide", pads=[1] * 4),
+        helper.make_node("ConvTranspose", ["e", "w3"], ["y"], "up", strides=[2, 2]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"], opset=21)
+    result = quantize_model(model, pictures(2), QuantizeSettings(weights="int4", weight_group=8))
+    bits = {item.node: item.weight_bits for item in result.layers}
+    assert bits == {"first": 8, "depthwise": 8, "wide": 4, "up": 4}
+    kinds = {item.name: item.data_type for item in result.model.graph.initializer}
+    stored = {name: kinds[f"{name}_weight_quantized"] for name in bits}
+    assert {stored["first"], stored["depthwise"]} == {TensorProto.INT8}
+    assert {stored["wide"], stored["up"]} == {TensorProto.INT4}
+    rounding = {item.node: item.rounding for item in result.layers}
+    assert rounding["first"] == rounding["depthwise"] == "nearest"
+
+
 def test_wide_weights_change_no_output(wide_model, run_model):
-    settings = QuantizeSettings(weights="int4", rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
     narrow = quantize_model(wide_model, pictures(2), settings).model
     wide = widen_int4(narrow)
     onnx.checker.check_model(wide)
@@ -137,7 +166,7 @@ def test_the_opset_is_raised_to_the_one_that_knows_int4(make_model, run_model):
         helper.make_node("ReduceMean", ["c"], ["y"], axes=[2, 3]),
     ]
     model = make_model(nodes, {"w": weight}, {"x": (1, 3, 8, 8)}, ["y"], opset=17)
-    settings = QuantizeSettings(weights="int4", rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
     result = quantize_model(model, pictures(2), settings).model
     assert next(item.version for item in result.opset_import if not item.domain) == 21
     onnx.checker.check_model(result)
@@ -145,7 +174,7 @@ def test_the_opset_is_raised_to_the_one_that_knows_int4(make_model, run_model):
 
 
 def test_a_group_that_does_not_divide_a_layer_leaves_it_per_channel(wide_model):
-    settings = QuantizeSettings(weights="int4", weight_group=128, rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=128, rounding=Nearest())
     model = quantize_model(wide_model, pictures(2), settings).model
     blocked = {
         node.input[0].removesuffix("_weight_quantized")
@@ -153,7 +182,7 @@ def test_a_group_that_does_not_divide_a_layer_leaves_it_per_channel(wide_model):
         if any(item.name == "block_size" for item in node.attribute)
     }
     assert blocked == set()
-    settings = QuantizeSettings(weights="int4", weight_group=64, rounding=Nearest())
+    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=64, rounding=Nearest())
     model = quantize_model(wide_model, pictures(2), settings).model
     assert sum("block_size" in str(node) for node in model.graph.node) == 3
 
@@ -186,7 +215,7 @@ def test_hard_data_and_few_pictures_are_survived(name, count, make_model):
         helper.make_node("Conv", ["constant", "w2"], ["k"], "constant"),
     ]
     model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["u", "z", "k"], opset=21)
-    settings = QuantizeSettings(weights="int4", rounding=ROUNDINGS[name]())
+    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=ROUNDINGS[name]())
     result = quantize_model(model, pictures(count), settings)
     assert np.isfinite(list(result.outputs_db.values())).all()
     assert result.outputs_db["u"] > 5

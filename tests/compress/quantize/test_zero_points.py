@@ -1,0 +1,96 @@
+"""Zero points of activations: where they are, and that a measurement decides about them."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from artifacts.errors import InputError
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+
+
+@pytest.fixture
+def leaky_model(make_model):
+    """A layer that reads negative values, and one that reads none."""
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal((8, inputs, 3, 3)).astype(np.float32)
+        for name, inputs in (("w0", 3), ("w1", 8), ("w2", 8))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("LeakyRelu", ["a"], ["l"], alpha=0.1),
+        helper.make_node("Conv", ["l", "w1"], ["b"], "second", pads=[1] * 4),
+        helper.make_node("Relu", ["b"], ["r"]),
+        helper.make_node("Conv", ["r", "w2"], ["y"], "third", pads=[1] * 4),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+
+
+def pictures():
+    rng = np.random.default_rng(1)
+    return [{"x": rng.random((1, 3, 8, 8)).astype(np.float32)} for _ in range(4)]
+
+
+def clock(ms_of_a_zero_point, seen=None):
+    """A machine on which a layer takes 3 ms, with a zero point more, and 8 ms in float."""
+
+    def measure(models):
+        times = []
+        for model in models:
+            points = zero_points(model)
+            slow = sum(dtype == np.uint8 and value > 0 for dtype, value in points.values())
+            times.append(3 * 8.0 - 5.0 * len(points) + ms_of_a_zero_point * slow)
+        if seen is not None:
+            seen.append(times)
+        return times
+
+    return measure
+
+
+def zero_points(model):
+    """Returns type and zero point of each quantized activation."""
+    weights = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
+    quantizers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    points = {node.input[0]: weights[node.input[2]] for node in quantizers}
+    return {tensor: (point.dtype, int(point)) for tensor, point in points.items()}
+
+
+@pytest.mark.parametrize("prefer", [None, "speed"])
+def test_they_go_where_they_cost_time(leaky_model, prefer):
+    settings = QuantizeSettings(target="openvino", prefer=prefer)
+    slow = quantize_model(leaky_model, pictures(), settings, clock=clock(1.0))
+    assert zero_points(slow.model) == {
+        "x": (np.uint8, 0),
+        "l": (np.int8, 0),
+        "r": (np.uint8, 0),
+    }
+    free = quantize_model(leaky_model, pictures(), settings, clock=clock(0.3))
+    dtype, point = zero_points(free.model)["l"]
+    assert dtype == np.uint8
+    assert point > 0
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_who_says_which_is_not_measured(leaky_model, symmetric):
+    seen = []
+    settings = QuantizeSettings(target="openvino", symmetric=symmetric)
+    result = quantize_model(leaky_model, pictures(), settings, clock=clock(1.0, seen))
+    assert zero_points(result.model)["l"][0] == (np.int8 if symmetric else np.uint8)
+    assert len(seen) == 1
+
+
+def test_without_negative_values_nothing_is_timed_for_it(leaky_model):
+    seen = []
+    leaky_model.graph.node[1].op_type = "Relu"
+    del leaky_model.graph.node[1].attribute[:]
+    quantize_model(
+        leaky_model, pictures(), QuantizeSettings(target="openvino"), clock=clock(1.0, seen)
+    )
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("target", "symmetric"), [("tensorrt", False), ("onnxruntime", True)])
+def test_what_the_target_does_not_take_is_refused(target, symmetric):
+    with pytest.raises(InputError, match=f"symmetric is {symmetric} with target"):
+        QuantizeSettings(target=target, symmetric=symmetric)
