@@ -1,6 +1,6 @@
 """Runs a whole ONNX model with onnxruntime, Q/DQ pairs computed as written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -13,12 +13,21 @@ Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
-def open_runner(model: onnx.ModelProto) -> Runner:
+def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """Returns a function from inputs to outputs, both by name.
 
     It raises InputError where an input is missing.
+
+    Args:
+        model: it is not changed.
+        watched: inner tensors that are returned as well.
     """
     import onnxruntime as ort
+
+    if watched:
+        original, model = model, onnx.ModelProto()
+        model.CopyFrom(original)
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in watched)
 
     options = ort.SessionOptions()
     options.log_severity_level = 4

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from artifacts.errors import FramefitError
-from artifacts.ownership import read_heads
+from artifacts.ownership import read_heads, read_parts
 from compress.diagnose.head_judge import HeadJudge
 from compress.diagnose.layers import inspect_layers
 from compress.diagnose.remedies import Proposal, combine, propose_remedies
@@ -49,8 +49,9 @@ def diagnose_model(
     decisions = walk.run(calibration, progress)
     matrix = measure_layers(prepared, decisions, calibration, progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
-    heads = read_heads(model)
-    judge = HeadJudge(model, judged, heads)
+    heads, simplified = read_heads(model), read_parts(prepared.write_float())
+    parts = {name: names for name, names in read_parts(model).items() if name in simplified}
+    judge = HeadJudge(model, judged, heads, parts)
     heads_db = judge.measure(prepared.write_model(decisions))
     weights_only = replace(settings, activations="float")
     alone = quantize_model(model, calibration, weights_only, progress)
@@ -58,7 +59,7 @@ def diagnose_model(
         model, calibration, propose_remedies(settings, layers), judge, heads_db, progress
     )
     return Diagnosis(
-        heads=heads,
+        heads=heads | parts,
         heads_db=heads_db,
         weights_only_db=judge.measure(alone.model),
         layers=layers,

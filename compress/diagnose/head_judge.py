@@ -17,6 +17,7 @@ class HeadJudge:
         model: the float network.
         samples: to judge on.
         heads: the outputs of each head.
+        parts: inner tensors that count as heads, see `artifacts.ownership.read_parts`.
     """
 
     def __init__(
@@ -24,15 +25,17 @@ class HeadJudge:
         model: onnx.ModelProto,
         samples: Sequence[dict[str, Array]],
         heads: Mapping[str, Sequence[str]],
+        parts: Mapping[str, Sequence[str]],
     ) -> None:
-        reference = open_runner(model)
+        self._watched = tuple(parts)
+        reference = open_runner(model, self._watched)
         self._samples = samples
-        self._heads = heads
+        self._heads = {**heads, **parts}
         self._expected = [reference(samples[index]) for index in range(len(samples))]
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
-        candidate = open_runner(model)
+        candidate = open_runner(model, self._watched)
         signal = dict.fromkeys(self._expected[0], 0.0)
         noise = dict.fromkeys(self._expected[0], 0.0)
         for index, expected in enumerate(self._expected):

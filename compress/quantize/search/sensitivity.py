@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from artifacts.ownership import node_owners, read_heads
+from artifacts.ownership import node_owners, read_heads, read_parts
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
@@ -37,7 +37,7 @@ class SensitivityMatrix:
         outputs: names of the network's outputs.
         noise: [layers, outputs] float64, squared error over the output's squared values.
         owners: the head that each layer belongs to, or "trunk".
-        heads: the outputs of each head.
+        heads: the outputs of each head, and the parts of an output that joins unlike tensors.
     """
 
     layers: tuple[str, ...]
@@ -94,10 +94,15 @@ def measure_layers(
     heads: Mapping[str, Sequence[str]] | None = None,
     progress: Progress | None = None,
 ) -> SensitivityMatrix:
-    """Measures the matrix for a network whose integers are decided; see `measure_sensitivity`."""
+    """Measures the matrix for a network whose integers are decided; see `measure_sensitivity`.
+
+    An output that joins unlike tensors counts as a whole, and so does each of them: the noise of a
+    detector's scores cannot be seen beside its boxes.
+    """
     model = prepared.graph.copy().to_model()
     heads = read_heads(model) if heads is None else heads
-    reference = open_runner(model)
+    parts = read_parts(model)
+    reference = open_runner(model, tuple(parts))
     expected = [reference(samples[index]) for index in range(len(samples))]
     outputs = tuple(expected[0])
     layers = [item for item in prepared.quantized if not item.tied]
@@ -106,7 +111,7 @@ def measure_layers(
     for row, (item, shift) in enumerate(zip(layers, shifts, strict=True)):
         if progress is not None:
             progress("sensitivity", row, len(layers))
-        candidate = open_runner(_quantize_alone(prepared, decisions, item, shift))
+        candidate = open_runner(_quantize_alone(prepared, decisions, item, shift), tuple(parts))
         noise[row] = _relative_noise(candidate, expected, samples)
     if progress is not None:
         progress("sensitivity", len(layers), len(layers))
@@ -117,7 +122,7 @@ def measure_layers(
         outputs=outputs,
         noise=noise,
         owners={name: owners[name] for name in names if name in owners},
-        heads={head: tuple(names) for head, names in heads.items()},
+        heads={head: tuple(names) for head, names in heads.items()} | parts,
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from artifacts.errors import InputError
 from artifacts.ownership import TRUNK
@@ -88,6 +88,44 @@ def test_rows_add_up_to_the_noise_of_the_whole_network(outlier_model):
     for column, name in enumerate(matrix.outputs):
         noise = 10 ** (-result.outputs_db[name] / 10)
         assert 0.4 * noise < matrix.noise[:, column].sum() < 2.5 * noise
+
+
+@pytest.fixture
+def joined_model(outlier_model) -> tuple[onnx.ModelProto, list[dict[str, np.ndarray]]]:
+    """As a detector is exported: boxes in pixels and scores from 0 to 1, joined to one output."""
+    model, samples = outlier_model
+    nodes = [
+        helper.make_node("Mul", ["right", "pixels"], ["boxes"]),
+        helper.make_node("Sigmoid", ["left"], ["scores"]),
+        helper.make_node("Concat", ["boxes", "scores"], ["both"], axis=1),
+    ]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.append(
+        numpy_helper.from_array(np.full((1, 1, 1, 1), 300, np.float32), "pixels")
+    )
+    del model.graph.output[:]
+    model.graph.output.append(
+        helper.make_tensor_value_info("both", onnx.TensorProto.FLOAT, (1, 8, 12, 12))
+    )
+    return model, samples
+
+
+def test_scores_beside_boxes_in_one_output_are_not_forgotten(joined_model):
+    model, samples = joined_model
+    matrix = measure_sensitivity(model, samples, settings())
+    assert matrix.heads == {"both": ("both",), "boxes": ("boxes",), "scores": ("scores",)}
+    noise = dict(zip(matrix.heads, matrix.head_noise()[matrix.layers.index("reader")], strict=True))
+    assert noise["boxes"] == 0
+    assert noise["scores"] > 100 * noise["both"] > 0
+    result = quantize_model(model, samples, settings(prefer="quality"), clock=clock_by_float_layers)
+    assert "reader" in result.precision.float_nodes
+
+
+def test_a_contract_on_a_joined_output_is_kept(joined_model):
+    model, samples = joined_model
+    wanted = settings(prefer="speed", contracts=(Contract(head="both", limit=20.0),))
+    result = quantize_model(model, samples, wanted, clock=clock_by_float_layers)
+    assert [finding.is_kept for finding in result.precision.findings] == [True]
 
 
 def test_quality_keeps_the_costly_layer_in_float_and_says_why(outlier_model):
