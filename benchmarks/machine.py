@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import Self
 
 
+INTEGER_FEATURES = {"avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
+"""What /proc/cpuinfo calls them, and what people do."""
+
+
 def describe_machine() -> str:
     """Returns the number of cores, the processor, and whether it has INT8 dot products."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    has_vnni = any("avx512_vnni" in line for line in lines)
-    features = " with AVX-512 VNNI" if has_vnni else ""
+    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    has = [name for flag, name in INTEGER_FEATURES.items() if flag in flags]
+    features = f" with {' and '.join(has)}" if has else ""
     return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"
 
 
