@@ -5,7 +5,6 @@ import platform
 from pathlib import Path
 from typing import Self
 
-
 INTEGER_FEATURES = {"avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 """What /proc/cpuinfo calls them, and what people do."""
 
