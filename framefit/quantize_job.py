@@ -221,7 +221,7 @@ def quantize_file(
     metadata = {
         **read_metadata(opened.model),
         SETTINGS_KEY: json.dumps(
-            {"quantize": settings.to_dict(), "calibration_samples": len(calibration)}
+            {"quantize": result.settings.to_dict(), "calibration_samples": len(calibration)}
         ),
         VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
         PARENT_KEY: opened.sha256,

@@ -48,6 +48,7 @@ class QuantizeResult:
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded before, a line each.
         outputs_db: SQNR of each output in dB, on the samples that the streaming pass walked with.
+        settings: those given, with what a measurement decided about zero points.
         precision: which layers stay in float for quality or speed, and the measured times; None
             where nothing was timed.
     """
@@ -57,6 +58,7 @@ class QuantizeResult:
     declined: tuple[Declined, ...]
     simplified: tuple[str, ...]
     outputs_db: dict[str, float]
+    settings: QuantizeSettings
     precision: PrecisionChoice | None = None
 
 
@@ -170,6 +172,7 @@ class _Work:
             declined=network.declined,
             simplified=network.simplified,
             outputs_db=decisions.outputs_db,
+            settings=self.settings,
         )
 
     def stream(
@@ -210,7 +213,7 @@ def _search_precision(
     for _ in range(CONTRACT_ROUNDS):
         choice = search.choose(prefer, floors)
         if choice.is_float:
-            return _float_result(work.prepared, choice)
+            return _float_result(work, choice)
         result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
         findings = measure_contracts(contracts, heads, model, result.model, work.samples, judge)
         choice = replace(choice, findings=findings)
@@ -256,13 +259,14 @@ def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[
     return dict(floors) | {head: db[head] + CONTRACT_STEP_DB for head, db in asked.items()}
 
 
-def _float_result(prepared: PreparedNetwork, choice: PrecisionChoice) -> QuantizeResult:
+def _float_result(work: _Work, choice: PrecisionChoice) -> QuantizeResult:
     return QuantizeResult(
-        model=prepared.write_float(),
+        model=work.prepared.write_float(),
         layers=(),
-        declined=_explain(prepared.declined, choice),
-        simplified=prepared.simplified,
+        declined=_explain(work.prepared.declined, choice),
+        simplified=work.prepared.simplified,
         outputs_db={},
+        settings=work.settings,
         precision=choice,
     )
 

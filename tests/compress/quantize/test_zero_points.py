@@ -65,6 +65,7 @@ def test_they_go_where_they_cost_time(leaky_model, prefer):
         "l": (np.int8, 0),
         "r": (np.uint8, 0),
     }
+    assert slow.settings.symmetric
     free = quantize_model(leaky_model, pictures(), settings, clock=clock(0.3))
     dtype, point = zero_points(free.model)["l"]
     assert dtype == np.uint8
