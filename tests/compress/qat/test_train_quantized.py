@@ -125,6 +125,8 @@ CASES = [
     {"target": "openvino", "weights": "int8"},
     {"target": "tensorrt", "weights": "int4"},
     {"target": "openvino", "weights": "int4", "weight_group": 4},
+    {"target": "openvino", "weights": "int4", "int4_from": 64},
+    {"target": "openvino", "weights": "int8", "symmetric": True},
     {"target": "onnxruntime", "weights": "int8"},
 ]
 
