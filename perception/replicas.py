@@ -55,15 +55,20 @@ class Replica:
 
     @torch.no_grad()
     def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Replaces each gradient by its mean over the replicas."""
+        """Replaces each gradient by its mean over the replicas.
+
+        Weights that no loss depends on (a backbone's unused last layer) have no gradient.
+        """
         if self.barrier is None:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
-        torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradients[self.rank])
+        sizes = [gradient.numel() for gradient in gradients]
+        used = self.gradients[:, : sum(sizes)]
+        torch.cat([gradient.reshape(-1) for gradient in gradients], out=used[self.rank])
         self.barrier.wait(WAIT_S)
-        mean = self.gradients.mean(0)
+        mean = used.mean(0)
         self.barrier.wait(WAIT_S)
-        parts = mean.split([gradient.numel() for gradient in gradients])
+        parts = mean.split(sizes)
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 

@@ -198,6 +198,22 @@ def test_averaged_gradients_are_the_mean_over_the_replicas():
         assert torch.equal(hold(replica, 1.0), torch.full((2, 3), 2.0))
 
 
+def test_weights_without_a_gradient_are_left_out_of_the_mean():
+    """A backbone's last layers, say, that no head reads."""
+
+    def hold(replica, value):
+        weights = [torch.nn.Parameter(torch.zeros(size)) for size in (2, 5, 3)]
+        weights[0].grad, weights[2].grad = torch.full((2,), value), torch.full((3,), -value)
+        replica.average_gradients(weights)
+        return [weight.grad for weight in weights]
+
+    with open_replicas(2, 10, lambda replica: hold(replica, 3.0)) as replica:
+        first, unused, last = hold(replica, 1.0)
+    assert unused is None
+    assert first.tolist() == [2.0] * 2
+    assert last.tolist() == [-2.0] * 3
+
+
 def test_replicas_leave_when_the_first_is_killed(tmp_path):
     script = (
         "import os, sys, time\n"
