@@ -120,21 +120,12 @@ def check_variant(
         progress(f"{network.name}: {what}", done, total)
 
     with open_session(network.path) as session:
+        run = _runner(session)
         heads = evaluate_outputs(
-            _runner(session),
-            scenes,
-            network.spec,
-            network.heads,
-            size=network.input_hw,
-            progress=note,
+            run, scenes, network.spec, network.heads, size=network.input_hw, progress=note
         )
         steps = road_stages(
-            _runner(session),
-            network.spec,
-            network.heads,
-            network.input_hw,
-            drive[0].shape[:2],
-            camera,
+            run, network.spec, network.heads, network.input_hw, drive[0].shape[:2], camera
         )
         stages = [Stage(name, function) for name, function in steps]
         states = [FrameState(picture) for picture in drive]

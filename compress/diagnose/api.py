@@ -49,8 +49,8 @@ def diagnose_model(
     decisions = walk.run(calibration, progress)
     matrix = measure_layers(prepared, decisions, calibration, progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
-    heads, simplified = read_heads(model), read_parts(prepared.write_float())
-    parts = {name: names for name, names in read_parts(model).items() if name in simplified}
+    heads = read_heads(model)
+    parts = {name: names for name, names in read_parts(model).items() if name in matrix.heads}
     judge = HeadJudge(model, judged, heads, parts)
     heads_db = judge.measure(prepared.write_model(decisions))
     weights_only = replace(settings, activations="float")

@@ -136,7 +136,8 @@ def quantize_model(
     settings = settings or QuantizeSettings()
     prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, DecisionLog(log_folder))
-    if clock is not None and settings.target == "openvino" and settings.symmetric is None:
+    is_open = settings.takes_zero_points_or_none and settings.symmetric is None
+    if clock is not None and is_open:
         work = _choose_zero_points(work, model, clock)
     if settings.prefer is not None:
         if clock is None:

@@ -108,7 +108,7 @@ class QuantizeSettings:
                 f"activations are '{self.activations}'", f"one of {', '.join(ACTIVATION_BITS)}"
             )
         only = PLACEMENTS[self.target]().symmetric
-        if self.target != "openvino" and self.symmetric not in (None, only):
+        if not self.takes_zero_points_or_none and self.symmetric not in (None, only):
             kind = "symmetric" if only else "asymmetric"
             raise InputError(
                 f"symmetric is {self.symmetric} with target '{self.target}'",
@@ -116,9 +116,14 @@ class QuantizeSettings:
             )
 
     @property
+    def takes_zero_points_or_none(self) -> bool:
+        """Whether the target takes activations with zero points as well as without."""
+        return self.target == "openvino"
+
+    @property
     def placement(self) -> Placement:
         """Where the target wants Q/DQ pairs, and of which integers."""
-        if self.target == "openvino" and self.symmetric:
+        if self.takes_zero_points_or_none and self.symmetric:
             return OpenVINO(symmetric=True)
         return PLACEMENTS[self.target]()
 

@@ -227,7 +227,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         ("output", "SQNR dB on the calibration data"),
         ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
     )
-    if result.settings.target == "openvino" and result.settings.symmetric:
+    if result.settings.takes_zero_points_or_none and result.settings.symmetric:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
