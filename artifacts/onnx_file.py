@@ -139,14 +139,21 @@ def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
-    """Returns shape and type of each network input; a dynamic dimension is 0."""
-    return {
-        value.name: TensorShape(
-            _dims(value),
-            onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name,
+    """Returns shape and type of each network input; a dynamic dimension is 0.
+
+    Raises:
+        InputError: an input is no tensor, or of a type that ONNX does not know.
+    """
+    return {value.name: TensorShape(_dims(value), _type_name(value)) for value in model.graph.input}
+
+
+def _type_name(value: onnx.ValueInfoProto) -> str:
+    kind = value.type.tensor_type.elem_type
+    if kind not in onnx.TensorProto.DataType.values() or kind == onnx.TensorProto.UNDEFINED:
+        raise InputError(
+            f"input '{value.name}' has elements of type {kind}", "a tensor type of ONNX"
         )
-        for value in model.graph.input
-    }
+    return str(onnx.helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -39,7 +39,9 @@ Judge = Callable[[onnx.ModelProto], dict[str, float]]
 ALL_INT4 = QuantizeSettings(weights="int4", int4_from=0)
 VARIANTS = {
     "W8A8": QuantizeSettings(),
-    "W4A8 nearest": replace(ALL_INT4, rounding=Nearest(), equalization=False),
+    "W4A8 nearest": replace(
+        ALL_INT4, rounding=Nearest(), equalization=False, input_correction=False
+    ),
     "W4A8 nearest, repaired": replace(ALL_INT4, rounding=Nearest()),
     "W4A8 GPTQ, repaired": replace(ALL_INT4, rounding=GPTQ()),
     "W4A8 auto, repaired": ALL_INT4,

@@ -33,6 +33,8 @@ class Decisions:
     Attributes:
         activations: qparams per tensor.
         weights: integers per node name.
+        alone: integers of layers whose `weights` make up for what is quantized before them, for
+            when nothing else is.
         overrides: constants whose values changed (corrected biases), by name.
         biases: names of the bias that a layer shall read, by node name.
         layers: one result per quantized node, in order.
@@ -41,6 +43,7 @@ class Decisions:
 
     activations: dict[str, QParams] = field(default_factory=dict)
     weights: dict[str, QuantizedWeight] = field(default_factory=dict)
+    alone: dict[str, QuantizedWeight] = field(default_factory=dict)
     overrides: dict[str, Array] = field(default_factory=dict)
     biases: dict[str, str] = field(default_factory=dict)
     layers: list[LayerResult] = field(default_factory=list)

@@ -92,7 +92,8 @@ class PreparedNetwork:
     ) -> onnx.ModelProto:
         """Returns the network with Q/DQ pairs by decisions for a network that quantizes more.
 
-        Biases stay as they are: they were corrected for all that is quantized before them.
+        Biases stay as they are, and weights make up for nothing but their own layer's rounding:
+        they were corrected for all that is quantized before them.
 
         Args:
             decisions: qparams and integers; nodes without them stay in float.
@@ -103,8 +104,9 @@ class PreparedNetwork:
             for item in self.quantized
             if (only is None or item.node in only) and self._is_decided(item, decisions)
         ]
+        weights = decisions.weights | decisions.alone
         graph = self.graph.copy()
-        insert_qdq(graph, chosen, replace(decisions, overrides={}, biases={}))
+        insert_qdq(graph, chosen, replace(decisions, weights=weights, overrides={}, biases={}))
         fold_idle_scales(graph)
         return graph.to_model()
 

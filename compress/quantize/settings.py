@@ -57,6 +57,8 @@ class QuantizeSettings:
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
         bias_correction: gives back, per output channel, what quantization takes from the mean.
+        input_correction: lets weights that are rounded to nearest make up for the errors of their
+            inputs, where that lowers the error on held-out samples; GPTQ and the others do anyway.
         equalization: rescales channels between layers where that lowers the error.
         keep_float: names of nodes that stay in float.
         prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
@@ -74,6 +76,7 @@ class QuantizeSettings:
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
+    input_correction: bool = True
     equalization: bool = True
     keep_float: tuple[str, ...] = ()
     prefer: str | None = None

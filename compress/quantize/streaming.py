@@ -5,8 +5,9 @@ those of the quantized prefix, so that each layer sees the errors made before it
 towards the float output. Cost is linear in depth; a tensor is freed at its last use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -25,6 +26,7 @@ from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams, fake_quantize, qparams_for_range
+from compress.quantize.repairs.input_correction import ChannelInputs, correct_for_inputs
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.steps import Step, plan_steps
@@ -263,7 +265,37 @@ class StreamingPass:
         grid = self._settings.weight_grids.of(per_output)
         group = self._settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
-        return round_layer(node, weight, layout, grid, self._settings.rounding_for(grid), inputs)
+        rounding = self._settings.rounding_for(grid)
+
+        def round_rows(value: Array) -> tuple[QuantizedWeight, str]:
+            return round_layer(node, value, layout, grid, rounding, inputs)
+
+        if rounding.needs_inputs or not self._settings.input_correction:
+            return round_rows(weight)
+        tensor, axis = node.input[0], choice.weight_axis
+
+        def correct(value: Callable[[str, int], Array]) -> Array | None:
+            read = ChannelInputs(
+                samples=inputs.samples,
+                read=lambda sample: (self._float.get(tensor, sample), value(tensor, sample)),
+                round_values=self._rounding_of(choice, tensor),
+                is_centered=inputs.is_centered,
+            )
+            return correct_for_inputs(node, weight, axis, grid, read)
+
+        corrected = correct(self._noisy_value)
+        if corrected is None:
+            return round_rows(weight)
+        alone = correct(self._float.get)
+        self._decisions.alone[node.name] = round_rows(weight if alone is None else alone)[0]
+        integers, how = round_rows(corrected)
+        return integers, f"{how}, inputs corrected"
+
+    def _rounding_of(self, choice: QuantizedNode, tensor: str) -> Callable[[Array], Array]:
+        """Returns what rounds values of a layer's first input; as they are where it is in float."""
+        if 0 not in choice.activations:
+            return lambda values: values
+        return partial(fake_quantize, qparams=self._decisions.activations[tensor])
 
     def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
         return {

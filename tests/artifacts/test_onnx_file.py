@@ -113,6 +113,16 @@ def test_truncated_file_is_refused_at_every_length(tmp_path: Path, model_file: P
             load_onnx(cut)
 
 
+@pytest.mark.parametrize("kind", [0, 99])
+def test_an_input_of_no_known_type_is_refused(tmp_path: Path, model_file: Path, kind: int) -> None:
+    model = onnx.load(model_file)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    path = tmp_path / "untyped.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="type"):
+        load_onnx(path)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_flipped_bit_is_refused_or_gives_a_model(

@@ -105,8 +105,8 @@ class MomentSums:
         """
         self._count += plain.shape[2]
         parts = {
-            "hessian": _multiply(quantized, quantized),
-            "cross": _multiply(plain, quantized),
+            "hessian": multiply_groups(quantized, quantized),
+            "cross": multiply_groups(plain, quantized),
             "power": np.square(outputs, dtype=np.float64).sum(axis=2),
             "plain": plain.sum(axis=2, dtype=np.float64),
             "quantized": quantized.sum(axis=2, dtype=np.float64),
@@ -132,8 +132,11 @@ class MomentSums:
         return Moments(hessian=hessian, cross=cross, power=power, columns=self._count)
 
 
-def _multiply(left: Columns, right: Columns) -> Columns:
-    """Returns left right' of each group; a single one as matrices, where H costs BLAS half."""
+def multiply_groups(left: Columns, right: Columns) -> Columns:
+    """Returns left right', [groups, a, b] of [groups, a, n] and [groups, b, n].
+
+    A single group is multiplied as matrices, where BLAS does half of a product with itself.
+    """
     if len(left) == 1:
         return np.asarray(left[0] @ right[0].T)[None]
     return np.asarray(left @ right.transpose(0, 2, 1))

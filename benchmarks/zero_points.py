@@ -1,0 +1,92 @@
+"""What zero points cost on OpenVINO, with and without its AMX kernels; a table of the page.
+
+`python -m benchmarks.zero_points [NAME...]`, after `python -m benchmarks.package_networks`.
+
+Each network is quantized for OpenVINO with and without zero points, and both files are timed in
+turn with float, once with the kernels that OpenVINO takes here and once without those for AMX. SQNR
+is that of each output on held-out pictures, and of the parts of one that joins unlike tensors.
+"""
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from artifacts.atomic import write_json, write_text
+from artifacts.onnx_file import save_onnx
+from artifacts.ownership import read_heads, read_parts
+from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.marked import replace_section
+from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
+from benchmarks.peers.judge import measure_latency
+from benchmarks.quantizer_choices import PAGE, RAW
+from compress.diagnose.head_judge import HeadJudge
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+
+SCHEMES = {"with": False, "without": True}
+KERNELS = {"as they are": {}, "no AMX": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}}
+ROUNDS = 100
+
+
+def main() -> None:
+    """Measures, writes the raw figures and the section of the page."""
+    with OtherProcesses() as others:
+        rows = [
+            _measure(network)
+            for network in PACKAGE_NETWORKS
+            if network.is_here and network.name in (sys.argv[1:] or [network.name])
+        ]
+    write_json(RAW.with_name("zero_points.json"), rows)
+    text = PAGE.read_text(encoding="utf-8")
+    write_text(PAGE, replace_section(text, "zero_points", _render(rows, others.share)))
+
+
+def _measure(network: PackageNetwork) -> dict[str, Any]:
+    model = network.load()
+    calibration, held_out = network.samples(model)
+    judge = HeadJudge(model, held_out, read_heads(model), read_parts(model))
+    quality = {}
+    with TemporaryDirectory() as folder:
+        files = {"float": save_onnx(model, Path(folder, "float.onnx"), metadata={})}
+        for name, symmetric in SCHEMES.items():
+            settings = QuantizeSettings(target="openvino", symmetric=symmetric)
+            quantized = quantize_model(model, calibration, settings).model
+            quality[name] = judge.measure(quantized)
+            files[name] = save_onnx(quantized, Path(folder, f"{name}.onnx"), metadata={})
+        times = {}
+        for kernels, variables in KERNELS.items():
+            with patch.dict(os.environ, variables):
+                times[kernels] = measure_latency(files, ROUNDS)
+    return {"network": network.name, "times": times, "sqnr_db": quality}
+
+
+def _render(rows: list[dict[str, Any]], others: float) -> list[str]:
+    return [
+        f"Shortest inference in ms: float, with zero points, without. SQNR in dB, pooled, with and "
+        f"without. Measured in one run on {describe_machine()}; other processes took {others:.0%} "
+        f"of the processors' time.",
+        "",
+        f"| network | {' | '.join(f'OpenVINO, {name}' for name in KERNELS)} | SQNR |",
+        "|---" * (2 + len(KERNELS)) + "|",
+        *(
+            f"| {row['network']} | "
+            + " | ".join(
+                ", ".join(f"{item['min_ms']:.2f}" for item in row["times"][name].values())
+                for name in KERNELS
+            )
+            + " | "
+            + "; ".join(
+                f"{head} " + ", ".join(f"{row['sqnr_db'][name][head]:.1f}" for name in SCHEMES)
+                for head in row["sqnr_db"]["with"]
+            )
+            + " |"
+            for row in rows
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

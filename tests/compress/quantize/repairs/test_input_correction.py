@@ -1,0 +1,158 @@
+"""Weights make up for what happened to their inputs, where other pictures agree."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compress.quantize.api import quantize_model
+from compress.quantize.decisions import Decisions
+from compress.quantize.observers import Percentile
+from compress.quantize.prepared import prepare_network
+from compress.quantize.qparams import WEIGHT_GRIDS
+from compress.quantize.repairs.input_correction import (
+    ChannelInputs,
+    ErrorMoments,
+    correct_for_inputs,
+)
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
+
+PICTURES = 8
+LAYERS = [
+    ("Conv", (6, 4, 3, 2), 0, {"pads": [1, 1, 1, 1], "dilations": [2, 1]}),
+    ("Conv", (6, 2, 3, 3), 0, {"group": 2, "strides": [2, 1]}),
+    ("Conv", (4, 1, 3, 3), 0, {"group": 4}),
+    ("ConvTranspose", (4, 5, 3, 3), 1, {"strides": [2, 2]}),
+    ("ConvTranspose", (4, 3, 2, 3), 1, {"group": 2, "pads": [1, 0, 0, 1]}),
+    ("MatMul", (4, 7), 1, {}),
+    ("Gemm", (7, 4), 0, {"transB": 1}),
+]
+
+
+@pytest.mark.parametrize(("operator", "shape", "axis", "attributes"), LAYERS)
+def test_a_mix_of_channels_is_undone(operator, shape, axis, attributes, make_model, run_model):
+    rng = np.random.default_rng(0)
+    groups = attributes.get("group", 1)
+    inside = (0.5 * np.eye(4 // groups) + 0.2) * np.ones((groups, 1, 1))
+    mix = np.zeros((groups, 4 // groups, groups, 4 // groups))
+    mix[np.arange(groups), :, np.arange(groups)] = inside
+    is_product = operator in ("MatMul", "Gemm")
+    size = (60, 4) if is_product else (1, 4, 12, 10)
+    got = [rng.standard_normal(size).astype(np.float32) for _ in range(PICTURES)]
+    equation = "ij,nj->ni" if is_product else "ij,njhw->nihw"
+    wanted = [np.einsum(equation, mix.reshape(4, 4), q).astype(np.float32) for q in got]
+    weight = rng.standard_normal(shape).astype(np.float32)
+    node = helper.make_node(operator, ["x", "w"], ["y"], **attributes)
+
+    inputs = ChannelInputs(
+        samples=PICTURES,
+        read=lambda sample: (wanted[sample], got[sample]),
+        round_values=lambda values: values,
+        is_centered=False,
+    )
+    corrected = correct_for_inputs(node, weight, axis, WEIGHT_GRIDS["int8"], inputs)
+
+    def run(constant, values):
+        model = make_model([node], {"w": constant}, {"x": values.shape}, ["y"])
+        return run_model(model, {"x": values})["y"]
+
+    target = run(weight, wanted[0])
+    before = np.abs(run(weight, got[0]) - target).max()
+    assert np.abs(run(corrected, got[0]) - target).max() < 0.03 * before
+
+
+def test_the_mix_is_that_of_least_squares():
+    rng = np.random.default_rng(1)
+    plain, quantized = rng.standard_normal((2, 1, 5, 400))
+    moments = ErrorMoments.of(plain, quantized, is_centered=False)
+    wanted, *_ = np.linalg.lstsq(quantized[0].T, plain[0].T, rcond=None)
+    np.testing.assert_allclose(np.eye(5) + moments.find_mix(0.0)[0], wanted.T, atol=1e-6)
+    rows, change = rng.standard_normal((2, 1, 3, 5))
+    error = rows @ plain - (rows + change) @ quantized
+    assert moments.output_error(rows, change) == pytest.approx(np.square(error).sum() / 400)
+
+
+@pytest.mark.parametrize("pictures", [3, PICTURES])
+def test_nothing_changes_without_pictures_or_without_errors(pictures):
+    rng = np.random.default_rng(2)
+    values = [rng.standard_normal((1, 4, 9, 9)).astype(np.float32) for _ in range(pictures)]
+    shift = 1.5 if pictures < PICTURES else 1.0
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    inputs = ChannelInputs(
+        samples=pictures,
+        read=lambda sample: (shift * values[sample], values[sample]),
+        round_values=lambda array: array,
+        is_centered=True,
+    )
+    weight = rng.standard_normal((3, 4, 3, 3)).astype(np.float32)
+    assert correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], inputs) is None
+
+
+def test_errors_that_tell_nothing_of_the_inputs_are_left(make_model):
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((PICTURES, 1, 4, 9, 9)).astype(np.float32)
+    noisy = values + 0.01 * rng.standard_normal(values.shape).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    inputs = ChannelInputs(
+        samples=PICTURES,
+        read=lambda sample: (values[sample], noisy[sample]),
+        round_values=lambda array: array,
+        is_centered=True,
+    )
+    weight = rng.standard_normal((3, 4, 3, 3)).astype(np.float32)
+    assert correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], inputs) is None
+
+
+CLIPS = QuantizeSettings(target="openvino", observer=Percentile(percent=90.0), equalization=False)
+
+
+@pytest.fixture
+def chain(make_model):
+    """Returns a network whose second convolution reads a loud channel, which is clipped."""
+    rng = np.random.default_rng(4)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Conv", ["b", "w1"], ["y"], "second", pads=[1, 1, 1, 1]),
+    ]
+    loudness = np.array([20] + [1] * 7, np.float32).reshape(8, 1, 1, 1)
+    weights = {
+        "w0": loudness * rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((6, 8, 3, 3)).astype(np.float32),
+    }
+    return make_model(nodes, weights, {"x": (1, 3, 16, 16)}, ["y"])
+
+
+def pictures(seed):
+    values = np.random.default_rng(seed).standard_normal((12, 1, 3, 16, 16))
+    return [{"x": item.astype(np.float32)} for item in values]
+
+
+def test_clipped_inputs_cost_less_on_pictures_never_seen(chain, run_model):
+    noise = {}
+    for corrects in (False, True):
+        settings = replace(CLIPS, input_correction=corrects)
+        result = quantize_model(chain, pictures(0), settings)
+        errors = [
+            run_model(result.model, feeds)["y"] - run_model(chain, feeds)["y"]
+            for feeds in pictures(1)
+        ]
+        noise[corrects] = np.sum(np.square(errors))
+        assert any("inputs corrected" in item.rounding for item in result.layers) == corrects
+    assert noise[True] < 0.8 * noise[False]
+
+
+def test_a_layer_alone_makes_up_for_nothing_before_it(chain):
+    samples = pictures(0)
+    prepared = prepare_network(chain, samples, CLIPS)
+    decisions: Decisions = StreamingPass(prepared, CLIPS).run(samples)
+    assert "second" in decisions.alone
+    model = prepared.write_uncorrected(decisions, only=frozenset({"second"}))
+    stored = {item.name: item for item in model.graph.initializer}
+    (read,) = (node.input[1] for node in model.graph.node if node.name == "second")
+    (source,) = (node.input[0] for node in model.graph.node if read in node.output)
+    integers = np.frombuffer(stored[source].raw_data, np.int8).reshape(6, 8, 3, 3)
+    np.testing.assert_array_equal(integers, decisions.alone["second"].integers)
+    assert (decisions.alone["second"].integers != decisions.weights["second"].integers).any()
