@@ -25,7 +25,7 @@ from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qdq_nodes import qdq_nodes
-from compress.quantize.qparams import QParams, fake_quantize, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
 from compress.quantize.repairs.input_correction import ChannelInputs, correct_for_inputs
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
@@ -266,36 +266,40 @@ class StreamingPass:
         group = self._settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
         rounding = self._settings.rounding_for(grid)
-
-        def round_rows(value: Array) -> tuple[QuantizedWeight, str]:
-            return round_layer(node, value, layout, grid, rounding, inputs)
-
+        finish = partial(
+            round_layer, node, layout=layout, grid=grid, rounding=rounding, inputs=inputs
+        )
         if rounding.needs_inputs or not self._settings.input_correction:
-            return round_rows(weight)
-        tensor, axis = node.input[0], choice.weight_axis
-
-        def correct(value: Callable[[str, int], Array]) -> Array | None:
-            read = ChannelInputs(
-                samples=inputs.samples,
-                read=lambda sample: (self._float.get(tensor, sample), value(tensor, sample)),
-                round_values=self._rounding_of(choice, tensor),
-                is_centered=inputs.is_centered,
-            )
-            return correct_for_inputs(node, weight, axis, grid, read)
-
+            return finish(weight)
+        correct = partial(self._correct, choice, grid, is_centered=inputs.is_centered)
         corrected = correct(self._noisy_value)
         if corrected is None:
-            return round_rows(weight)
+            return finish(weight)
         alone = correct(self._float.get)
-        self._decisions.alone[node.name] = round_rows(weight if alone is None else alone)[0]
-        integers, how = round_rows(corrected)
+        self._decisions.alone[node.name], _ = finish(weight if alone is None else alone)
+        integers, how = finish(corrected)
         return integers, f"{how}, inputs corrected"
 
-    def _rounding_of(self, choice: QuantizedNode, tensor: str) -> Callable[[Array], Array]:
-        """Returns what rounds values of a layer's first input; as they are where it is in float."""
-        if 0 not in choice.activations:
-            return lambda values: values
-        return partial(fake_quantize, qparams=self._decisions.activations[tensor])
+    def _correct(
+        self,
+        choice: QuantizedNode,
+        grid: IntegerGrid,
+        value: Callable[[str, int], Array],
+        *,
+        is_centered: bool,
+    ) -> Array | None:
+        """Returns a layer's weight, made up for what `value` and rounding do to its input."""
+        node = self._graph.node(choice.node)
+        tensor = node.input[0]
+        is_rounded = 0 in choice.activations
+        inputs = ChannelInputs(
+            samples=self._float.samples,
+            read=lambda sample: (self._float.get(tensor, sample), value(tensor, sample)),
+            qparams=self._decisions.activations[tensor] if is_rounded else None,
+            is_centered=is_centered,
+        )
+        weight = self._graph.weights[node.input[1]]
+        return correct_for_inputs(node, weight, choice.weight_axis, grid, inputs)
 
     def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
         return {

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from compress.quantize.graph import Array, attribute
 from compress.quantize.layer_weights import from_rows, to_rows, widest_scales
-from compress.quantize.qparams import IntegerGrid, round_to_grid
+from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, round_to_grid
 from compress.quantize.rounding.moments import multiply_groups
 from compress.quantize.rounding.round_layer import grouped_rows
 
@@ -42,13 +42,13 @@ class ChannelInputs:
     Attributes:
         samples: how many pictures there are.
         read: returns a picture's input in the float network, and in the quantized prefix.
-        round_values: what the layer's own quantizer makes of values.
+        qparams: of the layer's own quantizer; None where it reads its input in float.
         is_centered: whether the layer's bias makes up for what happens to the mean.
     """
 
     samples: int
     read: Callable[[int], tuple[Array, Array]]
-    round_values: Callable[[Array], Array]
+    qparams: QParams | None
     is_centered: bool
 
 
@@ -147,6 +147,8 @@ def correct_for_inputs(
 ) -> Array | None:
     """Returns a layer's corrected weight; None where held-out pictures do not gain from it.
 
+    None too where there are fewer than FEWEST_PICTURES, or fewer positions than input channels.
+
     Args:
         node: a Conv, ConvTranspose, Gemm or MatMul.
         weight: its constant second input.
@@ -159,6 +161,8 @@ def correct_for_inputs(
     is_product = node.op_type in ("Gemm", "MatMul")
     layout = ChannelRows(weight.shape, axis, 1 if is_product else attribute(node, "group", 1))
     plain, quantized, is_held_out = _read_columns(inputs, layout.groups, is_product=is_product)
+    if np.count_nonzero(~is_held_out) < plain.shape[1]:
+        return None
 
     def moments(chosen: NDArray[np.bool_]) -> ErrorMoments:
         return ErrorMoments.of(
@@ -195,7 +199,8 @@ def _read_columns(
         count = wanted.shape[2]
         chosen = rng.choice(count, each, replace=False) if count > each else np.arange(count)
         plain.append(wanted[:, :, chosen])
-        quantized.append(inputs.round_values(got[:, :, chosen]))
+        read = got[:, :, chosen]
+        quantized.append(fake_quantize(read, inputs.qparams) if inputs.qparams else read)
         held_out.append(np.full(len(chosen), sample % HELD_OUT_EVERY == HELD_OUT_EVERY // 2 - 1))
     return np.concatenate(plain, 2), np.concatenate(quantized, 2), np.concatenate(held_out)
 

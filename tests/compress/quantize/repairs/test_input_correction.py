@@ -49,7 +49,7 @@ def test_a_mix_of_channels_is_undone(operator, shape, axis, attributes, make_mod
     inputs = ChannelInputs(
         samples=PICTURES,
         read=lambda sample: (wanted[sample], got[sample]),
-        round_values=lambda values: values,
+        qparams=None,
         is_centered=False,
     )
     corrected = correct_for_inputs(node, weight, axis, WEIGHT_GRIDS["int8"], inputs)
@@ -74,19 +74,20 @@ def test_the_mix_is_that_of_least_squares():
     assert moments.output_error(rows, change) == pytest.approx(np.square(error).sum() / 400)
 
 
-@pytest.mark.parametrize("pictures", [3, PICTURES])
-def test_nothing_changes_without_pictures_or_without_errors(pictures):
+@pytest.mark.parametrize(
+    ("pictures", "size", "gain"), [(3, 9, 1.5), (PICTURES, 9, 1.0), (PICTURES, 1, 1.5)]
+)
+def test_nothing_changes_without_pictures_errors_or_positions(pictures, size, gain):
     rng = np.random.default_rng(2)
-    values = [rng.standard_normal((1, 4, 9, 9)).astype(np.float32) for _ in range(pictures)]
-    shift = 1.5 if pictures < PICTURES else 1.0
+    values = [rng.standard_normal((1, 16, size, size)).astype(np.float32) for _ in range(pictures)]
     node = helper.make_node("Conv", ["x", "w"], ["y"])
     inputs = ChannelInputs(
         samples=pictures,
-        read=lambda sample: (shift * values[sample], values[sample]),
-        round_values=lambda array: array,
+        read=lambda sample: (gain * values[sample], values[sample]),
+        qparams=None,
         is_centered=True,
     )
-    weight = rng.standard_normal((3, 4, 3, 3)).astype(np.float32)
+    weight = rng.standard_normal((3, 16, 1, 1)).astype(np.float32)
     assert correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], inputs) is None
 
 
@@ -98,7 +99,7 @@ def test_errors_that_tell_nothing_of_the_inputs_are_left(make_model):
     inputs = ChannelInputs(
         samples=PICTURES,
         read=lambda sample: (values[sample], noisy[sample]),
-        round_values=lambda array: array,
+        qparams=None,
         is_centered=True,
     )
     weight = rng.standard_normal((3, 4, 3, 3)).astype(np.float32)
