@@ -1,8 +1,8 @@
 """Whether activations have zero points, where the target's kernels take both: by measured time.
 
 With a zero point a tensor that is seldom negative (SiLU, HardSwish) uses the whole grid, up to a
-bit more than without. What that costs depends on the machine: OpenVINO's kernels for AMX take up
-to 1.8 times as long with one, those for VNNI the same.
+bit more than without. What that costs depends on the machine: with OpenVINO's kernels for AMX all
+of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/zero_points.py`).
 """
 
 from dataclasses import replace
