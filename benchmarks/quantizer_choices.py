@@ -56,6 +56,7 @@ CHOICES = {
     "the default": {},
     "without equalization": {"equalization": False},
     "without bias correction": {"bias_correction": False},
+    "without input correction": {"input_correction": False},
     "least squared error, no headroom": {"observer": MeanSquaredError(headroom=1.0)},
     "headroom 1.2": {"observer": MeanSquaredError(headroom=1.2)},
     "minmax": {"observer": MinMax()},
