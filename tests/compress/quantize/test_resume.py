@@ -32,11 +32,11 @@ def interrupt_after(layers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     rounded: list[str] = []
     true_round = streaming.round_layer
 
-    def round_layer(node, *rest):
+    def round_layer(node, *rest, **named):
         if len(rounded) == layers:
             raise Killed
         rounded.append(node.name)
-        return true_round(node, *rest)
+        return true_round(node, *rest, **named)
 
     monkeypatch.setattr(streaming, "round_layer", round_layer)
     return rounded
