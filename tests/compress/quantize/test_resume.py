@@ -12,6 +12,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.memory_estimate import MemoryEstimate, estimate_memory
+from compress.quantize.observers import Percentile
 from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams
 from compress.quantize.settings import QuantizeSettings
@@ -116,3 +117,16 @@ def test_a_full_disk_is_noticed_before_the_start(residual_model, samples, monkey
     with pytest.raises(InputError, match="of disk"):
         quantize_model(residual_model, samples, QuantizeSettings(memory_cap_bytes=0))
     MemoryEstimate(memory_bytes=1, disk_bytes=10).require_disk()
+
+
+def test_a_finished_run_is_repeated_from_its_log_where_weights_make_up_for_errors(
+    residual_model, tmp_path
+):
+    rng = np.random.default_rng(2)
+    samples = [{"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(8)]
+    settings = QuantizeSettings(observer=Percentile(percent=80.0))
+    first = quantize_model(residual_model, samples, settings, log_folder=tmp_path / "log")
+    assert any("inputs corrected" in item.rounding for item in first.layers)
+    again = quantize_model(residual_model, samples, settings, log_folder=tmp_path / "log")
+    assert again.model.SerializeToString() == first.model.SerializeToString()
+    assert again.layers == first.layers
