@@ -16,8 +16,8 @@ import numpy as np
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
-from benchmarks.marked import replace_section
-from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
+from benchmarks.marked import replace_section, table_lines
+from benchmarks.package_networks import PackageNetwork, fetched_networks
 from benchmarks.quantizer_choices import PAGE, RAW, judge
 from compress.quantize.repairs import channel_scales, equalization
 from compress.quantize.settings import QuantizeSettings
@@ -35,8 +35,7 @@ def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     rows = [
         {"network": network.name, "target": target, **_measure(network, target)}
-        for network in PACKAGE_NETWORKS
-        if network.is_here and network.name in (sys.argv[1:] or [network.name])
+        for network in fetched_networks(sys.argv[1:])
         for target in TARGETS
     ]
     write_json(RAW.with_name("depthwise_ranges.json"), rows)
@@ -63,13 +62,16 @@ def _render(rows: list[dict[str, Any]]) -> list[str]:
         f"SQNR on held-out pictures, mean over outputs (pooled), in dB. Measured in one run on "
         f"{describe_machine()}.",
         "",
-        f"| network | placement | {' | '.join(VARIANTS)} |",
-        "|---" * (2 + len(VARIANTS)) + "|",
-        *(
-            f"| {row['network']} | `{row['target']}` | "
-            + " | ".join(f"{row[name][0]:.1f} ({row[name][1]:.1f})" for name in VARIANTS)
-            + " |"
-            for row in rows
+        *table_lines(
+            ("network", "placement", *VARIANTS),
+            (
+                (
+                    row["network"],
+                    f"`{row['target']}`",
+                    *(f"{row[name][0]:.1f} ({row[name][1]:.1f})" for name in VARIANTS),
+                )
+                for row in rows
+            ),
         ),
     ]
 

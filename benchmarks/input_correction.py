@@ -16,8 +16,8 @@ from typing import Any
 from artifacts.atomic import write_json, write_text
 from artifacts.ownership import read_heads, read_parts
 from benchmarks.machine import describe_machine
-from benchmarks.marked import replace_section
-from benchmarks.package_networks import PACKAGE_NETWORKS
+from benchmarks.marked import replace_section, table_lines
+from benchmarks.package_networks import fetched_networks
 from benchmarks.quantizer_choices import PAGE, RAW, open_splits
 from compress.diagnose.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
@@ -37,10 +37,9 @@ def main() -> None:
 
 def _open_cases(names: list[str]) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields name, model, calibration and held-out pictures; all without names."""
-    for network in PACKAGE_NETWORKS:
-        if network.is_here and network.name in (names or [network.name]):
-            model = network.load()
-            yield network.name, model, *network.samples(model)
+    for network in fetched_networks(names):
+        model = network.load()
+        yield network.name, model, *network.samples(model)
     for split, case in open_splits().items():
         if split in (names or [split]):
             yield split, *case
@@ -68,15 +67,17 @@ def _render(rows: list[dict[str, Any]]) -> list[str]:
         f"SQNR on held-out pictures in dB, pooled, and the seconds that quantizing took. Measured "
         f"in one run on {describe_machine()}.",
         "",
-        f"| network | activations | {' | '.join(CORRECTS)} | seconds |",
-        "|---" * (3 + len(CORRECTS)) + "|",
-        *(
-            f"| {row['network']} | {row['scheme']} | "
-            + " | ".join(_show(row[label]["sqnr_db"]) for label in CORRECTS)
-            + " | "
-            + ", ".join(f"{row[label]['seconds']:.0f}" for label in CORRECTS)
-            + " |"
-            for row in rows
+        *table_lines(
+            ("network", "activations", *CORRECTS, "seconds"),
+            (
+                (
+                    row["network"],
+                    row["scheme"],
+                    *(_show(row[label]["sqnr_db"]) for label in CORRECTS),
+                    ", ".join(f"{row[label]['seconds']:.0f}" for label in CORRECTS),
+                )
+                for row in rows
+            ),
         ),
     ]
 

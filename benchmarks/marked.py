@@ -1,6 +1,7 @@
 """Sections of a page that are written by a program, between two comments that name them."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 _SECTION = re.compile(
     r"<!-- (?P<name>[\w-]+): begin -->(?P<body>.*?)<!-- (?P=name): end -->", re.DOTALL
@@ -22,6 +23,12 @@ def keep_sections(page: str, known: str) -> str:
     for match in _SECTION.finditer(known):
         page = replace_section(page, match["name"], match["body"].strip("\n").split("\n"))
     return page
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Returns a table in Markdown, from its cells."""
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return [first, "|---" * len(head) + "|", *others]
 
 
 def _marks(name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ nothing of them becomes part of this project.
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -134,6 +134,12 @@ PACKAGE_NETWORKS = (
         pictures=draw_lines,
     ),
 )
+
+
+def fetched_networks(names: Collection[str] = ()) -> list[PackageNetwork]:
+    """Returns the networks that are here, of those called `names` if there are any."""
+    wanted = [item for item in PACKAGE_NETWORKS if not names or item.name in names]
+    return [item for item in wanted if item.is_here]
 
 
 def fetch(network: PackageNetwork) -> None:

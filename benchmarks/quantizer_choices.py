@@ -1,7 +1,6 @@
 """`python -m benchmarks.quantizer_choices`: repeats the experiments that decided the defaults."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from artifacts.onnx_file import load_onnx
 from benchmarks.altered_pictures import IN_TURN, survey_with
 from benchmarks.gain_spread import GainSpread
 from benchmarks.machine import describe_machine
-from benchmarks.marked import replace_section
+from benchmarks.marked import replace_section, table_lines
 from benchmarks.real_networks import NETWORKS, REAL, open_pictures
 from compress.compare import compare_models
 from compress.quantize.decisions import Decisions
@@ -207,15 +206,21 @@ def _noise(
 def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
     """Returns the lines of the page's section."""
     lines = [f"Measured in one run on {describe_machine()}, placement `openvino`.", ""]
-    lines += _head(COLUMNS)
-    for name, values in choices.items():
-        cells = [
-            _db(np.mean([values[split] for split in group], axis=0).tolist())
-            for group in COLUMNS.values()
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += table_lines(
+        ("", *COLUMNS),
+        (
+            (
+                name,
+                *(
+                    _db(np.mean([values[split] for split in group], axis=0).tolist())
+                    for group in COLUMNS.values()
+                ),
+            )
+            for name, values in choices.items()
+        ),
+    )
     splits = list(guides)
-    lines += ["", f"Which {FLOAT_LAYERS} layers to keep in float:", "", *_head(splits)]
+    lines += ["", f"Which {FLOAT_LAYERS} layers to keep in float:", ""]
     rows = {
         "all INT8": lambda item: _db(item["all INT8"]),
         "worst when quantized alone": lambda item: _db(item["float"]["alone"]),
@@ -223,14 +228,10 @@ def render(choices: dict[str, Any], guides: dict[str, Any]) -> list[str]:
         "sum of the rows over the noise, alone": lambda item: _ratio(item, "alone"),
         "the same, left out": lambda item: _ratio(item, "left out"),
     }
-    for name, show in rows.items():
-        lines.append(f"| {name} | " + " | ".join(show(guides[split]) for split in splits) + " |")
-    return lines
-
-
-def _head(columns: Iterable[str]) -> list[str]:
-    names = ["", *columns]
-    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    return lines + table_lines(
+        ("", *splits),
+        ((name, *(show(guides[split]) for split in splits)) for name, show in rows.items()),
+    )
 
 
 def _db(values: Quality) -> str:

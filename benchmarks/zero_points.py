@@ -18,8 +18,8 @@ from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
 from artifacts.ownership import read_heads, read_parts
 from benchmarks.machine import OtherProcesses, describe_machine
-from benchmarks.marked import replace_section
-from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
+from benchmarks.marked import replace_section, table_lines
+from benchmarks.package_networks import PackageNetwork, fetched_networks
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.diagnose.head_judge import HeadJudge
@@ -34,11 +34,7 @@ ROUNDS = 100
 def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     with OtherProcesses() as others:
-        rows = [
-            _measure(network)
-            for network in PACKAGE_NETWORKS
-            if network.is_here and network.name in (sys.argv[1:] or [network.name])
-        ]
+        rows = [_measure(network) for network in fetched_networks(sys.argv[1:])]
     write_json(RAW.with_name("zero_points.json"), rows)
     text = PAGE.read_text(encoding="utf-8")
     write_text(PAGE, replace_section(text, "zero_points", _render(rows, others.share)))
@@ -69,23 +65,29 @@ def _render(rows: list[dict[str, Any]], others: float) -> list[str]:
         f"without. Measured in one run on {describe_machine()}; other processes took {others:.0%} "
         f"of the processors' time.",
         "",
-        f"| network | {' | '.join(f'OpenVINO, {name}' for name in KERNELS)} | SQNR |",
-        "|---" * (2 + len(KERNELS)) + "|",
-        *(
-            f"| {row['network']} | "
-            + " | ".join(
-                ", ".join(f"{item['min_ms']:.2f}" for item in row["times"][name].values())
-                for name in KERNELS
-            )
-            + " | "
-            + "; ".join(
-                f"{head} " + ", ".join(f"{row['sqnr_db'][name][head]:.1f}" for name in SCHEMES)
-                for head in row["sqnr_db"]["with"]
-            )
-            + " |"
-            for row in rows
+        *table_lines(
+            ("network", *(f"OpenVINO, {name}" for name in KERNELS), "SQNR"),
+            (
+                (
+                    row["network"],
+                    *(_show_times(row["times"][name]) for name in KERNELS),
+                    _show_quality(row["sqnr_db"]),
+                )
+                for row in rows
+            ),
         ),
     ]
+
+
+def _show_times(times: dict[str, Any]) -> str:
+    return ", ".join(f"{item['min_ms']:.2f}" for item in times.values())
+
+
+def _show_quality(sqnr_db: dict[str, dict[str, float]]) -> str:
+    return "; ".join(
+        f"{head} " + ", ".join(f"{sqnr_db[name][head]:.1f}" for name in SCHEMES)
+        for head in sqnr_db["with"]
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
-from benchmarks.package_networks import PACKAGE_NETWORKS, PackageNetwork
+from benchmarks.package_networks import PackageNetwork, fetched_networks
 from benchmarks.real_networks import NETWORKS, REAL, RealNetwork, open_pictures
 from export.network_file import export_network_file
 from framefit.demo import CALIBRATION_SEED, CHECKPOINT, HELD_OUT_SEED
@@ -112,8 +112,7 @@ def list_cases() -> list[Case]:
             write=partial(_write_package, network),
             rounds=100,
         )
-        for network in PACKAGE_NETWORKS
-        if network.is_here
+        for network in fetched_networks()
     ]
 
 

@@ -34,7 +34,7 @@ class Decisions:
         activations: qparams per tensor.
         weights: integers per node name.
         alone: integers of layers whose `weights` make up for what is quantized before them, for
-            when nothing else is.
+            when nothing else is; empty where a log is kept, since that network is to be written.
         overrides: constants whose values changed (corrected biases), by name.
         biases: names of the bias that a layer shall read, by node name.
         layers: one result per quantized node, in order.

@@ -41,7 +41,8 @@ class StreamingPass:
     Args:
         prepared: the network; its graph is not changed, its survey learns what it lacks.
         settings: observer, rounding and the rest.
-        log: what an interrupted run had decided, and where this one keeps what it decides.
+        log: what an interrupted run had decided, and where this one keeps what it decides; without
+            one, the layers may be weighed by themselves afterwards (`Decisions.alone`).
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class StreamingPass:
         self._survey = prepared.survey
         self._settings = settings
         self._log = log or DecisionLog()
+        self._weighs_layers = log is None
         self._quantized = {item.node: item for item in prepared.quantized}
         self._steps = plan_steps(prepared.graph, self._quantized)
         self._tied = TiedScales(prepared.graph, prepared.quantized)
@@ -275,8 +277,9 @@ class StreamingPass:
         corrected = correct(self._noisy_value)
         if corrected is None:
             return finish(weight)
-        alone = correct(self._float.get)
-        self._decisions.alone[node.name], _ = finish(weight if alone is None else alone)
+        if self._weighs_layers:
+            alone = correct(self._float.get)
+            self._decisions.alone[node.name], _ = finish(weight if alone is None else alone)
         integers, how = finish(corrected)
         return integers, f"{how}, inputs corrected"
 

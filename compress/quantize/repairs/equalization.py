@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, attribute
-from compress.quantize.layer_weights import choose_row_scales, to_rows
+from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids, round_to_grid
+from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
 from compress.quantize.repairs.scale_group import (
     find_scale_groups,
     rescale,
     scale_input_channels,
 )
-from compress.quantize.repairs.trial_rounding import round_activation
+from compress.quantize.repairs.trial_rounding import round_activation, round_weight
 
 POSITIONS = 4096
 LEAST_GAIN = 0.97
@@ -216,13 +216,8 @@ def _activation_noise(
 
 def _round_weight(layer: onnx.NodeProto, weight: Array, grids: WeightGrids) -> Array:
     axis = 1 if layer.op_type == "ConvTranspose" else 0
-    rows = to_rows(weight, axis)
-    grid = grids.of(rows.shape[1])
-    scales = choose_row_scales(rows, grid)
-    shape = [1] * weight.ndim
-    shape[axis] = -1
-    column = scales.reshape(shape)
-    return np.asarray(round_to_grid(weight / column, grid) * column)
+    grid = grids.of(weight.size // weight.shape[axis])
+    return round_weight(weight, axis, grid, choose_row_scales)
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:

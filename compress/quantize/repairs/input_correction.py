@@ -19,17 +19,17 @@ import onnx
 from numpy.typing import NDArray
 
 from compress.quantize.graph import Array, attribute
-from compress.quantize.layer_weights import from_rows, to_rows, widest_scales
-from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, round_to_grid
+from compress.quantize.layer_weights import from_rows, widest_scales
+from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize
+from compress.quantize.repairs.trial_rounding import round_weight
 from compress.quantize.rounding.moments import multiply_groups
-from compress.quantize.rounding.round_layer import grouped_rows
+from compress.quantize.rounding.round_layer import grouped_rows, is_held_out
 
 COLUMNS = 4096
 """Positions that are looked at, of all pictures together."""
 RIDGES = (1.0, 0.1, 0.01)
 LEAST_GAIN = 0.98
 FEWEST_PICTURES = 4
-HELD_OUT_EVERY = 4
 _SMALLEST_SHARE = 1e-9
 
 Real = NDArray[np.float64]
@@ -160,8 +160,8 @@ def correct_for_inputs(
         return None
     is_product = node.op_type in ("Gemm", "MatMul")
     layout = ChannelRows(weight.shape, axis, 1 if is_product else attribute(node, "group", 1))
-    plain, quantized, is_held_out = _read_columns(inputs, layout.groups, is_product=is_product)
-    if np.count_nonzero(~is_held_out) < plain.shape[1]:
+    plain, quantized, outside = _read_columns(inputs, layout.groups, is_product=is_product)
+    if np.count_nonzero(~outside) < plain.shape[1]:
         return None
 
     def moments(chosen: NDArray[np.bool_]) -> ErrorMoments:
@@ -169,12 +169,12 @@ def correct_for_inputs(
             plain[:, :, chosen], quantized[:, :, chosen], is_centered=inputs.is_centered
         )
 
-    fit, held_out = moments(~is_held_out), moments(is_held_out)
+    fit, held_out = moments(~outside), moments(outside)
     rows = layout.split(weight)
 
     def rounded_error(mix: Real | None) -> float:
         mixed = weight if mix is None else layout.join(rows + rows @ mix)
-        change = layout.split(_round(mixed, axis, grid)) - rows
+        change = layout.split(round_weight(mixed, axis, grid, widest_scales)) - rows
         return held_out.output_error(rows, change)
 
     errors = {ridge: rounded_error(fit.find_mix(ridge)) for ridge in RIDGES}
@@ -201,7 +201,7 @@ def _read_columns(
         plain.append(wanted[:, :, chosen])
         read = got[:, :, chosen]
         quantized.append(fake_quantize(read, inputs.qparams) if inputs.qparams else read)
-        held_out.append(np.full(len(chosen), sample % HELD_OUT_EVERY == HELD_OUT_EVERY // 2 - 1))
+        held_out.append(np.full(len(chosen), is_held_out(sample)))
     return np.concatenate(plain, 2), np.concatenate(quantized, 2), np.concatenate(held_out)
 
 
@@ -209,10 +209,3 @@ def _as_columns(value: Array, groups: int, *, is_product: bool) -> Array:
     """Returns [groups, in, positions] of an input [N, in, ...] (a product's: [..., in])."""
     channels = np.moveaxis(value, -1 if is_product else 1, 0)
     return channels.reshape(groups, len(channels) // groups, -1)
-
-
-def _round(weight: Array, axis: int, grid: IntegerGrid) -> Real:
-    """Returns a weight rounded with the scale that reaches each row's largest value."""
-    rows = to_rows(weight, axis)
-    steps = widest_scales(rows, grid)[:, None]
-    return from_rows(round_to_grid(rows / steps, grid) * steps, weight.shape, axis)

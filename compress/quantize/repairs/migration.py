@@ -17,14 +17,14 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
-from compress.quantize.qparams import WeightGrids, round_to_grid
+from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.linear_group import (
     LinearGroup,
     find_linear_groups,
     input_axis,
     rescale_linear,
 )
-from compress.quantize.repairs.trial_rounding import round_activation
+from compress.quantize.repairs.trial_rounding import round_activation, round_weight
 
 EXPONENTS = (0.25, 0.5, 0.75)
 LARGEST_FACTOR = 32.0
@@ -164,9 +164,7 @@ def _error(
     total = 0.0
     for weight in weights:
         moved = weight * factors
-        grid = grids.of(moved.shape[1])
-        steps = choose_row_scales(moved, grid)[:, None]
-        rounded = round_to_grid(moved / steps, grid) * steps
+        rounded = round_weight(moved, 0, grids.of(moved.shape[1]), choose_row_scales)
         wanted = rows.astype(np.float64) @ weight.T
         noise = np.square(inputs @ rounded.T - wanted).sum()
         total += float(noise / max(np.square(wanted).sum(), 1e-30))

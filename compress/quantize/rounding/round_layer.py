@@ -99,11 +99,17 @@ def observe_inputs(
         columns = window.columns(plain, positions)
         rows = grouped_rows(weight, axis, window.groups)
         is_tied = axis == 1 and window.groups > 1
-        is_held_out = inputs.samples > 1 and sample % HELD_OUT_EVERY == HELD_OUT_EVERY // 2 - 1
-        sums[is_held_out].add(columns, window.columns(quantized, positions), rows @ columns)
+        sums[inputs.samples > 1 and is_held_out(sample)].add(
+            columns, window.columns(quantized, positions), rows @ columns
+        )
     found: Sequence[Moments | None] = [item.finish() for item in sums]
     fit, held_out = (item.block_diagonal() if item and is_tied else item for item in found)
     return fit, held_out
+
+
+def is_held_out(sample: int) -> bool:
+    """Returns whether a calibration picture judges what the others are fitted to."""
+    return sample % HELD_OUT_EVERY == HELD_OUT_EVERY // 2 - 1
 
 
 def grouped_rows(weight: Array, axis: int, groups: int) -> NDArray[np.float32]:

@@ -7,7 +7,6 @@ import pytest
 from onnx import helper
 
 from compress.quantize.api import quantize_model
-from compress.quantize.decisions import Decisions
 from compress.quantize.observers import Percentile
 from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import WEIGHT_GRIDS
@@ -31,6 +30,15 @@ LAYERS = [
 ]
 
 
+def make_inputs(wanted, got, *, is_centered=True):
+    return ChannelInputs(
+        samples=len(got),
+        read=lambda sample: (wanted[sample], got[sample]),
+        qparams=None,
+        is_centered=is_centered,
+    )
+
+
 @pytest.mark.parametrize(("operator", "shape", "axis", "attributes"), LAYERS)
 def test_a_mix_of_channels_is_undone(operator, shape, axis, attributes, make_model, run_model):
     rng = np.random.default_rng(0)
@@ -46,12 +54,7 @@ def test_a_mix_of_channels_is_undone(operator, shape, axis, attributes, make_mod
     weight = rng.standard_normal(shape).astype(np.float32)
     node = helper.make_node(operator, ["x", "w"], ["y"], **attributes)
 
-    inputs = ChannelInputs(
-        samples=PICTURES,
-        read=lambda sample: (wanted[sample], got[sample]),
-        qparams=None,
-        is_centered=False,
-    )
+    inputs = make_inputs(wanted, got, is_centered=False)
     corrected = correct_for_inputs(node, weight, axis, WEIGHT_GRIDS["int8"], inputs)
 
     def run(constant, values):
@@ -81,27 +84,17 @@ def test_nothing_changes_without_pictures_errors_or_positions(pictures, size, ga
     rng = np.random.default_rng(2)
     values = [rng.standard_normal((1, 16, size, size)).astype(np.float32) for _ in range(pictures)]
     node = helper.make_node("Conv", ["x", "w"], ["y"])
-    inputs = ChannelInputs(
-        samples=pictures,
-        read=lambda sample: (gain * values[sample], values[sample]),
-        qparams=None,
-        is_centered=True,
-    )
+    inputs = make_inputs([gain * value for value in values], values)
     weight = rng.standard_normal((3, 16, 1, 1)).astype(np.float32)
     assert correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], inputs) is None
 
 
-def test_errors_that_tell_nothing_of_the_inputs_are_left(make_model):
+def test_errors_that_tell_nothing_of_the_inputs_are_left():
     rng = np.random.default_rng(3)
     values = rng.standard_normal((PICTURES, 1, 4, 9, 9)).astype(np.float32)
     noisy = values + 0.01 * rng.standard_normal(values.shape).astype(np.float32)
     node = helper.make_node("Conv", ["x", "w"], ["y"])
-    inputs = ChannelInputs(
-        samples=PICTURES,
-        read=lambda sample: (values[sample], noisy[sample]),
-        qparams=None,
-        is_centered=True,
-    )
+    inputs = make_inputs(values, noisy)
     weight = rng.standard_normal((3, 4, 3, 3)).astype(np.float32)
     assert correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], inputs) is None
 
@@ -148,7 +141,7 @@ def test_clipped_inputs_cost_less_on_pictures_never_seen(chain, run_model):
 def test_a_layer_alone_makes_up_for_nothing_before_it(chain):
     samples = pictures(0)
     prepared = prepare_network(chain, samples, CLIPS)
-    decisions: Decisions = StreamingPass(prepared, CLIPS).run(samples)
+    decisions = StreamingPass(prepared, CLIPS).run(samples)
     assert "second" in decisions.alone
     model = prepared.write_uncorrected(decisions, only=frozenset({"second"}))
     stored = {item.name: item for item in model.graph.initializer}
