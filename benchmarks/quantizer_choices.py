@@ -158,7 +158,7 @@ def compare_guides(model: Any, calibration: Any, held_out: Any) -> dict[str, Any
     settings = QuantizeSettings(target="openvino")
     prepared = prepare_network(model, calibration, settings)
     decisions = StreamingPass(prepared, settings).run(calibration)
-    matrix = measure_layers(prepared, decisions, calibration)
+    (matrix,) = measure_layers(prepared, decisions, [calibration])
     whole = _noise(model, prepared, decisions, calibration, frozenset())
     left_out = np.array(
         [

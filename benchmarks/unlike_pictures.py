@@ -53,11 +53,10 @@ def compare_pictures(
     prepared = prepare_network(model, calibration, settings)
     survey_with(prepared, calibration, *surveyed)
     decisions = StreamingPass(prepared, settings).run(calibration)
-    truth = measure_layers(prepared, decisions, held_out)
     plain = [calibration[index] for index in spread_indices(len(calibration), PICTURES)]
-    matrices = {
-        name: measure_layers(prepared, decisions, alter(plain)) for name, alter in ALTERED.items()
-    }
+    sets = [held_out, *(alter(plain) for alter in ALTERED.values())]
+    truth, *altered = measure_layers(prepared, decisions, sets)
+    matrices = dict(zip(ALTERED, altered, strict=True))
     for name in ("negatives", "quarters, enlarged"):
         matrices[f"calibration and {name}, the worse"] = take_worse(
             matrices["the calibration pictures"], matrices[name]

@@ -47,7 +47,7 @@ def diagnose_model(
     prepared = prepare_network(model, calibration, settings)
     walk = StreamingPass(prepared, settings)
     decisions = walk.run(calibration, progress)
-    matrix = measure_layers(prepared, decisions, calibration, progress=progress)
+    (matrix,) = measure_layers(prepared, decisions, [calibration], progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
     heads = read_heads(model)
     parts = {name: names for name, names in read_parts(model).items() if name in matrix.heads}

@@ -231,11 +231,10 @@ def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
     decisions = work.stream(work.prepared, few)
     matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
-        matrix = measure_layers(work.prepared, decisions, few, progress=work.progress)
-        enlarged = enlarge_quarters(few)
-        if enlarged:
-            unlike = measure_layers(work.prepared, decisions, enlarged, progress=work.progress)
-            matrix = take_worse(matrix, unlike) if np.isfinite(unlike.noise).all() else matrix
+        sets = [item for item in (few, enlarge_quarters(few)) if item]
+        matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
+        for other in unlike:
+            matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
     return PrecisionSearch(work.prepared, decisions, clock, matrix)
 
 

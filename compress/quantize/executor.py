@@ -89,6 +89,7 @@ def _open_session(model: onnx.ModelProto, *, is_exact: bool) -> "InferenceSessio
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = levels.ORT_DISABLE_ALL if is_exact else levels.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         return ort.InferenceSession(
             model.SerializeToString(),

@@ -1,6 +1,6 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -157,14 +157,35 @@ class Graph:
 def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor a node reads, those that its subgraphs take from outside included."""
     yield from (name for name in node.input if name)
+    for subgraph in _subgraphs(node):
+        inner = {item.name for item in subgraph.input}
+        inner |= {tensor.name for tensor in subgraph.initializer}
+        for child in subgraph.node:
+            yield from (name for name in read_tensors(child) if name not in inner)
+            inner |= set(child.output)
+        yield from (item.name for item in subgraph.output if item.name not in inner)
+
+
+def rename_tensors(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    """Returns a node that reads and writes tensors by new names; its subgraphs read by them too."""
+    twin = _copy_node(node)
+    _rename_in_place(twin, names)
+    return twin
+
+
+def _rename_in_place(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    for tensors in (node.input, node.output):
+        tensors[:] = [names.get(name, name) for name in tensors]
+    for subgraph in _subgraphs(node):
+        for child in subgraph.node:
+            _rename_in_place(child, names)
+        for result in subgraph.output:
+            result.name = names.get(result.name, result.name)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for attribute in node.attribute:
-        for subgraph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            inner = {item.name for item in subgraph.input}
-            inner |= {tensor.name for tensor in subgraph.initializer}
-            for child in subgraph.node:
-                yield from (name for name in read_tensors(child) if name not in inner)
-                inner |= set(child.output)
-            yield from (item.name for item in subgraph.output if item.name not in inner)
+        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

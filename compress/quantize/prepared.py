@@ -90,7 +90,13 @@ class PreparedNetwork:
     def write_uncorrected(
         self, decisions: Decisions, only: frozenset[str] | None = None
     ) -> onnx.ModelProto:
-        """Returns the network with Q/DQ pairs by decisions for a network that quantizes more.
+        """Returns the network of `insert_uncorrected`, without what only helps integers."""
+        graph = self.insert_uncorrected(decisions, only)
+        fold_idle_scales(graph)
+        return graph.to_model()
+
+    def insert_uncorrected(self, decisions: Decisions, only: frozenset[str] | None = None) -> Graph:
+        """Returns the graph with Q/DQ pairs by decisions for a network that quantizes more.
 
         Biases stay as they are, and weights make up for nothing but their own layer's rounding:
         they were corrected for all that is quantized before them.
@@ -107,8 +113,7 @@ class PreparedNetwork:
         weights = decisions.weights | decisions.alone
         graph = self.graph.copy()
         insert_qdq(graph, chosen, replace(decisions, weights=weights, overrides={}, biases={}))
-        fold_idle_scales(graph)
-        return graph.to_model()
+        return graph
 
     def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:
         node = self.graph.node(item.node)

@@ -12,20 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 
 from artifacts.ownership import node_owners, read_heads, read_parts
-from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph, read_tensors
-from compress.quantize.placement import QuantizedNode
+from compress.quantize.graph import Array, Graph
 from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.search.lone_layer import LoneLayer
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
 
-SHIFT = "framefit_mean_shift"
+Samples = Sequence[dict[str, Array]]
+
+BRANCHES = 8
+"""Layers that share one network."""
+BRANCH_BYTES = 1 << 30
+"""What their weights may take, since a runtime may keep a copy for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ def take_worse(one: SensitivityMatrix, other: SensitivityMatrix) -> SensitivityM
 
 def measure_sensitivity(
     model: onnx.ModelProto,
-    samples: Sequence[dict[str, Array]],
+    samples: Samples,
     settings: QuantizeSettings,
     heads: Mapping[str, Sequence[str]] | None = None,
     progress: Progress | None = None,
@@ -84,134 +87,125 @@ def measure_sensitivity(
     """
     prepared = prepare_network(model, samples, settings)
     decisions = StreamingPass(prepared, settings).run(samples, progress)
-    return measure_layers(prepared, decisions, samples, heads, progress)
+    (matrix,) = measure_layers(prepared, decisions, [samples], heads, progress)
+    return matrix
 
 
 def measure_layers(
     prepared: PreparedNetwork,
     decisions: Decisions,
-    samples: Sequence[dict[str, Array]],
+    sets: Sequence[Samples],
     heads: Mapping[str, Sequence[str]] | None = None,
     progress: Progress | None = None,
-) -> SensitivityMatrix:
-    """Measures the matrix for a network whose integers are decided; see `measure_sensitivity`.
+) -> list[SensitivityMatrix]:
+    """Measures a matrix on each set of samples, for a network whose integers are decided.
 
     An output that joins unlike tensors counts as a whole, and so does each of them: the noise of a
-    detector's scores cannot be seen beside its boxes.
+    detector's scores cannot be seen beside its boxes. See `measure_sensitivity`.
     """
-    model = prepared.graph.copy().to_model()
+    graph = prepared.graph
+    model = graph.copy().to_model()
     heads = read_heads(model) if heads is None else heads
     parts = read_parts(model)
-    reference = open_runner(model, tuple(parts))
-    expected = [reference(samples[index]) for index in range(len(samples))]
-    outputs = tuple(expected[0])
-    layers = [item for item in prepared.quantized if not item.tied]
-    noise = np.zeros((len(layers), len(outputs)))
-    shifts = _mean_shifts(prepared, decisions, layers, samples)
-    for row, (item, shift) in enumerate(zip(layers, shifts, strict=True)):
+    outputs = (*graph.outputs, *parts)
+    layers = [
+        LoneLayer.of(prepared, decisions, item) for item in prepared.quantized if not item.tied
+    ]
+    shifts = [_mean_shifts(graph, layers, samples) for samples in sets]
+    noise = [np.zeros((len(layers), len(outputs))) for _ in sets]
+    most = _count_branches(graph)
+    for first in range(0, len(layers), most):
         if progress is not None:
-            progress("sensitivity", row, len(layers))
-        candidate = open_runner(_quantize_alone(prepared, decisions, item, shift), tuple(parts))
-        noise[row] = _relative_noise(candidate, expected, samples)
+            progress("sensitivity", first, len(layers))
+        group = layers[first : first + most]
+        branches = _Branches(graph, group, outputs, {**sets[0][0], **shifts[0]})
+        for matrix, samples, shift in zip(noise, sets, shifts, strict=True):
+            matrix[first : first + most] = branches.measure_noise(samples, shift)
     if progress is not None:
         progress("sensitivity", len(layers), len(layers))
     owners = node_owners(model, heads)
-    names = tuple(item.node for item in layers)
-    return SensitivityMatrix(
-        layers=names,
-        outputs=outputs,
-        noise=noise,
-        owners={name: owners[name] for name in names if name in owners},
-        heads={head: tuple(names) for head, names in heads.items()} | parts,
-    )
+    names = tuple(layer.name for layer in layers)
+    return [
+        SensitivityMatrix(
+            layers=names,
+            outputs=outputs,
+            noise=item,
+            owners={name: owners[name] for name in names if name in owners},
+            heads={head: tuple(names) for head, names in heads.items()} | parts,
+        )
+        for item in noise
+    ]
 
 
-def _relative_noise(
-    candidate: Runner, expected: Sequence[Mapping[str, Array]], samples: Sequence[dict[str, Array]]
-) -> NDArray[np.float64]:
-    signal = np.zeros(len(expected[0]))
-    error = np.zeros(len(expected[0]))
-    for index, wanted in enumerate(expected):
-        got = candidate(samples[index])
-        for column, (name, value) in enumerate(wanted.items()):
-            signal[column] += np.sum(np.square(value, dtype=np.float64))
-            error[column] += np.sum(np.square(got[name] - value, dtype=np.float64))
-    return np.asarray(error / np.where(signal > 0, signal, 1.0))
+def _count_branches(graph: Graph) -> int:
+    weight_bytes = sum(value.nbytes for value in graph.weights.values())
+    return max(1, min(BRANCHES, BRANCH_BYTES // max(weight_bytes, 1)))
 
 
 def _mean_shifts(
-    prepared: PreparedNetwork,
-    decisions: Decisions,
-    layers: Sequence[QuantizedNode],
-    samples: Sequence[dict[str, Array]],
-) -> list[Array | None]:
-    """Returns what quantizing each layer takes from its output's mean, [1, …, channels, …, 1].
+    graph: Graph, layers: Sequence[LoneLayer], samples: Samples
+) -> dict[str, NDArray[np.float32]]:
+    """Returns what quantizing each layer takes from its result's mean, by name of the input."""
+    moving = [layer for layer in layers if layer.mean_axes]
+    nodes, weights = list(graph.nodes), dict(graph.weights)
+    for layer in moving:
+        nodes += layer.write_shift(graph.opset)
+        weights |= layer.constants
+    network = Subgraph(graph, nodes, weights, samples[0], [layer.shift for layer in moving])
+    sums = {name: value.astype(np.float64) for name, value in network.run(samples[0]).items()}
+    for index in range(1, len(samples)):
+        for name, value in network.run(samples[index]).items():
+            sums[name] += value
+    return {name: (value / len(samples)).astype(np.float32) for name, value in sums.items()}
 
-    None for nodes without a weight. One pass of the float network gives all layers their inputs.
+
+class _Branches:
+    """The float network with a branch for each of some layers, in which that layer is quantized.
+
+    Args:
+        graph: the float network.
+        layers: the layers.
+        outputs: tensors of the float network whose noise is wanted.
+        feeds: an example of all inputs, shifts included.
     """
-    graph = prepared.graph
-    weighted = [item for item in layers if item.weight is not None]
-    tensors = dict.fromkeys(
-        name
-        for item in weighted
-        for name in (*read_tensors(graph.node(item.node)), graph.node(item.node).output[0])
-        if name not in graph.weights and name not in graph.inputs
-    )
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(tensors))
-    alone: dict[str, Subgraph] = {}
-    sums: dict[str, Array] = {}
-    for index in range(len(samples)):
-        values = samples[index] | network.run(samples[index])
-        for item in weighted:
-            if item.node not in alone:
-                alone[item.node] = _open_alone(prepared, decisions, item, values)
-            result = graph.node(item.node).output[0]
-            difference = values[result] - alone[item.node].run(values)[result]
-            axes = tuple(axis for axis in range(difference.ndim) if axis != item.output_axis)
-            mean = difference.mean(axis=axes, keepdims=True, dtype=np.float64)
-            sums[item.node] = sums.get(item.node, 0.0) + mean
-    return [sums[item.node] / len(samples) if item.node in sums else None for item in layers]
+
+    def __init__(
+        self,
+        graph: Graph,
+        layers: Sequence[LoneLayer],
+        outputs: Sequence[str],
+        feeds: Mapping[str, Array],
+    ) -> None:
+        self._outputs = outputs
+        self._reached: list[dict[str, str]] = []
+        nodes, weights = list(graph.nodes), dict(graph.weights)
+        for layer in layers:
+            branch, owned = layer.write_branch(graph)
+            nodes += branch
+            weights |= layer.constants
+            self._reached.append({name: layer.own(name) for name in outputs if name in owned})
+        inputs = [*graph.inputs, *(layer.shift for layer in layers if layer.mean_axes)]
+        results = {
+            name: None for reached in self._reached for pair in reached.items() for name in pair
+        }
+        self._network = Subgraph(
+            graph, nodes, weights, {name: feeds[name] for name in inputs}, list(results)
+        )
+
+    def measure_noise(self, samples: Samples, shifts: Mapping[str, Array]) -> NDArray[np.float64]:
+        """Returns [layers, outputs], the squared error over the output's squared values."""
+        signal = np.zeros(len(self._outputs))
+        error = np.zeros((len(self._reached), len(self._outputs)))
+        for index in range(len(samples)):
+            values = self._network.run({**samples[index], **shifts})
+            for column, name in enumerate(self._outputs):
+                if name in values:
+                    signal[column] += _square_sum(values[name])
+                for row, reached in enumerate(self._reached):
+                    if name in reached:
+                        error[row, column] += _square_sum(values[reached[name]] - values[name])
+        return np.asarray(error / np.where(signal > 0, signal, 1.0))
 
 
-def _open_alone(
-    prepared: PreparedNetwork,
-    decisions: Decisions,
-    item: QuantizedNode,
-    values: Mapping[str, Array],
-) -> Subgraph:
-    """Returns one quantized layer, from its float inputs to its output."""
-    graph = Graph(prepared.write_uncorrected(decisions, only=frozenset({item.node})))
-    source = prepared.graph.node(item.node)
-    given = {name: values[name] for name in read_tensors(source) if name in values}
-    needed, nodes = {source.output[0]}, []
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.output):
-            needed |= set(read_tensors(node)) - given.keys()
-            nodes.append(node)
-    return Subgraph(graph, nodes[::-1], graph.weights, given, [source.output[0]], is_exact=True)
-
-
-def _quantize_alone(
-    prepared: PreparedNetwork, decisions: Decisions, item: QuantizedNode, shift: Array | None
-) -> onnx.ModelProto:
-    """Returns the float network with one node quantized, the mean of its output corrected."""
-    model = prepared.write_uncorrected(decisions, only=frozenset({item.node}))
-    if shift is not None:
-        _shift_output(model, item.node, shift)
-    return model
-
-
-def _shift_output(model: onnx.ModelProto, name: str, shift: Array) -> None:
-    """Adds `shift` to what the node called `name` computes."""
-    nodes = []
-    for node in model.graph.node:
-        nodes.append(node)
-        if node.name == name:
-            result = node.output[0]
-            node.output[0] = f"{result}_{SHIFT}_before"
-            addition = helper.make_node("Add", [node.output[0], SHIFT], [result], SHIFT)
-            nodes.append(addition)
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del model.graph.node[:]
-    model.graph.node.extend(copies)
-    model.graph.initializer.append(numpy_helper.from_array(shift.astype(np.float32), SHIFT))
+def _square_sum(values: Array) -> float:
+    return float(np.sum(np.square(values, dtype=np.float64)))
