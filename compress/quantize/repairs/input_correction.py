@@ -8,11 +8,12 @@ a kernel: it has few numbers, which few pictures can tell. GPTAQ (Li et al., 202
 (Zhang et al., 2025) correct the whole window of inputs, and round column by column.
 
 A ridge in units of each channel's variance holds A near the identity. It is the one whose rounded
-weights have the least error on held-out pictures, where that is enough less than with W.
+weights leave the smallest share of the error with W, on average over held-out pictures, each of
+which counts alike: one picture with values that no other has must not decide for all.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ from compress.quantize.graph import Array, attribute
 from compress.quantize.layer_weights import from_rows, widest_scales
 from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize
 from compress.quantize.repairs.trial_rounding import round_weight
-from compress.quantize.rounding.moments import multiply_groups
+from compress.quantize.rounding.moments import Columns, multiply_groups
 from compress.quantize.rounding.round_layer import grouped_rows, is_held_out
 
 COLUMNS = 4096
@@ -53,46 +54,65 @@ class ChannelInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorMoments:
-    """Mean products of the errors d = x - q and the inputs q, each [groups, in, in].
+class InputColumns:
+    """A layer's inputs at positions that were drawn of all pictures.
 
     Attributes:
-        noise: E[d d'].
-        cross: E[d q'].
-        hessian: E[q q'].
-        columns: how many there were.
+        errors: [groups, in, n] float32, d = x - q.
+        inputs: [groups, in, n] float32, q.
+        pictures: [n], the picture of each position.
     """
 
-    noise: Real
+    errors: Columns
+    inputs: Columns
+    pictures: NDArray[np.intp]
+
+    def centered(self) -> "InputColumns":
+        """Returns the columns around their means."""
+        return replace(
+            self,
+            errors=self.errors - self.errors.mean(axis=2, keepdims=True),
+            inputs=self.inputs - self.inputs.mean(axis=2, keepdims=True),
+        )
+
+    def of_pictures(self, chosen: NDArray[np.bool_]) -> "InputColumns":
+        """Returns some of the columns, where `chosen` [n] says so."""
+        return InputColumns(
+            errors=self.errors[:, :, chosen],
+            inputs=self.inputs[:, :, chosen],
+            pictures=self.pictures[chosen],
+        )
+
+    def output_errors(self, wanted: Columns, change: Real) -> Real:
+        """Returns [pictures], the mean squared error of W x that a change of W leaves.
+
+        Args:
+            wanted: W d, [groups, out, n], which the change times q would have to be.
+            change: [groups, out, in].
+        """
+        left = wanted - change.astype(np.float32) @ self.inputs
+        _, places, counts = np.unique(self.pictures, return_inverse=True, return_counts=True)
+        return np.bincount(places, np.einsum("gon,gon->n", left, left)) / counts
+
+    def moments(self) -> "ErrorMoments":
+        """Returns the mean products of errors and inputs."""
+        both = np.concatenate([self.errors, self.inputs], axis=1)
+        products = multiply_groups(both, self.inputs).astype(np.float64) / both.shape[2]
+        size = self.inputs.shape[1]
+        return ErrorMoments(cross=products[:, :size], hessian=products[:, size:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMoments:
+    """Mean products of the errors d and the inputs q, each [groups, in, in].
+
+    Attributes:
+        cross: E[d q'].
+        hessian: E[q q'].
+    """
+
     cross: Real
     hessian: Real
-    columns: int
-
-    @classmethod
-    def of(cls, plain: Array, quantized: Array, *, is_centered: bool) -> "ErrorMoments":
-        """Returns the moments of columns [groups, in, n]."""
-        both = np.concatenate([plain - quantized, quantized], axis=1)
-        if is_centered:
-            both -= both.mean(axis=2, keepdims=True)
-        products = multiply_groups(both, both).astype(np.float64) / both.shape[2]
-        size = plain.shape[1]
-        return cls(
-            columns=both.shape[2],
-            noise=products[:, :size, :size],
-            cross=products[:, :size, size:],
-            hessian=products[:, size:, size:],
-        )
-
-    def joined(self, other: "ErrorMoments") -> "ErrorMoments":
-        """Returns the moments over the columns of both, each around its own mean."""
-        columns = self.columns + other.columns
-        mine = self.columns / columns
-        return ErrorMoments(
-            columns=columns,
-            noise=mine * self.noise + (1 - mine) * other.noise,
-            cross=mine * self.cross + (1 - mine) * other.cross,
-            hessian=mine * self.hessian + (1 - mine) * other.hessian,
-        )
 
     def find_mix(self, ridge: float) -> Real:
         """Returns B = A - I, [groups, in, in]."""
@@ -101,11 +121,6 @@ class ErrorMoments:
         added = ridge * np.maximum(variance, least)
         damped = self.hessian + np.eye(variance.shape[1]) * added[:, None, :]
         return np.asarray(np.linalg.solve(damped, self.cross.transpose(0, 2, 1))).transpose(0, 2, 1)
-
-    def output_error(self, rows: Real, change: Real) -> float:
-        """Returns E |W x - (W + V) q|^2, with `rows` W and `change` V, both [groups, out, in]."""
-        error = np.sum((rows @ self.noise) * rows) - 2 * np.sum((rows @ self.cross) * change)
-        return float(error + np.sum((change @ self.hessian) * change))
 
 
 @dataclass(frozen=True)
@@ -160,49 +175,52 @@ def correct_for_inputs(
         return None
     is_product = node.op_type in ("Gemm", "MatMul")
     layout = ChannelRows(weight.shape, axis, 1 if is_product else attribute(node, "group", 1))
-    plain, quantized, outside = _read_columns(inputs, layout.groups, is_product=is_product)
-    if np.count_nonzero(~outside) < plain.shape[1]:
+    columns = _read_columns(inputs, layout.groups, is_product=is_product)
+    outside = np.array([is_held_out(picture) for picture in columns.pictures])
+    if np.count_nonzero(~outside) < columns.inputs.shape[1] or not columns.errors.any():
         return None
-
-    def moments(chosen: NDArray[np.bool_]) -> ErrorMoments:
-        return ErrorMoments.of(
-            plain[:, :, chosen], quantized[:, :, chosen], is_centered=inputs.is_centered
-        )
-
-    fit, held_out = moments(~outside), moments(outside)
     rows = layout.split(weight)
 
-    def rounded_error(mix: Real | None) -> float:
+    def rounded_change(mix: Real | None) -> Real:
         mixed = weight if mix is None else layout.join(rows + rows @ mix)
-        change = layout.split(round_weight(mixed, axis, grid, widest_scales)) - rows
-        return held_out.output_error(rows, change)
+        return layout.split(round_weight(mixed, axis, grid, widest_scales)) - rows
 
-    errors = {ridge: rounded_error(fit.find_mix(ridge)) for ridge in RIDGES}
-    best = min(errors, key=errors.__getitem__)
-    if not errors[best] < LEAST_GAIN * rounded_error(None):
+    fit, held_out = columns.of_pictures(~outside).moments(), columns.of_pictures(outside)
+    wanted = rows.astype(np.float32) @ held_out.errors
+    before = held_out.output_errors(wanted, rounded_change(None))
+
+    def remaining(ridge: float) -> float:
+        after = held_out.output_errors(wanted, rounded_change(fit.find_mix(ridge)))
+        return float(np.mean(after / np.maximum(before, np.finfo(np.float64).tiny)))
+
+    shares = {ridge: remaining(ridge) for ridge in RIDGES}
+    best = min(shares, key=shares.__getitem__)
+    if not shares[best] < LEAST_GAIN:
         return None
-    mix = fit.joined(held_out).find_mix(best)
+    mix = columns.moments().find_mix(best)
     return layout.join(rows + rows @ mix).astype(np.float32)
 
 
-def _read_columns(
-    inputs: ChannelInputs, groups: int, *, is_product: bool
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Returns float and rounded inputs [groups, in, n], and which of the n are held out."""
+def _read_columns(inputs: ChannelInputs, groups: int, *, is_product: bool) -> InputColumns:
     rng = np.random.default_rng(0)
     each = -(-COLUMNS // inputs.samples)
-    plain, quantized, held_out = [], [], []
+    errors, rounded, pictures = [], [], []
     for sample in range(inputs.samples):
         wanted, got = (
             _as_columns(value, groups, is_product=is_product) for value in inputs.read(sample)
         )
         count = wanted.shape[2]
         chosen = rng.choice(count, each, replace=False) if count > each else np.arange(count)
-        plain.append(wanted[:, :, chosen])
         read = got[:, :, chosen]
-        quantized.append(fake_quantize(read, inputs.qparams) if inputs.qparams else read)
-        held_out.append(np.full(len(chosen), is_held_out(sample)))
-    return np.concatenate(plain, 2), np.concatenate(quantized, 2), np.concatenate(held_out)
+        rounded.append(fake_quantize(read, inputs.qparams) if inputs.qparams else read)
+        errors.append(wanted[:, :, chosen] - rounded[-1])
+        pictures.append(np.full(len(chosen), sample))
+    columns = InputColumns(
+        errors=np.concatenate(errors, 2),
+        inputs=np.concatenate(rounded, 2),
+        pictures=np.concatenate(pictures),
+    )
+    return columns.centered() if inputs.is_centered else columns
 
 
 def _as_columns(value: Array, groups: int, *, is_product: bool) -> Array:

@@ -12,7 +12,7 @@ from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import WEIGHT_GRIDS
 from compress.quantize.repairs.input_correction import (
     ChannelInputs,
-    ErrorMoments,
+    InputColumns,
     correct_for_inputs,
 )
 from compress.quantize.settings import QuantizeSettings
@@ -66,15 +66,39 @@ def test_a_mix_of_channels_is_undone(operator, shape, axis, attributes, make_mod
     assert np.abs(run(corrected, got[0]) - target).max() < 0.03 * before
 
 
-def test_the_mix_is_that_of_least_squares():
-    rng = np.random.default_rng(1)
-    plain, quantized = rng.standard_normal((2, 1, 5, 400))
-    moments = ErrorMoments.of(plain, quantized, is_centered=False)
-    wanted, *_ = np.linalg.lstsq(quantized[0].T, plain[0].T, rcond=None)
-    np.testing.assert_allclose(np.eye(5) + moments.find_mix(0.0)[0], wanted.T, atol=1e-6)
-    rows, change = rng.standard_normal((2, 1, 3, 5))
-    error = rows @ plain - (rows + change) @ quantized
-    assert moments.output_error(rows, change) == pytest.approx(np.square(error).sum() / 400)
+@pytest.fixture
+def columns() -> InputColumns:
+    errors, inputs = np.random.default_rng(1).standard_normal((2, 1, 5, 400)).astype(np.float32)
+    return InputColumns(errors=errors, inputs=inputs, pictures=np.repeat([0, 3], [100, 300]))
+
+
+def test_the_mix_is_that_of_least_squares(columns):
+    plain = columns.errors[0] + columns.inputs[0]
+    wanted, *_ = np.linalg.lstsq(columns.inputs[0].T, plain.T, rcond=None)
+    mix = np.eye(5) + columns.moments().find_mix(0.0)[0]
+    np.testing.assert_allclose(mix, wanted.T, atol=1e-5)
+
+
+def test_output_errors_are_those_of_each_picture(columns):
+    rows, change = np.random.default_rng(2).standard_normal((2, 1, 3, 5))
+    error = rows @ (columns.errors + columns.inputs) - (rows + change) @ columns.inputs
+    each = np.square(error).sum(axis=(0, 1))
+    wanted = [each[:100].mean(), each[100:].mean()]
+    got = columns.output_errors(rows @ columns.errors, change)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_one_loud_picture_does_not_decide_for_all():
+    rng = np.random.default_rng(4)
+    got = [rng.standard_normal((1, 8, 9, 9)).astype(np.float32) for _ in range(3 * PICTURES)]
+    wanted = [q + 0.05 * rng.standard_normal(q.shape).astype(np.float32) for q in got]
+    mix = rng.standard_normal((8, 8)).astype(np.float32)
+    for sample in (0, 1):
+        wanted[sample] = got[sample] + 5 * np.einsum("ij,njhw->nihw", mix, got[sample])
+    weight = rng.standard_normal((6, 8, 1, 1)).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    corrected = correct_for_inputs(node, weight, 0, WEIGHT_GRIDS["int8"], make_inputs(wanted, got))
+    assert corrected is None or np.abs(corrected - weight).max() < 0.05 * np.abs(weight).max()
 
 
 @pytest.mark.parametrize(
