@@ -27,7 +27,7 @@ from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
-from compress.quantize.zero_points import costs_time
+from compress.quantize.zero_points import drop_where_slower
 
 _log = logging.getLogger(__name__)
 
@@ -134,11 +134,13 @@ def quantize_model(
         InputError: nothing in it can be quantized, or an operator cannot be run.
     """
     settings = settings or QuantizeSettings()
-    prepared = prepare_network(model, samples, settings, progress)
-    work = _Work(prepared, samples, settings, progress, DecisionLog(log_folder))
+    log = DecisionLog(log_folder)
     is_open = settings.takes_zero_points_or_none and settings.symmetric is None
     if clock is not None and is_open:
-        work = _choose_zero_points(work, model, clock)
+        settings = drop_where_slower(model, samples, settings, clock)
+        log = log.branch("symmetric") if settings.symmetric else log
+    prepared = prepare_network(model, samples, settings, progress)
+    work = _Work(prepared, samples, settings, progress, log)
     if settings.prefer is not None:
         if clock is None:
             raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
@@ -188,17 +190,6 @@ class _Work:
         estimate.require_disk()
         _log.info("%d samples, %d at once, need %s", len(samples), walked, estimate)
         return StreamingPass(network, self.settings, log).run(samples, self.progress)
-
-
-def _choose_zero_points(work: _Work, model: onnx.ModelProto, clock: Clock) -> _Work:
-    """Returns the work without zero points where these make the network slower."""
-    decisions = work.stream(work.prepared, work.samples[:1])
-    if not costs_time(work.prepared, decisions, clock):
-        return work
-    _log.info("activations do without zero points, which make this network slower here")
-    settings = replace(work.settings, symmetric=True)
-    prepared = prepare_network(model, work.samples, settings, work.progress)
-    return replace(work, prepared=prepared, settings=settings, log=work.log.branch("symmetric"))
 
 
 def _search_precision(

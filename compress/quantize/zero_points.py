@@ -5,34 +5,66 @@ bit more than without. What that costs depends on the machine: with OpenVINO's k
 of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/zero_points.py`).
 """
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
-from compress.quantize.decisions import Decisions
-from compress.quantize.prepared import PreparedNetwork
+import onnx
+
+from compress.quantize.graph import Array
+from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
+from compress.quantize.rounding import Nearest
 from compress.quantize.search.precision import Clock
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
+
+_log = logging.getLogger(__name__)
 
 LEAST_GAIN = 0.05
 """Share of the latency that must be saved for the resolution to be given up."""
 
 
-def costs_time(network: PreparedNetwork, decisions: Decisions, clock: Clock) -> bool:
-    """Returns whether a network is faster without zero points.
+def drop_where_slower(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> QuantizeSettings:
+    """Returns the settings, `symmetric` where the network is faster without zero points.
+
+    What is timed is quantized with one sample and without repairs, which are kept for the network
+    that is to be written.
 
     Args:
-        network: placed for a target that takes both.
-        decisions: qparams and integers of every layer; only their timing matters here.
+        model: as for `quantize_model`.
+        samples: its calibration samples.
+        settings: for a target that takes both, with `symmetric` left open.
         clock: measures latencies on the target.
     """
+    rough = replace(
+        settings,
+        prefer=None,
+        contracts=(),
+        equalization=False,
+        input_correction=False,
+        bias_correction=False,
+        rounding=Nearest(),
+    )
+    network = prepare_network(model, samples[:1], rough)
+    decisions = StreamingPass(network, rough).run(samples[:1])
     symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
     if symmetric == decisions.activations:
-        return False
+        return settings
     models = [
         network.write_uncorrected(replace(decisions, activations=activations))
         for activations in (decisions.activations, symmetric)
     ]
     with_ms, without_ms = clock(models)
-    return without_ms < (1 - LEAST_GAIN) * with_ms
+    if without_ms >= (1 - LEAST_GAIN) * with_ms:
+        return settings
+    _log.info("activations do without zero points, which make this network slower here")
+    return replace(settings, symmetric=True)
 
 
 def _without(qparams: QParams) -> QParams:

@@ -18,6 +18,7 @@ class OpenVINO(TensorRT):
 
     symmetric: bool = False
     attention_slower_on: str = "OpenVINO"
+    quantizes_sums: bool = True
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""

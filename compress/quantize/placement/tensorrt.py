@@ -23,10 +23,12 @@ class TensorRT:
     Attributes:
         symmetric: whether activations have their zero_point in the middle of the grid.
         attention_slower_on: the runtime, where the products of attention stay in float.
+        quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
     """
 
     symmetric: bool = True
     attention_slower_on: str = ""
+    quantizes_sums: bool = False
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -42,6 +44,7 @@ class TensorRT:
             keep_float,
             reasons=find_layers_behind_reduction(graph),
             attention_slower_on=self.attention_slower_on,
+            quantizes_sums=self.quantizes_sums,
         )
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]

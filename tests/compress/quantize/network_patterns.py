@@ -131,6 +131,12 @@ def upsample(net):
     return net.conv(net.add("Resize", [data, "", scales], mode="linear"), 6, 5, relu=False)
 
 
+def pyramid(net):
+    """The sum of two levels of a feature pyramid, each behind a layer and a ReLU."""
+    fine, coarse = net.conv("x", 3, 8, size=3), net.conv("x", 3, 8)
+    return net.conv(net.add("Add", [fine, coarse]), 8, 5, relu=False)
+
+
 PATTERNS = {
     rule.__name__: rule
     for rule in (
@@ -144,5 +150,6 @@ PATTERNS = {
         attention,
         distances,
         upsample,
+        pyramid,
     )
 }

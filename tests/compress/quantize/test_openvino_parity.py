@@ -97,6 +97,7 @@ PATTERNS = (
     "gate",
     "attention",
     "distances",
+    "pyramid",
     "upsample",
 )
 SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}

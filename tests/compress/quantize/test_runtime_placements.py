@@ -38,6 +38,31 @@ def test_attention_is_quantized_for_tensorrt_only(make_pattern):
         assert "faster in float" in reasons["MatMul"]
 
 
+def test_openvino_adds_two_relus_in_integers(make_pattern):
+    for target, wanted in (("openvino", [(0, 1)]), ("tensorrt", [])):
+        graph = Graph(make_pattern("pyramid"))
+        placed, _ = PLACEMENTS[target]().place(graph)
+        adds = [item for item in placed if graph.node(item.node).op_type == "Add"]
+        assert [item.activations for item in adds] == wanted
+
+
+@pytest.mark.parametrize("change", ["other activation", "layer in float", "nobody reads it"])
+def test_openvino_adds_others_in_float(make_pattern, change):
+    model = make_pattern("pyramid")
+    kept = frozenset()
+    first = next(node for node in model.graph.node if node.op_type == "Relu")
+    if change == "other activation":
+        first.op_type = "Tanh"
+    elif change == "layer in float":
+        kept = frozenset({model.graph.node[0].name})
+    else:
+        model.graph.node[-1].op_type = "Sigmoid"
+        del model.graph.node[-1].input[1:], model.graph.node[-1].attribute[:]
+    graph = Graph(model)
+    placed, _ = PLACEMENTS["openvino"]().place(graph, kept)
+    assert not [item for item in placed if graph.node(item.node).op_type == "Add"]
+
+
 def test_a_product_that_is_no_attention_is_declined(make_model):
     node = onnx.helper.make_node("MatMul", ["x", "z"], ["y"], "product")
     model = make_model([node], {}, {"x": (1, 4, 6), "z": (1, 6, 4)}, ["y"])
