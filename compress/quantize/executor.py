@@ -25,7 +25,7 @@ class Subgraph:
         weights: the constants to use, which may differ from the graph's.
         feeds: one example array per tensor that comes from outside, for its type.
         outputs: the tensors to return.
-        is_exact: without onnxruntime's fusions, so that Q/DQ pairs are computed as written.
+        is_exact: without onnxruntime's fusions; Q/DQ pairs are computed as written anyway.
 
     Raises:
         InputError: onnxruntime cannot run an operator; the message names it.

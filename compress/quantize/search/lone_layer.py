@@ -76,9 +76,8 @@ class LoneLayer:
         Args:
             opset: of the network.
         """
-        own = {name: self.own(name) for node in self.nodes for name in node.output}
+        own, nodes = self._write_layer()
         less = f"{self.shift}/less"
-        nodes = [self._copy(node, own) for node in self.nodes]
         nodes.append(helper.make_node("Sub", [self.result, own[self.result]], [less]))
         mean = helper.make_node("ReduceMean", [less], [self.shift], keepdims=1)
         if opset < AXES_ARE_AN_INPUT:
@@ -98,8 +97,7 @@ class LoneLayer:
         Returns:
             the nodes, and the tensors of the float network that they have their `own` of.
         """
-        own = {name: self.own(name) for node in self.nodes for name in node.output}
-        nodes = [self._copy(node, own) for node in self.nodes]
+        own, nodes = self._write_layer()
         if self.mean_axes:
             before = f"{own[self.result]}/before"
             nodes[-1].output[0] = before
@@ -109,6 +107,11 @@ class LoneLayer:
                 own |= {name: self.own(name) for name in node.output if name}
                 nodes.append(self._copy(node, own))
         return nodes, frozenset(own)
+
+    def _write_layer(self) -> tuple[dict[str, str], list[onnx.NodeProto]]:
+        """Returns the names of what the layer's nodes compute, and copies that compute them."""
+        own = {name: self.own(name) for node in self.nodes for name in node.output}
+        return own, [self._copy(node, own) for node in self.nodes]
 
     def _copy(self, node: onnx.NodeProto, own: Mapping[str, str]) -> onnx.NodeProto:
         twin = rename_tensors(node, own)

@@ -111,7 +111,7 @@ def measure_layers(
     layers = [
         LoneLayer.of(prepared, decisions, item) for item in prepared.quantized if not item.tied
     ]
-    shifts = [_mean_shifts(graph, layers, samples) for samples in sets]
+    shifts = _mean_shifts(graph, layers, sets)
     noise = [np.zeros((len(layers), len(outputs))) for _ in sets]
     most = _count_branches(graph)
     for first in range(0, len(layers), most):
@@ -143,19 +143,23 @@ def _count_branches(graph: Graph) -> int:
 
 
 def _mean_shifts(
-    graph: Graph, layers: Sequence[LoneLayer], samples: Samples
-) -> dict[str, NDArray[np.float32]]:
-    """Returns what quantizing each layer takes from its result's mean, by name of the input."""
+    graph: Graph, layers: Sequence[LoneLayer], sets: Sequence[Samples]
+) -> list[dict[str, Array]]:
+    """Returns what quantizing each layer takes from its result's mean, by set and input name."""
     moving = [layer for layer in layers if layer.mean_axes]
     nodes, weights = list(graph.nodes), dict(graph.weights)
     for layer in moving:
         nodes += layer.write_shift(graph.opset)
         weights |= layer.constants
-    network = Subgraph(graph, nodes, weights, samples[0], [layer.shift for layer in moving])
-    sums = {name: value.astype(np.float64) for name, value in network.run(samples[0]).items()}
-    for index in range(1, len(samples)):
+    network = Subgraph(graph, nodes, weights, sets[0][0], [layer.shift for layer in moving])
+    return [_mean_outputs(network, samples) for samples in sets]
+
+
+def _mean_outputs(network: Subgraph, samples: Samples) -> dict[str, Array]:
+    sums: dict[str, Array] = {}
+    for index in range(len(samples)):
         for name, value in network.run(samples[index]).items():
-            sums[name] += value
+            sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
     return {name: (value / len(samples)).astype(np.float32) for name, value in sums.items()}
 
 
