@@ -27,7 +27,7 @@ from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
-from compress.quantize.zero_points import drop_where_slower
+from compress.quantize.timed_forms import choose_forms
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class QuantizeResult:
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded before, a line each.
         outputs_db: SQNR of each output in dB, on the samples that the streaming pass walked with.
-        settings: those given, with what a measurement decided about zero points.
+        settings: those given, with what a measurement decided about forms (`timed_forms`).
         precision: which layers stay in float for quality or speed, and the measured times; None
             where nothing was timed.
     """
@@ -135,10 +135,10 @@ def quantize_model(
     """
     settings = settings or QuantizeSettings()
     log = DecisionLog(log_folder)
-    is_open = settings.takes_zero_points_or_none and settings.symmetric is None
-    if clock is not None and is_open:
-        settings = drop_where_slower(model, samples, settings, clock)
-        log = log.branch("symmetric") if settings.symmetric else log
+    if clock is not None:
+        given, settings = settings, choose_forms(model, samples, settings, clock)
+        for form in ("symmetric", "swish_by_tanh"):
+            log = log if getattr(settings, form) == getattr(given, form) else log.branch(form)
     prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, log)
     if settings.prefer is not None:

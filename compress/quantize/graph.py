@@ -16,7 +16,8 @@ class Graph:
     """An editable copy of an ONNX model's main graph.
 
     Nodes are kept in topological order and have unique names. Initializers are numpy arrays in
-    `weights`; editing passes change `nodes` and `weights` and then call `index`.
+    `weights`; editing passes change `nodes` and `weights` and then call `index`. `shapes` and
+    `float32` say of which tensors the shape is known, and which are known to hold float32.
 
     Args:
         model: a model in topological order (as `onnx.checker` demands); it is not changed.
@@ -32,6 +33,7 @@ class Graph:
         self.inputs = [item.name for item in model.graph.input if item.name not in self.weights]
         self.outputs = [item.name for item in model.graph.output]
         self.shapes = _known_shapes(model)
+        self.float32 = _known_float32(model)
         self._name_nodes()
         self.index()
 
@@ -87,10 +89,12 @@ class Graph:
                     node.input[position] = new
 
     def insert(self, place: int, node: onnx.NodeProto) -> None:
-        """Inserts a node whose result has the shape of its first input, and rebuilds the edges."""
+        """Inserts a node whose result has its first input's shape and type; rebuilds the edges."""
         self.nodes.insert(place, node)
         if node.input[0] in self.shapes:
             self.shapes[node.output[0]] = self.shapes[node.input[0]]
+        if node.input[0] in self.float32:
+            self.float32.add(node.output[0])
         self.index()
 
     def remove(self, names: Iterable[str]) -> None:
@@ -218,11 +222,23 @@ def _copy_node(node: onnx.NodeProto) -> onnx.NodeProto:
     return twin
 
 
+def _known_float32(model: onnx.ModelProto) -> set[str]:
+    return {
+        item.name
+        for item in _typed_values(model)
+        if item.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+    }
+
+
 def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     shapes = {}
-    for item in [*model.graph.input, *model.graph.value_info, *model.graph.output]:
+    for item in _typed_values(model):
         if item.type.tensor_type.HasField("shape"):
             dims = item.type.tensor_type.shape.dim
             if all(dim.HasField("dim_value") for dim in dims):
                 shapes[item.name] = tuple(dim.dim_value for dim in dims)
     return shapes
+
+
+def _typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    return [*model.graph.input, *model.graph.value_info, *model.graph.output]

@@ -156,6 +156,7 @@ def prepare_network(
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
     placement = settings.placement
+    simplified += placement.write_forms(graph)
     quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
         raise InputError(

@@ -53,6 +53,9 @@ class QuantizeSettings:
         symmetric: whether activations do without zero points, at half the resolution where values
             are seldom negative. None: TensorRT does, onnxruntime does not, and on OpenVINO a
             measurement decides, or they have zero points.
+        swish_by_tanh: whether SiLU is written with tanh, which keeps OpenVINO from computing it in
+            the layer before it. None: a measurement decides, or it is left as it is. Other targets
+            leave it.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
@@ -73,6 +76,7 @@ class QuantizeSettings:
     int4_from: int = 64
     weight_group: int | None = None
     symmetric: bool | None = None
+    swish_by_tanh: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -126,8 +130,8 @@ class QuantizeSettings:
     @property
     def placement(self) -> Placement:
         """Where the target wants Q/DQ pairs, and of which integers."""
-        if self.takes_zero_points_or_none and self.symmetric:
-            return OpenVINO(symmetric=True)
+        if self.target == "openvino":
+            return OpenVINO(symmetric=bool(self.symmetric), swish_by_tanh=bool(self.swish_by_tanh))
         return PLACEMENTS[self.target]()
 
     @property

@@ -62,3 +62,7 @@ class Placement(Protocol):
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns the grid of an activation whose smallest value is `low`."""
         ...
+
+    def write_forms(self, graph: Graph) -> list[str]:
+        """Writes operators in place as the runtime's kernels want them; returns a line for each."""
+        ...

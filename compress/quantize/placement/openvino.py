@@ -8,18 +8,30 @@ zero points: a Conv of 3x3 takes 1.8 times as long with one.
 
 from dataclasses import dataclass
 
+from compress.quantize.graph import Graph
+from compress.quantize.placement.openvino_forms import write_forms
 from compress.quantize.placement.tensorrt import TensorRT
 from compress.quantize.qparams import IntegerGrid
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVINO(TensorRT):
-    """Asymmetric uint8 everywhere; `symmetric`: no zero points, int8 where values are negative."""
+    """Asymmetric uint8 everywhere.
+
+    Attributes:
+        symmetric: no zero points, int8 where values are negative.
+        swish_by_tanh: SiLU is written with tanh.
+    """
 
     symmetric: bool = False
+    swish_by_tanh: bool = False
     attention_slower_on: str = "OpenVINO"
     quantizes_sums: bool = True
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""
         return IntegerGrid(bits=8, is_signed=self.symmetric and low < 0)
+
+    def write_forms(self, graph: Graph) -> list[str]:
+        """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""
+        return write_forms(graph, swish_by_tanh=self.swish_by_tanh)

@@ -1,4 +1,4 @@
-"""Zero points of activations: where they are, and that a measurement decides about them."""
+"""Forms that a measurement decides about: zero points of activations, and SiLU with tanh."""
 
 import numpy as np
 import pytest
@@ -95,3 +95,68 @@ def test_without_negative_values_nothing_is_timed_for_it(leaky_model):
 def test_what_the_target_does_not_take_is_refused(target, symmetric):
     with pytest.raises(InputError, match=f"symmetric is {symmetric} with target"):
         QuantizeSettings(target=target, symmetric=symmetric)
+
+
+@pytest.fixture
+def swish_model(make_model):
+    """Two layers with a SiLU between them."""
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal((8, inputs, 3, 3)).astype(np.float32)
+        for name, inputs in (("w0", 3), ("w1", 8))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Sigmoid", ["a"], ["g"]),
+        helper.make_node("Mul", ["a", "g"], ["s"]),
+        helper.make_node("Conv", ["s", "w1"], ["y"], "second", pads=[1] * 4),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+
+
+def swish_clock(ms_of_tanh, ms_of_a_zero_point):
+    """A machine on which INT8 takes 10 ms, and more with tanh or with a zero point."""
+
+    def measure(models):
+        times = []
+        for model in models:
+            points = zero_points(model)
+            has_point = any(dtype == np.uint8 and value > 0 for dtype, value in points.values())
+            has_tanh = any(node.op_type == "Tanh" for node in model.graph.node)
+            ms = 10.0 + ms_of_tanh * has_tanh + ms_of_a_zero_point * has_point
+            times.append(ms if points else 30.0)
+        return times
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("ms_of_tanh", "ms_of_a_zero_point", "by_tanh", "symmetric"),
+    [
+        (-2.0, 0.0, True, None),
+        (-2.0, 4.0, True, True),
+        (2.0, 4.0, None, True),
+        (-0.1, 0.1, None, None),
+    ],
+)
+def test_silu_goes_by_tanh_where_that_is_faster(
+    swish_model, ms_of_tanh, ms_of_a_zero_point, by_tanh, symmetric
+):
+    measure = swish_clock(ms_of_tanh, ms_of_a_zero_point)
+    result = quantize_model(
+        swish_model, pictures(), QuantizeSettings(target="openvino"), clock=measure
+    )
+    assert result.settings.swish_by_tanh == by_tanh
+    assert result.settings.symmetric == symmetric
+    operators = {node.op_type for node in result.model.graph.node}
+    assert ("Tanh" in operators) == bool(by_tanh)
+    assert ("Sigmoid" in operators) != bool(by_tanh)
+
+
+@pytest.mark.parametrize("swish_by_tanh", [True, False])
+def test_who_says_how_silu_is_written_is_not_overruled(swish_model, swish_by_tanh):
+    measure = swish_clock(2.0 if swish_by_tanh else -2.0, 0.0)
+    settings = QuantizeSettings(target="openvino", swish_by_tanh=swish_by_tanh)
+    result = quantize_model(swish_model, pictures(), settings, clock=measure)
+    assert result.settings.swish_by_tanh is swish_by_tanh
+    assert any(node.op_type == "Tanh" for node in result.model.graph.node) == swish_by_tanh

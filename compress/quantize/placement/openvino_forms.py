@@ -1,0 +1,162 @@
+"""Operators written in the form that OpenVINO's fast kernels for CPUs take; results stay.
+
+What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures it):
+
+* A constant per channel of shape [C, 1, 1] beside an activation [N, C, H, W], as exporters write a
+  PReLU's slopes: with ranks that differ it computes channel by channel, and reorders before and
+  after. With [1, C, 1, 1] it computes in the layout that layers have.
+* A slope that several PReLUs read is not fused into the layers before them.
+* HardSigmoid runs in a reference kernel, one value at a time. alpha x + beta, clipped to [0, 1], is
+  the same.
+* SiLU, x sigmoid(x), is fused into the layer before it, whose kernel computes it slowly on machines
+  with AMX. With h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the
+  machine and the network, so a measurement decides (`compress.quantize.timed_forms`).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from compress.quantize.graph import Graph, attribute
+
+BROADCASTING = frozenset({"PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min"})
+
+
+def write_forms(graph: Graph, *, swish_by_tanh: bool) -> list[str]:
+    """Rewrites operators in place; returns a line for each kind of change.
+
+    Args:
+        graph: in float or with Q/DQ pairs; its results stay as they are, up to rounding.
+        swish_by_tanh: whether SiLU is written with tanh.
+    """
+    forms: list[tuple[str, Callable[[Graph], list[str]]]] = [
+        ("gave constants per channel the rank of the other operand", align_constants),
+        ("wrote HardSigmoid as Clip", clip_hard_sigmoids),
+    ]
+    if swish_by_tanh:
+        forms.append(("wrote SiLU with Tanh", write_swish_by_tanh))
+    done = []
+    for what, form in forms:
+        changed = form(graph)
+        if changed:
+            done.append(f"{what}: {', '.join(changed)}")
+    graph.drop_unused_weights()
+    return done
+
+
+def align_constants(graph: Graph) -> list[str]:
+    """Gives constants per channel the rank of the other operand, and each PReLU its own slope.
+
+    Returns:
+        the names of the changed nodes.
+    """
+    changed = []
+    for node in graph.nodes:
+        if node.op_type not in BROADCASTING or len(node.input) != 2:
+            continue
+        for position, other in ((0, 1), (1, 0)):
+            name, rank = node.input[position], len(graph.shapes.get(node.input[other], ()))
+            value = graph.weights.get(name)
+            if value is None or value.size == 1 or value.ndim > rank:
+                continue
+            is_lower = value.shape[-1] == 1 < value.ndim < rank
+            is_shared = node.op_type == "PRelu" and len(graph.consumers(name)) > 1
+            if is_lower or is_shared:
+                own = graph.unused_name(f"{node.name}_{name}")
+                graph.weights[own] = value.reshape((1,) * (rank - value.ndim) + value.shape)
+                node.input[position] = own
+                changed.append(node.name)
+    graph.index()
+    return changed
+
+
+def clip_hard_sigmoids(graph: Graph) -> list[str]:
+    """Writes HardSigmoid as Clip(alpha x + beta, 0, 1); returns the names of the nodes."""
+
+    def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        if node.op_type != "HardSigmoid" or node.input[0] not in graph.float32:
+            return None
+        alpha, beta = (attribute(node, *item) for item in (("alpha", 0.2), ("beta", 0.5)))
+        return _chain(
+            graph,
+            node.output[0],
+            ("Mul", [node.input[0], alpha]),
+            ("Add", [beta]),
+            ("Clip", [0.0, 1.0]),
+        )
+
+    return _replace(graph, write)
+
+
+def write_swish_by_tanh(graph: Graph) -> list[str]:
+    """Writes x sigmoid(x) as h tanh(h) + h with h = x / 2; returns the names of the products."""
+    swishes = {product.name: gate for product, gate in find_swishes(graph)}
+    gates = {gate.name for gate in swishes.values()}
+
+    def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        if node.name in gates:
+            return []
+        if node.name not in swishes:
+            return None
+        stem = node.output[0]
+        half = graph.unused_name(f"{stem}_half")
+        return [
+            *_chain(graph, half, ("Mul", [swishes[node.name].input[0], 0.5])),
+            *_chain(graph, stem, ("Tanh", [half]), ("Mul", [half]), ("Add", [half])),
+        ]
+
+    return [name for name in _replace(graph, write) if name not in gates]
+
+
+def find_swishes(graph: Graph) -> list[tuple[onnx.NodeProto, onnx.NodeProto]]:
+    """Returns the products x sigmoid(x) of float32 tensors, each with its Sigmoid."""
+    found = []
+    for gate in graph.nodes:
+        if gate.op_type != "Sigmoid" or gate.input[0] not in graph.float32:
+            continue
+        product = graph.sole_consumer(gate.output[0])
+        operands = {gate.input[0], gate.output[0]}
+        if product is not None and product.op_type == "Mul" and set(product.input) == operands:
+            found.append((product, gate))
+    return found
+
+
+def _replace(
+    graph: Graph, write: Callable[[onnx.NodeProto], list[onnx.NodeProto] | None]
+) -> list[str]:
+    """Puts other nodes in a node's place; None keeps it. Returns the names of those replaced."""
+    nodes, replaced = [], []
+    for node in graph.nodes:
+        others = write(node)
+        nodes += [node] if others is None else others
+        replaced += [] if others is None else [node.name]
+    graph.nodes = nodes
+    graph.index()
+    return replaced
+
+
+def _chain(
+    graph: Graph, result: str, *links: tuple[str, Sequence[str | float]]
+) -> list[onnx.NodeProto]:
+    """Returns nodes of which each but the first reads the one before it, then its other operands.
+
+    Args:
+        graph: takes up the constants.
+        result: the tensor that the last node writes, with shape and type of all of them.
+        links: operator and other operands, tensors or numbers, of each node.
+    """
+    nodes: list[onnx.NodeProto] = []
+    for number, (operator, operands) in enumerate(links):
+        names = [nodes[-1].output[0]] if nodes else []
+        for position, operand in enumerate(operands):
+            name = operand
+            if not isinstance(name, str):
+                name = graph.unused_name(f"{result}_{operator}_{position}")
+                graph.weights[name] = np.asarray(operand, np.float32)
+            names.append(name)
+        is_last = number == len(links) - 1
+        output = result if is_last else graph.unused_name(f"{result}_{operator}")
+        nodes.append(helper.make_node(operator, names, [output], f"{output}_{operator}"))
+    return nodes

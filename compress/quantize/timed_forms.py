@@ -1,0 +1,107 @@
+"""Forms of a network that only a measurement on the target can choose between.
+
+Zero points: with one, a tensor that is seldom negative (SiLU, HardSwish) uses the whole grid, up to
+a bit more than without. What that costs depends on the machine: with OpenVINO's kernels for AMX all
+of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/zero_points.py`).
+
+SiLU with tanh: see `compress.quantize.placement.openvino_forms`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import onnx
+
+from compress.quantize.graph import Array, Graph
+from compress.quantize.placement.openvino_forms import find_swishes, write_swish_by_tanh
+from compress.quantize.prepared import prepare_network
+from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
+from compress.quantize.rounding import Nearest
+from compress.quantize.search.precision import Clock
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
+
+_log = logging.getLogger(__name__)
+
+LEAST_GAIN = 0.05
+"""Share of the latency that must be saved for the resolution to be given up."""
+LEAST_TANH_GAIN = 0.02
+"""Share of the latency that must be saved for SiLU to be written with tanh."""
+
+
+def choose_forms(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> QuantizeSettings:
+    """Returns the settings with what they leave open about forms, as is faster on the target.
+
+    What is timed is quantized with one sample and without repairs, which are kept for the network
+    that is to be written.
+
+    Args:
+        model: as for `quantize_model`.
+        samples: its calibration samples.
+        settings: how to quantize; returned as they are for targets that leave no choice.
+        clock: measures latencies on the target.
+    """
+    if settings.target != "openvino":
+        return settings
+    rough = replace(
+        settings,
+        prefer=None,
+        contracts=(),
+        equalization=False,
+        input_correction=False,
+        bias_correction=False,
+        rounding=Nearest(),
+    )
+    network = prepare_network(model, samples[:1], rough)
+    decisions = StreamingPass(network, rough).run(samples[:1])
+    forms = [(settings, network.write_uncorrected(decisions))]
+    symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
+    if settings.symmetric is None and symmetric != decisions.activations:
+        without = network.write_uncorrected(replace(decisions, activations=symmetric))
+        forms.append((replace(settings, symmetric=True), without))
+    if settings.swish_by_tanh is None and find_swishes(network.graph):
+        forms += [(replace(known, swish_by_tanh=True), _by_tanh(form)) for known, form in forms]
+    if len(forms) == 1:
+        return settings
+    times = clock([form for _, form in forms])
+    return _choose({known: ms for (known, _), ms in zip(forms, times, strict=True)})
+
+
+def _choose(times: Mapping[QuantizeSettings, float]) -> QuantizeSettings:
+    """Returns the faster settings; those without a change where it gains too little."""
+
+    def take(known: QuantizeSettings, other: QuantizeSettings, gain: float) -> QuantizeSettings:
+        is_faster = other in times and times[other] < (1 - gain) * times[known]
+        return other if is_faster else known
+
+    first = next(iter(times))
+    chosen = take(first, replace(first, swish_by_tanh=True), LEAST_TANH_GAIN)
+    without = replace(first, symmetric=True)
+    if without in times:
+        without = take(without, replace(without, swish_by_tanh=True), LEAST_TANH_GAIN)
+        chosen = take(chosen, without, LEAST_GAIN)
+    if chosen.symmetric != first.symmetric:
+        _log.info("activations do without zero points, which make this network slower here")
+    if chosen.swish_by_tanh != first.swish_by_tanh:
+        _log.info("SiLU is written with tanh, with which this network is faster here")
+    return chosen
+
+
+def _by_tanh(model: onnx.ModelProto) -> onnx.ModelProto:
+    graph = Graph(model)
+    write_swish_by_tanh(graph)
+    return graph.to_model()
+
+
+def _without(qparams: QParams) -> QParams:
+    """Returns signed qparams for the same range; as they are where 0 is the lowest integer."""
+    if qparams.zero_point == qparams.grid.lowest:
+        return qparams
+    grid = IntegerGrid(bits=qparams.grid.bits, is_signed=True)
+    return qparams_for_range(qparams.low, qparams.high, grid, symmetric=True)
