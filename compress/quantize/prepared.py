@@ -76,10 +76,7 @@ class PreparedNetwork:
         Args:
             decisions: qparams and integers for all `quantized` nodes.
         """
-        graph = self.graph.copy()
-        insert_qdq(graph, self.quantized, decisions)
-        fold_idle_scales(graph)
-        return graph.to_model()
+        return self._write(self.quantized, decisions)
 
     def write_float(self) -> onnx.ModelProto:
         """Returns the network in float, without what only helps integers."""
@@ -90,13 +87,7 @@ class PreparedNetwork:
     def write_uncorrected(
         self, decisions: Decisions, only: frozenset[str] | None = None
     ) -> onnx.ModelProto:
-        """Returns the network of `insert_uncorrected`, without what only helps integers."""
-        graph = self.insert_uncorrected(decisions, only)
-        fold_idle_scales(graph)
-        return graph.to_model()
-
-    def insert_uncorrected(self, decisions: Decisions, only: frozenset[str] | None = None) -> Graph:
-        """Returns the graph with Q/DQ pairs by decisions for a network that quantizes more.
+        """Returns the network with Q/DQ pairs by decisions for a network that quantizes more.
 
         Biases stay as they are, and weights make up for nothing but their own layer's rounding:
         they were corrected for all that is quantized before them.
@@ -105,15 +96,31 @@ class PreparedNetwork:
             decisions: qparams and integers; nodes without them stay in float.
             only: names of the nodes to quantize; None for all.
         """
+        return self._write(*self._uncorrected(decisions, only))
+
+    def insert_uncorrected(self, decisions: Decisions, only: frozenset[str]) -> Graph:
+        """Returns the graph of `write_uncorrected` with all float nodes as they are."""
+        graph = self.graph.copy()
+        insert_qdq(graph, *self._uncorrected(decisions, only))
+        return graph
+
+    def _uncorrected(
+        self, decisions: Decisions, only: frozenset[str] | None
+    ) -> tuple[list[QuantizedNode], Decisions]:
         chosen = [
             item
             for item in self.quantized
             if (only is None or item.node in only) and self._is_decided(item, decisions)
         ]
         weights = decisions.weights | decisions.alone
+        return chosen, replace(decisions, weights=weights, overrides={}, biases={})
+
+    def _write(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> onnx.ModelProto:
         graph = self.graph.copy()
-        insert_qdq(graph, chosen, replace(decisions, weights=weights, overrides={}, biases={}))
-        return graph
+        self.placement.write_integer_forms(graph, {item.node for item in quantized})
+        insert_qdq(graph, quantized, decisions)
+        fold_idle_scales(graph)
+        return graph.to_model()
 
     def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:
         node = self.graph.node(item.node)

@@ -53,9 +53,9 @@ class QuantizeSettings:
         symmetric: whether activations do without zero points, at half the resolution where values
             are seldom negative. None: TensorRT does, onnxruntime does not, and on OpenVINO a
             measurement decides, or they have zero points.
-        swish_by_tanh: whether SiLU is written with tanh, which keeps OpenVINO from computing it in
-            the layer before it. None: a measurement decides, or it is left as it is. Other targets
-            leave it.
+        swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
+            from computing it inside them. None: a measurement decides, or it is left as it is.
+            Other targets leave it.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.

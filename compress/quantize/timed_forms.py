@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import onnx
 
-from compress.quantize.graph import Array, Graph
-from compress.quantize.placement.openvino_forms import find_swishes, write_swish_by_tanh
+from compress.quantize.graph import Array
+from compress.quantize.placement.openvino_forms import find_swishes
 from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.rounding import Nearest
@@ -60,17 +60,24 @@ def choose_forms(
     )
     network = prepare_network(model, samples[:1], rough)
     decisions = StreamingPass(network, rough).run(samples[:1])
-    forms = [(settings, network.write_uncorrected(decisions))]
+    choices = [(settings, decisions)]
     symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
     if settings.symmetric is None and symmetric != decisions.activations:
-        without = network.write_uncorrected(replace(decisions, activations=symmetric))
-        forms.append((replace(settings, symmetric=True), without))
-    if settings.swish_by_tanh is None and find_swishes(network.graph):
-        forms += [(replace(known, swish_by_tanh=True), _by_tanh(form)) for known, form in forms]
-    if len(forms) == 1:
+        choices.append(
+            (replace(settings, symmetric=True), replace(decisions, activations=symmetric))
+        )
+    layers = {item.node for item in network.quantized}
+    if settings.swish_by_tanh is None and find_swishes(network.graph, layers):
+        choices += [(replace(chosen, swish_by_tanh=True), decided) for chosen, decided in choices]
+    if len(choices) == 1:
         return settings
-    times = clock([form for _, form in forms])
-    return _choose({known: ms for (known, _), ms in zip(forms, times, strict=True)})
+    times = clock(
+        [
+            replace(network, placement=chosen.placement).write_uncorrected(decided)
+            for chosen, decided in choices
+        ]
+    )
+    return _choose({chosen: ms for (chosen, _), ms in zip(choices, times, strict=True)})
 
 
 def _choose(times: Mapping[QuantizeSettings, float]) -> QuantizeSettings:
@@ -91,12 +98,6 @@ def _choose(times: Mapping[QuantizeSettings, float]) -> QuantizeSettings:
     if chosen.swish_by_tanh != first.swish_by_tanh:
         _log.info("SiLU is written with tanh, with which this network is faster here")
     return chosen
-
-
-def _by_tanh(model: onnx.ModelProto) -> onnx.ModelProto:
-    graph = Graph(model)
-    write_swish_by_tanh(graph)
-    return graph.to_model()
 
 
 def _without(qparams: QParams) -> QParams:

@@ -229,6 +229,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     )
     if result.settings.takes_zero_points_or_none and result.settings.symmetric:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
+    if result.settings.swish_by_tanh:
+        typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(

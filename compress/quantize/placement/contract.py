@@ -1,5 +1,6 @@
 """What a placement is: which edges of a graph get a Q/DQ pair, for one runtime."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,4 +66,8 @@ class Placement(Protocol):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as the runtime's kernels want them; returns a line for each."""
+        ...
+
+    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+        """Writes in place what kernels want behind the layers that will compute in integers."""
         ...

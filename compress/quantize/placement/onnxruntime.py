@@ -8,6 +8,7 @@ too little to pay for its quantizers, stays in float. Softmax and the rest of th
 the provider's integer Softmax is several times slower than the float one.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,6 +75,9 @@ class OnnxRuntime:
         """Leaves operators as they are."""
         del graph
         return []
+
+    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+        """Leaves operators as they are."""
 
     def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:
         """Returns why a layer is better left in float; empty if it is not."""

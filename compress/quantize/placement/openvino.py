@@ -6,10 +6,11 @@ natively: OpenVINO turns int8 activations into uint8 ones anyway. Its kernels fo
 zero points: a Conv of 3x3 takes 1.8 times as long with one.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.openvino_forms import write_forms
+from compress.quantize.placement.openvino_forms import write_forms, write_swish_by_tanh
 from compress.quantize.placement.tensorrt import TensorRT
 from compress.quantize.qparams import IntegerGrid
 
@@ -20,7 +21,7 @@ class OpenVINO(TensorRT):
 
     Attributes:
         symmetric: no zero points, int8 where values are negative.
-        swish_by_tanh: SiLU is written with tanh.
+        swish_by_tanh: SiLU behind spatial layers in integers is written with tanh.
     """
 
     symmetric: bool = False
@@ -34,4 +35,9 @@ class OpenVINO(TensorRT):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""
-        return write_forms(graph, swish_by_tanh=self.swish_by_tanh)
+        return write_forms(graph)
+
+    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+        """Writes SiLU behind `layers` with tanh, where that was chosen."""
+        if self.swish_by_tanh:
+            write_swish_by_tanh(graph, layers)

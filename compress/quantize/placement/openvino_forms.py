@@ -8,12 +8,13 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 * A slope that several PReLUs read is not fused into the layers before them.
 * HardSigmoid runs in a reference kernel, one value at a time. alpha x + beta, clipped to [0, 1], is
   the same.
-* SiLU, x sigmoid(x), is fused into the layer before it, whose kernel computes it slowly on machines
-  with AMX. With h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the
-  machine and the network, so a measurement decides (`compress.quantize.timed_forms`).
+* SiLU, x sigmoid(x), is fused into the layer before it. In an integer Conv with a kernel larger
+  than 1x1 that takes longer on machines with AMX than the Conv and a loop of its own for SiLU. With
+  h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the machine and the
+  network, so a measurement decides (`compress.quantize.timed_forms`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import onnx
@@ -24,26 +25,15 @@ from compress.quantize.graph import Graph, attribute
 BROADCASTING = frozenset({"PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min"})
 
 
-def write_forms(graph: Graph, *, swish_by_tanh: bool) -> list[str]:
-    """Rewrites operators in place; returns a line for each kind of change.
-
-    Args:
-        graph: in float or with Q/DQ pairs; its results stay as they are, up to rounding.
-        swish_by_tanh: whether SiLU is written with tanh.
-    """
-    forms: list[tuple[str, Callable[[Graph], list[str]]]] = [
-        ("gave constants per channel the rank of the other operand", align_constants),
-        ("wrote HardSigmoid as Clip", clip_hard_sigmoids),
-    ]
-    if swish_by_tanh:
-        forms.append(("wrote SiLU with Tanh", write_swish_by_tanh))
-    done = []
-    for what, form in forms:
-        changed = form(graph)
-        if changed:
-            done.append(f"{what}: {', '.join(changed)}")
+def write_forms(graph: Graph) -> list[str]:
+    """Rewrites operators of a float network in place; returns a line for each kind of change."""
+    forms: dict[str, Callable[[Graph], list[str]]] = {
+        "gave constants per channel the rank of the other operand": align_constants,
+        "wrote HardSigmoid as Clip": clip_hard_sigmoids,
+    }
+    done = {what: form(graph) for what, form in forms.items()}
     graph.drop_unused_weights()
-    return done
+    return [f"{what}: {', '.join(names)}" for what, names in done.items() if names]
 
 
 def align_constants(graph: Graph) -> list[str]:
@@ -90,9 +80,17 @@ def clip_hard_sigmoids(graph: Graph) -> list[str]:
     return _replace(graph, write)
 
 
-def write_swish_by_tanh(graph: Graph) -> list[str]:
-    """Writes x sigmoid(x) as h tanh(h) + h with h = x / 2; returns the names of the products."""
-    swishes = {product.name: gate for product, gate in find_swishes(graph)}
+def write_swish_by_tanh(graph: Graph, layers: Collection[str]) -> list[str]:
+    """Writes SiLUs behind some layers as h tanh(h) + h with h = x / 2.
+
+    Args:
+        graph: in float; it is changed, its results stay as they are, up to rounding.
+        layers: names of the layers that will compute in integers.
+
+    Returns:
+        the names of the products x sigmoid(x).
+    """
+    swishes = {product.name: gate for product, gate in find_swishes(graph, layers)}
     gates = {gate.name for gate in swishes.values()}
 
     def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
@@ -110,17 +108,28 @@ def write_swish_by_tanh(graph: Graph) -> list[str]:
     return [name for name in _replace(graph, write) if name not in gates]
 
 
-def find_swishes(graph: Graph) -> list[tuple[onnx.NodeProto, onnx.NodeProto]]:
-    """Returns the products x sigmoid(x) of float32 tensors, each with its Sigmoid."""
+def find_swishes(
+    graph: Graph, layers: Collection[str]
+) -> list[tuple[onnx.NodeProto, onnx.NodeProto]]:
+    """Returns the products x sigmoid(x) behind spatial ones of `layers`, each with its Sigmoid."""
     found = []
     for gate in graph.nodes:
-        if gate.op_type != "Sigmoid" or gate.input[0] not in graph.float32:
+        layer = graph.producer(gate.input[0]) if gate.op_type == "Sigmoid" else None
+        if layer is None or layer.name not in layers or not _is_spatial(graph, layer):
             continue
         product = graph.sole_consumer(gate.output[0])
         operands = {gate.input[0], gate.output[0]}
         if product is not None and product.op_type == "Mul" and set(product.input) == operands:
             found.append((product, gate))
     return found
+
+
+def _is_spatial(graph: Graph, layer: onnx.NodeProto) -> bool:
+    """Whether a node is a Conv in float32 that is not depthwise, with a kernel larger than 1."""
+    if layer.op_type != "Conv" or layer.output[0] not in graph.float32:
+        return False
+    weight = graph.weights.get(layer.input[1])
+    return weight is not None and weight.shape[1] > 1 and max(weight.shape[2:]) > 1
 
 
 def _replace(

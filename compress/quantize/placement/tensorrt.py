@@ -6,6 +6,7 @@ none on biases, which TensorRT's parser refuses. See NVIDIA's documentation, "Wo
 Types", section "Q/DQ Layer-Placement Recommendations".
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
@@ -58,3 +59,6 @@ class TensorRT:
         """Leaves operators as they are: TensorRT compiles kernels for what it finds."""
         del graph
         return []
+
+    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+        """Leaves operators as they are."""

@@ -6,14 +6,14 @@ from onnx import TensorProto, helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
-from compress.quantize.placement.openvino_forms import write_forms
+from compress.quantize.placement.openvino_forms import write_forms, write_swish_by_tanh
 from compress.quantize.settings import QuantizeSettings
 
 
-def assert_same(model, run_model, x, *, swish_by_tanh=False, tolerance=1e-6):
-    """Returns the lines and the rewritten graph, whose results are the model's."""
+def assert_same(model, run_model, x, form=write_forms, tolerance=1e-6):
+    """Returns what a form changed and the rewritten graph, whose results are the model's."""
     graph = Graph(model)
-    done = write_forms(graph, swish_by_tanh=swish_by_tanh)
+    done = form(graph)
     expected, got = run_model(model, {"x": x}), run_model(graph.to_model(), {"x": x})
     for name, value in expected.items():
         np.testing.assert_allclose(got[name], value, rtol=0, atol=tolerance)
@@ -68,48 +68,76 @@ def test_constants_that_are_not_per_channel_stay(make_model, picture):
         helper.make_node("Mul", ["a", "map"], ["y"]),
     ]
     graph = Graph(make_model(nodes, weights, {"x": picture.shape}, ["y"]))
-    assert write_forms(graph, swish_by_tanh=True) == []
+    assert write_forms(graph) == []
 
 
 def swish_nodes(x="x", y="y"):
+    """SiLU of a tensor, as exporters write it."""
     return [
         helper.make_node("Sigmoid", [x], [f"{y}_gate"], f"{y}_sigmoid"),
         helper.make_node("Mul", [f"{y}_gate", x], [y], f"{y}_product"),
     ]
 
 
+def layered(swish, make_model, outputs=("y",), kernel=3, groups=1):
+    """A network whose layer, which returns its input, stands before the nodes `swish`."""
+    weight = np.zeros((4, 4 // groups, kernel, kernel), np.float32)
+    for channel in range(4):
+        weight[channel, 0 if groups > 1 else channel, kernel // 2, kernel // 2] = 1
+    pads = [kernel // 2] * 4
+    layer = helper.make_node("Conv", ["x", "w"], ["c"], "layer", pads=pads, group=groups)
+    return make_model([layer, *swish], {"w": weight}, {"x": (1, 4, 5, 6)}, outputs)
+
+
+def by_tanh(graph):
+    return write_swish_by_tanh(graph, {"layer"})
+
+
 def test_swish_is_written_with_tanh_when_asked(make_model, run_model, picture):
-    model = make_model(swish_nodes(), {}, {"x": picture.shape}, ["y"])
-    assert assert_same(model, run_model, picture)[0] == []
+    model = layered(swish_nodes("c"), make_model)
+    assert write_forms(Graph(model)) == []
     # tanh of large numbers is off by an ulp of 1: x sigmoid(x) by |x| times 6e-8
-    done, graph = assert_same(model, run_model, picture, swish_by_tanh=True, tolerance=4e-6)
-    assert operators(graph) == ["Mul", "Tanh", "Mul", "Add"]
-    assert done == ["wrote SiLU with Tanh: y_product"]
+    done, graph = assert_same(model, run_model, picture, by_tanh, tolerance=4e-6)
+    assert operators(graph) == ["Conv", "Mul", "Tanh", "Mul", "Add"]
+    assert done == ["y_product"]
 
 
-def test_swish_saturates_as_before(make_model, run_model):
-    x = np.float32([-1e30, -100, -20, 0, 20, 100, 1e30]).reshape(1, 1, 1, 7)
-    model = make_model(swish_nodes(), {}, {"x": x.shape}, ["y"])
-    assert_same(model, run_model, x, swish_by_tanh=True)
+def test_swish_behind_a_layer_in_float_stays(make_model):
+    graph = Graph(layered(swish_nodes("c"), make_model))
+    assert write_swish_by_tanh(graph, {"another"}) == []
 
 
-def test_a_gate_that_is_read_elsewhere_or_of_another_tensor_stays(make_model, picture):
-    read_twice = [*swish_nodes(), helper.make_node("Relu", ["y_gate"], ["z"])]
-    graph = Graph(make_model(read_twice, {}, {"x": picture.shape}, ["y", "z"]))
-    assert write_forms(graph, swish_by_tanh=True) == []
-    of_another = [helper.make_node("Relu", ["x"], ["r"]), *swish_nodes()]
+def test_swish_saturates_as_before(make_model, run_model, picture):
+    picture[0, 0, 0] = [-1e30, -100, -20, 20, 100, 1e30]
+    model = layered(swish_nodes("c"), make_model)
+    assert_same(model, run_model, picture, by_tanh, tolerance=4e-6)
+
+
+def test_a_gate_that_is_read_elsewhere_or_of_another_tensor_stays(make_model):
+    read_twice = [*swish_nodes("c"), helper.make_node("Relu", ["y_gate"], ["z"])]
+    graph = Graph(layered(read_twice, make_model, ["y", "z"]))
+    assert by_tanh(graph) == []
+    of_another = [helper.make_node("Relu", ["c"], ["r"]), *swish_nodes("c")]
     of_another[2].input[1] = "r"
-    graph = Graph(make_model(of_another, {}, {"x": picture.shape}, ["y"]))
-    assert write_forms(graph, swish_by_tanh=True) == []
+    graph = Graph(layered(of_another, make_model))
+    assert by_tanh(graph) == []
+
+
+@pytest.mark.parametrize(("kernel", "groups"), [(1, 1), (3, 4)])
+def test_swish_behind_pointwise_and_depthwise_layers_stays(kernel, groups, make_model):
+    graph = Graph(layered(swish_nodes("c"), make_model, kernel=kernel, groups=groups))
+    assert by_tanh(graph) == []
 
 
 def test_float16_stays(make_model, picture):
     cast = helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16)
-    back = helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)
-    hard = helper.make_node("HardSigmoid", ["w"], ["s"])
-    nodes = [cast, *swish_nodes("h", "w"), hard, back]
-    graph = Graph(make_model(nodes, {}, {"x": picture.shape}, ["y"]))
-    assert write_forms(graph, swish_by_tanh=True) == []
+    layer = helper.make_node("Conv", ["h", "w"], ["c"], "layer", pads=[1] * 4)
+    hard = helper.make_node("HardSigmoid", ["s"], ["g"])
+    back = helper.make_node("Cast", ["g"], ["y"], to=TensorProto.FLOAT)
+    weight = np.ones((4, 4, 3, 3), np.float16)
+    nodes = [cast, layer, *swish_nodes("c", "s"), hard, back]
+    graph = Graph(make_model(nodes, {"w": weight}, {"x": picture.shape}, ["y"]))
+    assert write_forms(graph) == by_tanh(graph) == []
 
 
 def test_it_is_part_of_quantization_and_reported(make_model):
