@@ -12,7 +12,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from compress.quantize.observers.contract import ObservedTensor, OutputError
-from compress.quantize.observers.mse import squared_error
+from compress.quantize.observers.mse import squared_errors
 from compress.quantize.qparams import IntegerGrid, qparams_for_range
 
 FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 2.5, 106)])
@@ -51,7 +51,7 @@ class GainSpread:
 
         def loss(low: float, high: float) -> float:
             qparams = qparams_for_range(low, high, grid, symmetric=symmetric)
-            errors = [squared_error(item, qparams) for item in brighter]
+            errors = [squared_errors(item, [qparams])[0] for item in brighter]
             return float(np.dot(shares / gains**2, errors))
 
         factor = min(FACTORS[::-1], key=lambda f: loss(f * low, f * high))

@@ -34,6 +34,12 @@ class SignalToNoise:
         self.noise += float(np.sum(np.square(error)))
         self.max_abs = max(self.max_abs, float(np.max(np.abs(error), initial=0.0)))
 
+    def add(self, other: "SignalToNoise") -> None:
+        """Adds what another one summed up."""
+        self.signal += other.signal
+        self.noise += other.noise
+        self.max_abs = max(self.max_abs, other.max_abs)
+
     def _update_fast(self, reference: NDArray, candidate: NDArray) -> bool:
         """Adds one sample of single precision, unless a sum is not finite there."""
         error = np.subtract(candidate, reference, dtype=np.float32).reshape(-1)

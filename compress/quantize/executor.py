@@ -26,6 +26,7 @@ class Subgraph:
         feeds: one example array per tensor that comes from outside, for its type.
         outputs: the tensors to return.
         is_exact: without onnxruntime's fusions; Q/DQ pairs are computed as written anyway.
+        threads: how many one run takes; None for all processors.
 
     Raises:
         InputError: onnxruntime cannot run an operator; the message names it.
@@ -40,6 +41,7 @@ class Subgraph:
         outputs: Sequence[str],
         *,
         is_exact: bool = False,
+        threads: int | None = None,
     ) -> None:
         self.inputs = list(feeds)
         self.outputs = list(outputs)
@@ -65,7 +67,7 @@ class Subgraph:
         )
         model.ir_version = SUBGRAPH_IR_VERSION
         try:
-            self._session = _open_session(model, is_exact=is_exact)
+            self._session = _open_session(model, is_exact=is_exact, threads=threads)
         except Exception as error:
             operators = ", ".join(sorted({node.op_type for node in nodes}))
             raise InputError(
@@ -78,7 +80,9 @@ class Subgraph:
         return dict(zip(self.outputs, values, strict=True))
 
 
-def _open_session(model: onnx.ModelProto, *, is_exact: bool) -> "InferenceSession":
+def _open_session(
+    model: onnx.ModelProto, *, is_exact: bool, threads: int | None
+) -> "InferenceSession":
     """Opens a model; without fusions if they cannot be.
 
     onnxruntime 1.31 may fuse away a tensor that was asked for, and then does not open the model.
@@ -90,6 +94,8 @@ def _open_session(model: onnx.ModelProto, *, is_exact: bool) -> "InferenceSessio
     options.log_severity_level = 4
     options.graph_optimization_level = levels.ORT_DISABLE_ALL if is_exact else levels.ORT_ENABLE_ALL
     options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if threads is not None:
+        options.intra_op_num_threads = threads
     try:
         return ort.InferenceSession(
             model.SerializeToString(),
@@ -100,7 +106,7 @@ def _open_session(model: onnx.ModelProto, *, is_exact: bool) -> "InferenceSessio
     except Exception:
         if is_exact:
             raise
-        return _open_session(model, is_exact=True)
+        return _open_session(model, is_exact=True, threads=threads)
 
 
 def run_constant(graph: Graph, node: onnx.NodeProto) -> list[Array]:

@@ -5,7 +5,7 @@ those of the quantized prefix, so that each layer sees the errors made before it
 towards the float output. Cost is linear in depth; a tensor is freed at its last use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,10 +29,14 @@ from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qpara
 from compress.quantize.repairs.input_correction import ChannelInputs, correct_for_inputs
 from compress.quantize.rounding.round_layer import LayerInputs, round_layer
 from compress.quantize.settings import QuantizeSettings
+from compress.quantize.side_by_side import map_ahead, threads_each
 from compress.quantize.steps import Step, plan_steps
 from compress.quantize.survey import not_finite, observe_surveyed, survey_tensors
 from compress.quantize.tied_scales import TiedScales
 from compress.sqnr import SignalToNoise
+
+Computed = tuple[Mapping[str, Array], Mapping[str, Array]]
+"""What a step writes for one sample: in the float network, and behind the quantized prefix."""
 
 
 class StreamingPass:
@@ -128,7 +132,31 @@ class StreamingPass:
         return {name: self._float.get(name, sample) for name in step.inputs}
 
     def _open(self, step: Step, weights: dict[str, Array]) -> Subgraph:
-        return Subgraph(self._graph, step.nodes, weights, self._float_feeds(step, 0), step.outputs)
+        example = self._float_feeds(step, 0)
+        return self._open_nodes(step.nodes, weights, example, step.outputs)
+
+    def _open_nodes(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        weights: Mapping[str, Array],
+        example: Mapping[str, Array],
+        outputs: Sequence[str],
+        *,
+        is_exact: bool = False,
+    ) -> Subgraph:
+        threads = threads_each(self._float.samples)
+        return Subgraph(
+            self._graph, nodes, weights, example, outputs, is_exact=is_exact, threads=threads
+        )
+
+    def _walk(self, step: Step, compute: Callable[[int], Computed]) -> Iterator[Computed]:
+        """Keeps what `compute` returns for each sample, and frees what nobody reads later."""
+        for sample, computed in enumerate(map_ahead(compute, range(self._float.samples))):
+            for store, values in zip((self._float, self._noisy), computed, strict=True):
+                for name, value in values.items():
+                    store.put(name, sample, value)
+            self._free(step, sample)
+            yield computed
 
     def _run_float(self, step: Step) -> None:
         plain = self._open(step, self._graph.weights)
@@ -141,14 +169,17 @@ class StreamingPass:
             else plain
         )
         is_clean = not overridden and not any(name in self._noisy for name in step.inputs)
-        for sample in range(self._float.samples):
-            for name, value in plain.run(self._float_feeds(step, sample)).items():
-                self._float.put(name, sample, value)
-            if not is_clean:
-                feeds = {name: self._noisy_value(name, sample) for name in step.inputs}
-                for name, value in noisy.run(feeds).items():
-                    self._noisy.put(name, sample, value)
-            self._free(step, sample)
+
+        def compute(sample: int) -> Computed:
+            expected = plain.run(self._float_feeds(step, sample))
+            if is_clean:
+                return expected, {}
+            return expected, noisy.run(
+                {name: self._noisy_value(name, sample) for name in step.inputs}
+            )
+
+        for _ in self._walk(step, compute):
+            pass
 
     def _run_movement(self, step: Step) -> None:
         """Quantizes what comes in; the rest of the way its values only change places."""
@@ -156,30 +187,27 @@ class StreamingPass:
         readers = {name: node for node in reversed(step.nodes) for name in node.input}
         quantizers = {tensor: self._quantizer(readers[tensor], tensor) for tensor in entering}
         self._tied.share(self._decisions.activations, step.moved)
-        movement = self._open(step, self._graph.weights)
-        for sample in range(self._float.samples):
-            for name, value in movement.run(self._float_feeds(step, sample)).items():
-                self._float.put(name, sample, value)
-            for name, value in movement.run(
-                self._quantized_feeds(step, quantizers, sample)
-            ).items():
-                self._noisy.put(name, sample, value)
-            self._free(step, sample)
+        for _ in self._walk(step, self._computes_both(step, quantizers)):
+            pass
 
     def _run_weightless(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
-        quantizers = self._quantizers(node, choice)
-        operator = self._open(step, self._graph.weights)
         meter = SignalToNoise()
-        for sample in range(self._float.samples):
-            expected = operator.run(self._float_feeds(step, sample))
-            got = operator.run(self._quantized_feeds(step, quantizers, sample))
+        compute = self._computes_both(step, self._quantizers(node, choice))
+        for expected, got in self._walk(step, compute):
             for name in step.outputs:
                 meter.update(expected[name], got[name])
-                self._float.put(name, sample, expected[name])
-                self._noisy.put(name, sample, got[name])
-            self._free(step, sample)
         self._note(node, meter)
+
+    def _computes_both(
+        self, step: Step, quantizers: dict[str, Subgraph]
+    ) -> Callable[[int], Computed]:
+        """Returns what computes a step without weights on float and on quantized inputs."""
+        operator = self._open(step, self._graph.weights)
+        return lambda sample: (
+            operator.run(self._float_feeds(step, sample)),
+            operator.run(self._quantized_feeds(step, quantizers, sample)),
+        )
 
     def _run_layer(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
@@ -192,30 +220,38 @@ class StreamingPass:
         self._decisions.weights[node.name] = weight
         noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
         result = node.output[0]
-        error_sums: list[Array] = []
-        for sample in range(self._float.samples):
-            expected = plain.run(self._float_feeds(step, sample))[result]
-            if not np.isfinite(expected).all():
+        shifts: dict[int, Array] = {}
+
+        def compute(sample: int) -> Computed:
+            expected = plain.run(self._float_feeds(step, sample))
+            if not np.isfinite(expected[result]).all():
                 what = f"'{result}', the output of node '{node.name}',"
                 raise not_finite(what, self._walked[sample])
-            got = noisy.run(self._quantized_feeds(step, quantizers, sample))[result]
-            self._float.put(result, sample, expected)
-            self._noisy.put(result, sample, got)
-            axes = tuple(axis for axis in range(got.ndim) if axis != choice.output_axis)
-            error_sums.append(np.asarray(np.mean(expected - got, axis=axes, dtype=np.float64)))
-            self._free(step, sample)
-        shift = np.mean(error_sums, axis=0)
+            got = noisy.run(self._quantized_feeds(step, quantizers, sample))
+            difference = expected[result] - got[result]
+            axes = tuple(axis for axis in range(difference.ndim) if axis != choice.output_axis)
+            shifts[sample] = np.asarray(np.mean(difference, axis=axes, dtype=np.float64))
+            return expected, got
+
+        for _ in self._walk(step, compute):
+            pass
+        shift = np.asarray(np.mean([shifts[sample] for sample in sorted(shifts)], axis=0))
+        offset = np.zeros(1, np.float32)
         if self._settings.bias_correction and shift_bias(self._graph, self._decisions, node, shift):
             shape = [1] * self._float.get(result, 0).ndim
             shape[choice.output_axis] = -1
             offset = shift.astype(np.float32).reshape(shape)
-        else:
-            offset = np.zeros(1, np.float32)
-        meter = SignalToNoise()
-        for sample in range(self._float.samples):
+
+        def compare(sample: int) -> tuple[Array, SignalToNoise]:
             got = self._noisy.get(result, sample) + offset
-            meter.update(self._float.get(result, sample), got)
+            alone = SignalToNoise()
+            alone.update(self._float.get(result, sample), got)
+            return got, alone
+
+        meter = SignalToNoise()
+        for sample, (got, alone) in enumerate(map_ahead(compare, range(self._float.samples))):
             self._noisy.put(result, sample, got)
+            meter.add(alone)
         self._note(node, meter, how, weight.bits)
 
     def _note(
@@ -322,7 +358,8 @@ class StreamingPass:
         qparams = self._decisions.activations[tensor]
         nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
         example = {tensor: self._noisy_value(tensor, 0)}
-        return Subgraph(self._graph, nodes, constants, example, [nodes[1].output[0]], is_exact=True)
+        outputs = [nodes[1].output[0]]
+        return self._open_nodes(nodes, constants, example, outputs, is_exact=True)
 
     def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
         seen = observe_surveyed([self._survey[name] for name in self._tied.sources(tensor)])

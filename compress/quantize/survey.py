@@ -6,6 +6,7 @@ of all its samples, can do with a few of them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import QuantizedNode
+from compress.quantize.side_by_side import map_ahead, threads_each
 
 VALUES_IN_ALL = 1 << 24
 FEWEST_VALUES = 1 << 16
@@ -34,14 +36,17 @@ class SurveyedTensor:
     low: float = np.inf
     high: float = -np.inf
 
-    def add(self, array: Array, count: int) -> bool:
-        """Looks at one sample and keeps at most `count` of its values; False if not all finite."""
+    @classmethod
+    def of(cls, array: Array, count: int) -> Self:
+        """Looks at one sample and keeps at most `count` of its values."""
         flat = array.reshape(-1)
-        low, high = float(flat.min()), float(flat.max())
-        self.low, self.high = min(self.low, low), max(self.high, high)
         step = -(-flat.size // count) | 1
-        self.values.append(flat[::step].copy())
-        return bool(np.isfinite([low, high]).all())
+        return cls([flat[::step].copy()], float(flat.min()), float(flat.max()))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no value is NaN or infinite."""
+        return bool(np.isfinite([self.low, self.high]).all())
 
     def extend(self, other: "SurveyedTensor") -> None:
         """Takes over what was seen of the tensor on other samples."""
@@ -94,17 +99,23 @@ def survey_tensors(
     if not survey or len(samples) == 0:
         return survey
     computed = [name for name in survey if name not in graph.inputs]
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed)
+    threads = threads_each(len(samples))
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed, threads=threads)
     run = network.run if computed else dict
     each = max(FEWEST_VALUES, VALUES_IN_ALL // len(survey)) // len(samples) + 1
-    for index in range(len(samples)):
+
+    def look(sample: Mapping[str, Array]) -> dict[str, SurveyedTensor]:
+        values = dict(sample) | run(sample)
+        return {name: SurveyedTensor.of(values[name], each) for name in survey}
+
+    opened = (samples[index] for index in range(len(samples)))
+    for index, seen in enumerate(map_ahead(look, opened)):
         if progress is not None:
             progress(what, index, len(samples))
-        sample = samples[index]
-        values = dict(sample) | run(sample)
-        for name, seen in survey.items():
-            if not seen.add(values[name], each):
-                raise _name_culprit(graph, sample, index)
+        if not all(item.is_finite for item in seen.values()):
+            raise _name_culprit(graph, samples[index], index)
+        for name, item in seen.items():
+            survey[name].extend(item)
     if progress is not None:
         progress(what, len(samples), len(samples))
     return survey

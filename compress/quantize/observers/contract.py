@@ -35,6 +35,12 @@ class ObservedTensor:
         width = (self.high - self.low) / BINS
         return np.asarray(self.low + width * (np.arange(BINS) + 0.5), np.float64)
 
+    @cached_property
+    def occupied(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Middle and count of each part that values fell into."""
+        filled = np.flatnonzero(self.counts)
+        return self.centres[filled], self.counts[filled].astype(np.float64)
+
     @classmethod
     def of(cls, arrays: list[NDArray], extremes: tuple[float, float] | None = None) -> Self:
         """Observes a tensor.
@@ -53,8 +59,16 @@ class ObservedTensor:
         if (high - low) / BINS > np.spacing(np.float32(max(-low, high))):
             for array in arrays:
                 step = -(-array.size // VALUES_PER_SAMPLE) | 1
-                counts += np.histogram(array.reshape(-1)[::step], BINS, (low, high))[0]
+                counts += _count_parts(array.reshape(-1)[::step], low, high)
         return cls(low=low, high=high, counts=counts)
+
+
+def _count_parts(values: NDArray, low: float, high: float) -> NDArray[np.int64]:
+    """Returns [BINS], a histogram as `np.histogram` counts it, up to rounding at the edges."""
+    places = np.subtract(values, low, dtype=np.float64)
+    places *= BINS / (high - low)
+    parts = places.astype(np.int32)
+    return np.bincount(np.minimum(parts, BINS - 1, out=parts), minlength=BINS)
 
 
 OutputError = Callable[[tuple[float, float]], float]

@@ -33,11 +33,14 @@ class Entropy:
         low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
         if tensor.counts.sum() == 0:
             return low, high
-        best = choose_factor(
-            lambda f: divergence(
-                tensor, qparams_for_range(f * low, f * high, grid, symmetric=symmetric)
+
+        def losses(factors: list[float]) -> NDArray[np.float64]:
+            choices = (
+                qparams_for_range(f * low, f * high, grid, symmetric=symmetric) for f in factors
             )
-        )
+            return np.array([divergence(tensor, choice) for choice in choices])
+
+        best = choose_factor(losses)
         return best * low, best * high
 
 

@@ -1,8 +1,10 @@
 """The range with the least squared error."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor, OutputError
@@ -43,22 +45,31 @@ class MeanSquaredError:
         if tensor.counts.sum() == 0:
             return low, high
 
-        def error(low: float, high: float) -> float:
-            return squared_error(tensor, qparams_for_range(low, high, grid, symmetric=symmetric))
+        def errors(ranges: list[tuple[float, float]]) -> NDArray[np.float64]:
+            choices = [qparams_for_range(*ends, grid, symmetric=symmetric) for ends in ranges]
+            return squared_errors(tensor, choices)
 
-        factor = choose_factor(lambda f: error(f * low, f * high))
+        factor = choose_factor(lambda factors: errors([(f * low, f * high) for f in factors]))
         low, high = factor * low, factor * high
         if not symmetric and low < 0 < high:
-            low *= choose_factor(lambda f: error(f * low, high))
+            low *= choose_factor(lambda factors: errors([(f * low, high) for f in factors]))
         seen = tensor.low, tensor.high
         low = max(low * self.headroom, min(seen[0], 0.0))
         return float(low), float(min(high * self.headroom, max(seen[1], 0.0)))
 
 
-def squared_error(tensor: ObservedTensor, qparams: QParams) -> float:
-    """Returns the mean squared rounding error of a tensor, from its histogram."""
-    scale, centres = np.float64(qparams.scale), tensor.centres
-    integers = np.rint(centres / scale) + qparams.zero_point
-    np.clip(integers, qparams.grid.lowest, qparams.grid.highest, out=integers)
-    error = (integers - qparams.zero_point) * scale - centres
-    return float(np.dot(error * error, tensor.counts) / tensor.counts.sum())
+def squared_errors(tensor: ObservedTensor, choices: Sequence[QParams]) -> NDArray[np.float64]:
+    """Returns [choices], the mean squared rounding error of a tensor, from its histogram."""
+    centres, counts = tensor.occupied
+    scales, points, lowest, highest = (
+        np.array(values, np.float64)[:, None]
+        for values in zip(
+            *((q.scale, q.zero_point, q.grid.lowest, q.grid.highest) for q in choices),
+            strict=True,
+        )
+    )
+    error = np.rint(centres / scales)
+    np.clip(error, lowest - points, highest - points, out=error)
+    error *= scales
+    error -= centres
+    return np.asarray(np.square(error, out=error) @ counts / counts.sum())

@@ -14,6 +14,8 @@ to 1 (docs/quantization.md shows what both did). Fewer than ENOUGH_SAMPLES sampl
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import onnx
@@ -30,8 +32,9 @@ from compress.quantize.repairs.scale_group import (
     scale_input_channels,
 )
 from compress.quantize.repairs.trial_rounding import round_activation, round_weight
+from compress.quantize.side_by_side import map_ahead, threads_each
 
-POSITIONS = 4096
+POSITIONS = 2048
 LEAST_GAIN = 0.97
 
 
@@ -68,6 +71,24 @@ class SeenChannels:
 
     values: NDArray[np.float32]
     peaks: NDArray[np.float32]
+
+    @cached_property
+    def power(self) -> NDArray[np.float64]:
+        """[C] the mean square of each channel's values."""
+        return np.asarray(np.square(self.values, dtype=np.float64).mean(axis=1))
+
+    @classmethod
+    def of(cls, array: Array, positions: int) -> Self:
+        """Looks at a tensor [N, C, ...], at some of its positions."""
+        flat = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+        step = -(-flat.shape[1] // positions) | 1
+        return cls(flat[:, ::step].copy(), np.maximum(flat.max(axis=1), -flat.min(axis=1)))
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Returns what was seen on several samples."""
+        values = np.concatenate([part.values for part in parts], axis=1)
+        return cls(values, np.max([part.peaks for part in parts], axis=0))
 
 
 def equalize(
@@ -114,21 +135,16 @@ def observe_channels(
     graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
 ) -> dict[str, SeenChannels]:
     """Looks at tensors [N, C, ...] of the float network on all samples."""
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors)
-    values: dict[str, list[Array]] = {name: [] for name in tensors}
-    peaks: dict[str, Array] = {}
+    threads = threads_each(len(samples))
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors, threads=threads)
     each = max(1, POSITIONS // len(samples))
-    for index in range(len(samples)):
-        for name, value in network.run(samples[index]).items():
-            flat = np.moveaxis(value, 1, 0).reshape(value.shape[1], -1)
-            step = -(-flat.shape[1] // each) | 1
-            values[name].append(flat[:, ::step].copy())
-            highest = np.abs(flat).max(axis=1)
-            peaks[name] = np.maximum(peaks[name], highest) if name in peaks else highest
-    return {
-        name: SeenChannels(np.concatenate(parts, axis=1), peaks[name])
-        for name, parts in values.items()
-    }
+
+    def look(sample: dict[str, Array]) -> dict[str, SeenChannels]:
+        values = network.run(sample)
+        return {name: SeenChannels.of(values[name], each) for name in tensors}
+
+    seen = list(map_ahead(look, (samples[index] for index in range(len(samples)))))
+    return {name: SeenChannels.join([item[name] for item in seen]) for name in tensors}
 
 
 def choose_factors(
@@ -151,10 +167,11 @@ def choose_factors(
     if not np.isfinite(peaks).all() or peaks.max() == 0:
         return None
     relative = np.clip(peaks / peaks.max(), reach.smallest_factor, 1.0)
-    errors = [
-        _error(graph, readers, seen, placement, weight_grids, relative**exponent)
-        for exponent in reach.exponents
-    ]
+
+    def measure(exponent: float) -> float:
+        return _error(graph, readers, seen, placement, weight_grids, relative**exponent)
+
+    errors = list(map_ahead(measure, reach.exponents))
     best = int(np.argmin(errors))
     if best == 0 or errors[best] > errors[0] * enough:
         return None
@@ -194,13 +211,12 @@ def _error(
         if layer.input[0] not in noises:
             noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
         weight = graph.weights[layer.input[1]].astype(np.float64)
-        power = np.square(tensor.values, dtype=np.float64).mean(axis=1)
         rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grids)
         weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
         energy = _input_energy(layer, weight)
         noise = np.dot(energy, noises[layer.input[0]])
-        noise += np.dot(_input_energy(layer, weight_error), power)
-        total += float(noise / max(np.dot(energy, power), 1e-30))
+        noise += np.dot(_input_energy(layer, weight_error), tensor.power)
+        total += float(noise / max(np.dot(energy, tensor.power), 1e-30))
     return total
 
 

@@ -16,7 +16,7 @@ from compress.quantize.observers import (
     Percentile,
 )
 from compress.quantize.observers.entropy import divergence
-from compress.quantize.observers.mse import squared_error
+from compress.quantize.observers.mse import squared_errors
 from compress.quantize.qparams import IntegerGrid, qparams_for_range
 
 SIGNED, UNSIGNED = IntegerGrid(), IntegerGrid(is_signed=False)
@@ -64,7 +64,8 @@ def test_mse_is_never_worse_than_the_others(grid, symmetric):
 
     def error(observer):
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
-        return squared_error(seen, qparams_for_range(*ends, grid, symmetric=symmetric))
+        choice = qparams_for_range(*ends, grid, symmetric=symmetric)
+        return squared_errors(seen, [choice])[0]
 
     best = error(MeanSquaredError(headroom=1.0))
     assert best <= error(MinMax())
