@@ -10,7 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.openvino_forms import write_forms, write_swish_by_tanh
+from compress.quantize.placement.openvino_forms import (
+    convolve_pools,
+    write_forms,
+    write_swish_by_tanh,
+)
 from compress.quantize.placement.tensorrt import TensorRT
 from compress.quantize.qparams import IntegerGrid
 
@@ -38,6 +42,7 @@ class OpenVINO(TensorRT):
         return write_forms(graph)
 
     def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
-        """Writes SiLU behind `layers` with tanh, where that was chosen."""
+        """Writes pools of pictures as Conv, and SiLU behind `layers` with tanh where chosen."""
+        convolve_pools(graph)
         if self.swish_by_tanh:
             write_swish_by_tanh(graph, layers)

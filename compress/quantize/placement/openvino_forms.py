@@ -6,6 +6,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   PReLU's slopes: with ranks that differ it computes channel by channel, and reorders before and
   after. With [1, C, 1, 1] it computes in the layout that layers have.
 * A slope that several PReLUs read is not fused into the layers before them.
+* AveragePool of a picture's few channels is computed in blocks of 16 channels, and reordered into
+  them; a depthwise Conv with equal weights is not.
 * HardSigmoid runs in a reference kernel, one value at a time. alpha x + beta, clipped to [0, 1], is
   the same.
 * SiLU, x sigmoid(x), is fused into the layer before it. In an integer Conv with a kernel larger
@@ -22,6 +24,8 @@ from onnx import helper
 
 from compress.quantize.graph import Graph, attribute
 
+FEW_CHANNELS = 4
+"""A picture's, at most."""
 BROADCASTING = frozenset({"PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min"})
 
 
@@ -78,6 +82,38 @@ def clip_hard_sigmoids(graph: Graph) -> list[str]:
         )
 
     return _replace(graph, write)
+
+
+def convolve_pools(graph: Graph) -> list[str]:
+    """Writes AveragePool of few channels as a depthwise Conv; returns the names of the nodes.
+
+    It stays in float, so this comes after layers were chosen for integers.
+    """
+
+    def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        if node.op_type != "AveragePool" or not _is_plain_pool(graph, node):
+            return None
+        channels = graph.shapes[node.input[0]][1]
+        kernel = attribute(node, "kernel_shape", None)
+        name = graph.unused_name(f"{node.name}_weight")
+        graph.weights[name] = np.full((channels, 1, *kernel), 1 / np.prod(kernel), np.float32)
+        window = {key: attribute(node, key, None) for key in ("kernel_shape", "strides", "pads")}
+        given = {key: value for key, value in window.items() if value is not None}
+        inputs, output = [node.input[0], name], node.output[0]
+        return [helper.make_node("Conv", inputs, [output], node.name, group=channels, **given)]
+
+    return _replace(graph, write)
+
+
+def _is_plain_pool(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether all windows of a pool average as many values, of few channels in float32."""
+    shape = graph.shapes.get(node.input[0], ())
+    is_padded = any(attribute(node, "pads", ())) and not attribute(node, "count_include_pad", 0)
+    is_moved = attribute(node, "auto_pad", b"NOTSET") != b"NOTSET"
+    is_uneven = is_padded or is_moved or attribute(node, "ceil_mode", 0)
+    is_dilated = any(step != 1 for step in attribute(node, "dilations", ()))
+    is_few = len(shape) == 4 and 1 <= shape[1] <= FEW_CHANNELS
+    return is_few and not (is_uneven or is_dilated) and node.input[0] in graph.float32
 
 
 def write_swish_by_tanh(graph: Graph, layers: Collection[str]) -> list[str]:

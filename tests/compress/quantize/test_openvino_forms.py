@@ -6,7 +6,11 @@ from onnx import TensorProto, helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
-from compress.quantize.placement.openvino_forms import write_forms, write_swish_by_tanh
+from compress.quantize.placement.openvino_forms import (
+    convolve_pools,
+    write_forms,
+    write_swish_by_tanh,
+)
 from compress.quantize.settings import QuantizeSettings
 
 
@@ -138,6 +142,53 @@ def test_float16_stays(make_model, picture):
     nodes = [cast, layer, *swish_nodes("c", "s"), hard, back]
     graph = Graph(make_model(nodes, {"w": weight}, {"x": picture.shape}, ["y"]))
     assert write_forms(graph) == by_tanh(graph) == []
+
+
+POOL = {"kernel_shape": [3, 2], "strides": [2, 1]}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"pads": [1, 0, 1, 1], "count_include_pad": 1}, {"pads": [0] * 4}, {"dilations": [1, 1]}],
+)
+def test_a_pool_of_a_picture_becomes_a_layer(attributes, make_model, run_model, picture):
+    node = helper.make_node("AveragePool", ["x"], ["y"], "pool", **POOL, **attributes)
+    model = make_model([node], {}, {"x": picture.shape}, ["y"], opset=19)
+    done, graph = assert_same(model, run_model, picture, convolve_pools, tolerance=1e-5)
+    assert operators(graph) == ["Conv"]
+    assert done == ["pool"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "channels"),
+    [
+        ({"pads": [1, 0, 1, 1]}, 3),
+        ({"ceil_mode": 1}, 3),
+        ({"auto_pad": "SAME_UPPER"}, 3),
+        ({"dilations": [2, 1]}, 3),
+        ({}, 5),
+    ],
+)
+def test_other_pools_stay(attributes, channels, make_model):
+    node = helper.make_node("AveragePool", ["x"], ["y"], "pool", **POOL, **attributes)
+    graph = Graph(make_model([node], {}, {"x": (1, channels, 9, 8)}, ["y"], opset=19))
+    assert convolve_pools(graph) == []
+
+
+def test_a_pool_that_became_a_layer_stays_in_float(make_model):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 3, 3, 3)).astype(np.float32)}
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["p"], "pool", **POOL),
+        helper.make_node("Conv", ["p", "w"], ["y"], "layer"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 12)}, ["y"])
+    samples = [{"x": rng.random((1, 3, 12, 12)).astype(np.float32)}]
+    result = quantize_model(model, samples, QuantizeSettings(target="openvino"))
+    assert [layer.node for layer in result.layers] == ["layer"]
+    written = Graph(result.model)
+    assert written.node("pool").op_type == "Conv"
+    assert written.node("pool").input[0] == "x"
 
 
 def test_it_is_part_of_quantization_and_reported(make_model):
