@@ -23,10 +23,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto -m 'not slow and not timing'
+	$(BIN)/python -m pytest -m 'timing and not slow'
 
-test-all: lint  ## the slow tests too
-	$(BIN)/python -m pytest -m ''
+test-all: test  ## the slow tests too
+	$(BIN)/python -m pytest -m slow
 
 bench: $(STAMP)  ## measures every figure that the documentation states
 	$(BIN)/python -m benchmarks
