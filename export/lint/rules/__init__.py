@@ -17,6 +17,7 @@ from export.lint.rules import (
     int4_weights,
     integer_islands,
     openvino_concat,
+    openvino_forms,
     openvino_reduction,
     operators,
     opset,
@@ -51,6 +52,7 @@ _ALL = (
     rtx_epilogue,
     channel_counts,
     openvino_concat,
+    openvino_forms,
     openvino_reduction,
     integer_islands,
 )

@@ -199,6 +199,19 @@ def behind_concat(draw, zero_point):
     return d.model(d.conv(source, "conv", pair=False, weight=d.weight((32, 64, 3, 3))))
 
 
+def sloped(draw, shape=(1, 32, 1, 1), *, is_shared=False):
+    d = draw()
+    slopes = d.floats(*shape)
+    first = d.op("PRelu", "x", slopes, name="first")
+    other = slopes if is_shared else d.floats(*shape)
+    return d.model(d.op("PRelu", d.op("Neg", first), other, name="second"))
+
+
+def gated(draw, kind):
+    d = draw()
+    return d.model(d.op(kind, "x", name="gate"))
+
+
 def behind_pool(draw, kind):
     d = draw()
     size = {"kernel_shape": [2, 2]} if kind == "MaxPool" else {}
@@ -262,6 +275,14 @@ EXAMPLES = {
     "openvino-concat": (
         [lambda d: behind_concat(d, np.int8(0))],
         [lambda d: behind_concat(d, np.uint8(0))],
+    ),
+    "openvino-form": (
+        [
+            lambda d: sloped(d, (32, 1, 1)),
+            lambda d: sloped(d, is_shared=True),
+            lambda d: gated(d, "HardSigmoid"),
+        ],
+        [sloped, lambda d: sloped(d, (1,)), lambda d: gated(d, "HardSwish")],
     ),
     "openvino-reduction": (
         [lambda d: behind_pool(d, "GlobalMaxPool"), lambda d: behind_mean(d, size=8)],
