@@ -104,7 +104,8 @@ def _measure(name: str, model: onnx.ModelProto, by_tanh: bool) -> dict[str, Any]
         "float, in these forms": graph.to_model(),
         "INT8, in these forms": quantize_model(model, samples, settings).model,
     }
-    with patch.object(OpenVINO, "write_forms", lambda *_: []):
+    nothing: dict[str, Any] = dict.fromkeys(("write_forms", "write_integer_forms"), lambda *_: [])
+    with patch.multiple(OpenVINO, **nothing):
         models["INT8"] = quantize_model(model, samples, settings).model
     with TemporaryDirectory() as folder:
         files = {
