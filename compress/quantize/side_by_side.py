@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-MOST_WORKERS = 4
-"""Each worker holds what one sample takes."""
+MOST_WORKERS = 2
+"""Each holds what one sample takes. More processors are shared out among them."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -47,7 +47,7 @@ def test_an_error_comes_where_its_result_would():
 
 
 @pytest.mark.parametrize(
-    ("processors", "items", "threads"), [(1, 8, 1), (2, 8, 1), (2, 1, 2), (16, 8, 4), (16, 2, 8)]
+    ("processors", "items", "threads"), [(1, 8, 1), (2, 8, 1), (2, 1, 2), (16, 8, 8), (16, 1, 16)]
 )
 def test_threads_are_shared_out(processors, items, threads, monkeypatch):
     monkeypatch.setattr(side_by_side, "_count_processors", lambda: processors)
