@@ -7,7 +7,6 @@ turn with float in both; SiLU is written with tanh behind layers in INT8 only.
 """
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,7 +96,7 @@ def _measure(name: str, model: onnx.ModelProto, by_tanh: bool) -> dict[str, Any]
         equalization=False,
         input_correction=False,
     )
-    graph = Graph(deepcopy(model))
+    graph = Graph(model)
     write_forms(graph)
     models = {
         "float": model,

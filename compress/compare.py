@@ -35,7 +35,7 @@ class OutputComparison:
         alone = SignalToNoise()
         alone.update(reference, candidate)
         self._per_sample_db.append(alone.sqnr_db)
-        self._noise.update(reference, candidate)
+        self._noise.add(alone)
         alike = _decide(reference, reference) == _decide(candidate, reference)
         self._agreeing += int(np.count_nonzero(alike))
         self._decisions += alike.size

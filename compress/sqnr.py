@@ -1,7 +1,9 @@
 """Signal to quantization noise."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +41,14 @@ class SignalToNoise:
         self.signal += other.signal
         self.noise += other.noise
         self.max_abs = max(self.max_abs, other.max_abs)
+
+    @classmethod
+    def sum(cls, parts: Iterable["SignalToNoise"]) -> Self:
+        """Returns what others summed up together."""
+        total = cls()
+        for part in parts:
+            total.add(part)
+        return total
 
     def _update_fast(self, reference: NDArray, candidate: NDArray) -> bool:
         """Adds one sample of single precision, unless a sum is not finite there."""

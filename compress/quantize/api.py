@@ -137,8 +137,7 @@ def quantize_model(
     log = DecisionLog(log_folder)
     if clock is not None:
         given, settings = settings, choose_forms(model, samples, settings, clock)
-        for form in ("symmetric", "swish_by_tanh"):
-            log = log if getattr(settings, form) == getattr(given, form) else log.branch(form)
+        log = log if settings.symmetric == given.symmetric else log.branch("symmetric")
     prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, log)
     if settings.prefer is not None:

@@ -5,9 +5,10 @@ those of the quantized prefix, so that each layer sees the errors made before it
 towards the float output. Cost is linear in depth; a tensor is freed at its last use.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -35,8 +36,9 @@ from compress.quantize.survey import not_finite, observe_surveyed, survey_tensor
 from compress.quantize.tied_scales import TiedScales
 from compress.sqnr import SignalToNoise
 
-Computed = tuple[Mapping[str, Array], Mapping[str, Array]]
-"""What a step writes for one sample: in the float network, and behind the quantized prefix."""
+Written = Mapping[str, Array]
+"""What a step writes for one sample."""
+Note = TypeVar("Note")
 
 
 class StreamingPass:
@@ -149,14 +151,28 @@ class StreamingPass:
             self._graph, nodes, weights, example, outputs, is_exact=is_exact, threads=threads
         )
 
-    def _walk(self, step: Step, compute: Callable[[int], Computed]) -> Iterator[Computed]:
-        """Keeps what `compute` returns for each sample, and frees what nobody reads later."""
+    def _walk(
+        self, step: Step, compute: Callable[[int], tuple[Written, Written, Note]]
+    ) -> list[Note]:
+        """Keeps what a step writes, and frees what nobody reads later.
+
+        Args:
+            step: the one that is computed.
+            compute: returns what it writes for a sample in the float network and behind the
+                quantized prefix, and a note.
+
+        Returns:
+            the notes, one per sample.
+        """
+        notes = []
         for sample, computed in enumerate(map_ahead(compute, range(self._float.samples))):
-            for store, values in zip((self._float, self._noisy), computed, strict=True):
+            expected, got, note = computed
+            for store, values in ((self._float, expected), (self._noisy, got)):
                 for name, value in values.items():
                     store.put(name, sample, value)
             self._free(step, sample)
-            yield computed
+            notes.append(note)
+        return notes
 
     def _run_float(self, step: Step) -> None:
         plain = self._open(step, self._graph.weights)
@@ -170,16 +186,14 @@ class StreamingPass:
         )
         is_clean = not overridden and not any(name in self._noisy for name in step.inputs)
 
-        def compute(sample: int) -> Computed:
+        def compute(sample: int) -> tuple[Written, Written, None]:
             expected = plain.run(self._float_feeds(step, sample))
             if is_clean:
-                return expected, {}
-            return expected, noisy.run(
-                {name: self._noisy_value(name, sample) for name in step.inputs}
-            )
+                return expected, {}, None
+            feeds = {name: self._noisy_value(name, sample) for name in step.inputs}
+            return expected, noisy.run(feeds), None
 
-        for _ in self._walk(step, compute):
-            pass
+        self._walk(step, compute)
 
     def _run_movement(self, step: Step) -> None:
         """Quantizes what comes in; the rest of the way its values only change places."""
@@ -187,21 +201,25 @@ class StreamingPass:
         readers = {name: node for node in reversed(step.nodes) for name in node.input}
         quantizers = {tensor: self._quantizer(readers[tensor], tensor) for tensor in entering}
         self._tied.share(self._decisions.activations, step.moved)
-        for _ in self._walk(step, self._computes_both(step, quantizers)):
-            pass
+        compute = self._computes_both(step, quantizers)
+        self._walk(step, lambda sample: (*compute(sample), None))
 
     def _run_weightless(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
-        meter = SignalToNoise()
-        compute = self._computes_both(step, self._quantizers(node, choice))
-        for expected, got in self._walk(step, compute):
+        compute_both = self._computes_both(step, self._quantizers(node, choice))
+
+        def compute(sample: int) -> tuple[Written, Written, SignalToNoise]:
+            expected, got = compute_both(sample)
+            meter = SignalToNoise()
             for name in step.outputs:
                 meter.update(expected[name], got[name])
-        self._note(node, meter)
+            return expected, got, meter
+
+        self._note(node, SignalToNoise.sum(self._walk(step, compute)))
 
     def _computes_both(
         self, step: Step, quantizers: dict[str, Subgraph]
-    ) -> Callable[[int], Computed]:
+    ) -> Callable[[int], tuple[Written, Written]]:
         """Returns what computes a step without weights on float and on quantized inputs."""
         operator = self._open(step, self._graph.weights)
         return lambda sample: (
@@ -220,9 +238,8 @@ class StreamingPass:
         self._decisions.weights[node.name] = weight
         noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
         result = node.output[0]
-        shifts: dict[int, Array] = {}
 
-        def compute(sample: int) -> Computed:
+        def compute(sample: int) -> tuple[Written, Written, Array]:
             expected = plain.run(self._float_feeds(step, sample))
             if not np.isfinite(expected[result]).all():
                 what = f"'{result}', the output of node '{node.name}',"
@@ -230,12 +247,9 @@ class StreamingPass:
             got = noisy.run(self._quantized_feeds(step, quantizers, sample))
             difference = expected[result] - got[result]
             axes = tuple(axis for axis in range(difference.ndim) if axis != choice.output_axis)
-            shifts[sample] = np.asarray(np.mean(difference, axis=axes, dtype=np.float64))
-            return expected, got
+            return expected, got, np.asarray(np.mean(difference, axis=axes, dtype=np.float64))
 
-        for _ in self._walk(step, compute):
-            pass
-        shift = np.asarray(np.mean([shifts[sample] for sample in sorted(shifts)], axis=0))
+        shift = np.asarray(np.mean(self._walk(step, compute), axis=0))
         offset = np.zeros(1, np.float32)
         if self._settings.bias_correction and shift_bias(self._graph, self._decisions, node, shift):
             shape = [1] * self._float.get(result, 0).ndim
@@ -244,15 +258,15 @@ class StreamingPass:
 
         def compare(sample: int) -> tuple[Array, SignalToNoise]:
             got = self._noisy.get(result, sample) + offset
-            alone = SignalToNoise()
-            alone.update(self._float.get(result, sample), got)
-            return got, alone
+            meter = SignalToNoise()
+            meter.update(self._float.get(result, sample), got)
+            return got, meter
 
-        meter = SignalToNoise()
-        for sample, (got, alone) in enumerate(map_ahead(compare, range(self._float.samples))):
+        meters = []
+        for sample, (got, meter) in enumerate(map_ahead(compare, range(self._float.samples))):
             self._noisy.put(result, sample, got)
-            meter.add(alone)
-        self._note(node, meter, how, weight.bits)
+            meters.append(meter)
+        self._note(node, SignalToNoise.sum(meters), how, weight.bits)
 
     def _note(
         self,

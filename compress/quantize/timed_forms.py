@@ -47,7 +47,7 @@ def choose_forms(
         settings: how to quantize; returned as they are for targets that leave no choice.
         clock: measures latencies on the target.
     """
-    if settings.target != "openvino":
+    if settings.target != "openvino" or None not in (settings.symmetric, settings.swish_by_tanh):
         return settings
     rough = replace(
         settings,
@@ -59,6 +59,10 @@ def choose_forms(
         rounding=Nearest(),
     )
     network = prepare_network(model, samples[:1], rough)
+    layers = {item.node for item in network.quantized}
+    has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
+    if settings.symmetric is not None and not has_swish:
+        return settings
     decisions = StreamingPass(network, rough).run(samples[:1])
     choices = [(settings, decisions)]
     symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
@@ -66,8 +70,7 @@ def choose_forms(
         choices.append(
             (replace(settings, symmetric=True), replace(decisions, activations=symmetric))
         )
-    layers = {item.node for item in network.quantized}
-    if settings.swish_by_tanh is None and find_swishes(network.graph, layers):
+    if has_swish:
         choices += [(replace(chosen, swish_by_tanh=True), decided) for chosen, decided in choices]
     if len(choices) == 1:
         return settings

@@ -22,11 +22,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
 
 FEW_CHANNELS = 4
 """A picture's, at most."""
-BROADCASTING = frozenset({"PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min"})
 
 
 def write_forms(graph: Graph) -> list[str]:
@@ -55,9 +55,8 @@ def align_constants(graph: Graph) -> list[str]:
             value = graph.weights.get(name)
             if value is None or value.size == 1 or value.ndim > rank:
                 continue
-            is_lower = value.shape[-1] == 1 < value.ndim < rank
             is_shared = node.op_type == "PRelu" and len(graph.consumers(name)) > 1
-            if is_lower or is_shared:
+            if changes_layout(value.shape, rank) or is_shared:
                 own = graph.unused_name(f"{node.name}_{name}")
                 graph.weights[own] = value.reshape((1,) * (rank - value.ndim) + value.shape)
                 node.input[position] = own

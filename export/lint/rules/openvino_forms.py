@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import onnx
 
+from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from export.lint.finding import WARNING, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
 from export.lint.target import Target
-
-BROADCASTING = ("PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min")
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
@@ -39,10 +38,9 @@ def _has_low_constant(graph: LintGraph, node: onnx.NodeProto) -> bool:
     if len(node.input) != 2:
         return False
     for name, other in (node.input, reversed(node.input)):
-        shape = graph.shape(name) if graph.is_folded(name) else None
-        rank = graph.rank(other)
-        if shape is not None and rank is not None and shape[-1:] == (1,) != shape:
-            return len(shape) < rank and graph.elements(name) > 1
+        shape, rank = graph.shape(name), graph.rank(other)
+        if graph.is_folded(name) and shape is not None and rank is not None:
+            return changes_layout(shape, rank)
     return False
 
 
