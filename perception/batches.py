@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from artifacts.child_signal import own_child_signal
 from artifacts.input_spec import InputSpec
+from artifacts.loader_reading import read_batches
 from perception.heads.head import TargetEncoder
 from perception.scene.sample import Scene
 
@@ -138,8 +138,7 @@ def open_batches(stream: SceneStream, batch_size: int, workers: int) -> Iterator
         collate_fn=_collate,
         prefetch_factor=6 if workers else None,
     )
-    with own_child_signal():
-        yield from loader
+    yield from read_batches(loader)
 
 
 def _collate(samples: list[dict[str, NDArray[np.generic]]]) -> Batch:

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from artifacts.child_signal import own_child_signal
 from artifacts.errors import InputError
+from artifacts.loader_reading import read_batches
 from compress.train.lesson import Batch
 from compress.train.settings import TrainerSettings
 
@@ -94,8 +94,7 @@ def open_batches(
         collate_fn=stack_samples,
         generator=torch.Generator().manual_seed(settings.seed),
     )
-    with own_child_signal():
-        yield from loader
+    yield from read_batches(loader)
 
 
 def stack_samples(samples: Sequence[Sample]) -> Batch:
