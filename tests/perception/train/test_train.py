@@ -159,20 +159,10 @@ def test_a_scene_flipped_twice_is_the_scene():
     assert np.array_equal(once.depth[:, 0], scene.depth[:, -1])
 
 
-def test_two_replicas_learn_together_and_leave_nothing_running(tmp_path):
-    """In a process of its own: PyTorch cannot fork one that has computed gradients."""
+def test_two_replicas_learn_together_and_leave_nothing_running(tmp_path, run_train):
     out = tmp_path / "net.pt"
-    command = [sys.executable, "-c", "import sys; from framefit.cli import main; sys.exit(main())"]
     options = ["--steps", "3", "--replicas", "2", "--evaluate", "0", "--scenes", "50"]
-    options += ["--height", "128", "--width", "160"]
-    ended = subprocess.run(
-        [*command, "train", "--out", str(out), *options],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_train("--out", out, *options, "--height", "128", "--width", "160")
     assert out.is_file()
 
 

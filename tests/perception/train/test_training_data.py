@@ -89,12 +89,11 @@ def test_both_or_neither_kind_of_label_is_refused(pictures, capsys, labels):
     assert "--annotations" in capsys.readouterr().err
 
 
-def test_own_pictures_with_masks_train_a_network(pictures, capsys):
-    out = pictures / "own.pt"
-    images, masks = str(pictures / "images"), str(pictures / "masks")
+def test_own_pictures_with_masks_train_a_network(pictures, run_train):
+    images, masks = pictures / "images", pictures / "masks"
     arguments = ["--images", images, "--masks", masks, "--mask-format", "camvid"]
-    assert main(["train", "--out", str(out), *arguments, *SHORT]) == 0
-    assert "IoU drivable" in capsys.readouterr().out
+    printed = run_train("--out", pictures / "own.pt", *arguments, *SHORT)
+    assert "IoU drivable" in printed
 
 
 def test_a_head_without_labels_is_refused(pictures):
