@@ -21,7 +21,7 @@ from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.simplify import simplify
+from compress.quantize.simplify import fold_affines, simplify
 from compress.quantize.survey import Survey, survey_placed
 
 _log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class PreparedNetwork:
     def write_float(self) -> onnx.ModelProto:
         """Returns the network in float, without what only helps integers."""
         graph = self.graph.copy()
+        self.placement.write_integer_forms(graph, set())
         fold_idle_scales(graph)
         return graph.to_model()
 
@@ -164,6 +165,7 @@ def prepare_network(
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
     placement = settings.placement
     simplified += placement.write_forms(graph)
+    simplified += fold_affines(graph)
     quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
         raise InputError(

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
+from compress.quantize.placement.group_norms import write_group_norms
 from compress.quantize.placement.openvino_forms import (
     convolve_pools,
     write_forms,
@@ -42,7 +43,8 @@ class OpenVINO(TensorRT):
         return write_forms(graph)
 
     def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
-        """Writes pools of pictures as Conv, and SiLU behind `layers` with tanh where chosen."""
+        """Writes pools of pictures as Conv, GroupNorms by channel, and SiLU by tanh if chosen."""
         convolve_pools(graph)
+        write_group_norms(graph)
         if self.swish_by_tanh:
             write_swish_by_tanh(graph, layers)

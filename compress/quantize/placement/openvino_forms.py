@@ -16,7 +16,7 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   network, so a measurement decides (`compress.quantize.timed_forms`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import numpy as np
 import onnx
@@ -24,6 +24,8 @@ from onnx import helper
 
 from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.channels_first import write_channels_first
+from compress.quantize.placement.node_writing import chain_nodes, replace_nodes
 
 FEW_CHANNELS = 4
 """A picture's, at most."""
@@ -34,6 +36,7 @@ def write_forms(graph: Graph) -> list[str]:
     forms: dict[str, Callable[[Graph], list[str]]] = {
         "gave constants per channel the rank of the other operand": align_constants,
         "wrote HardSigmoid as Clip": clip_hard_sigmoids,
+        "wrote with the channels first, without": write_channels_first,
     }
     done = {what: form(graph) for what, form in forms.items()}
     graph.drop_unused_weights()
@@ -72,7 +75,7 @@ def clip_hard_sigmoids(graph: Graph) -> list[str]:
         if node.op_type != "HardSigmoid" or node.input[0] not in graph.float32:
             return None
         alpha, beta = (attribute(node, *item) for item in (("alpha", 0.2), ("beta", 0.5)))
-        return _chain(
+        return chain_nodes(
             graph,
             node.output[0],
             ("Mul", [node.input[0], alpha]),
@@ -80,7 +83,7 @@ def clip_hard_sigmoids(graph: Graph) -> list[str]:
             ("Clip", [0.0, 1.0]),
         )
 
-    return _replace(graph, write)
+    return replace_nodes(graph, write)
 
 
 def convolve_pools(graph: Graph) -> list[str]:
@@ -101,7 +104,7 @@ def convolve_pools(graph: Graph) -> list[str]:
         inputs, output = [node.input[0], name], node.output[0]
         return [helper.make_node("Conv", inputs, [output], node.name, group=channels, **given)]
 
-    return _replace(graph, write)
+    return replace_nodes(graph, write)
 
 
 def _is_plain_pool(graph: Graph, node: onnx.NodeProto) -> bool:
@@ -136,11 +139,11 @@ def write_swish_by_tanh(graph: Graph, layers: Collection[str]) -> list[str]:
         stem = node.output[0]
         half = graph.unused_name(f"{stem}_half")
         return [
-            *_chain(graph, half, ("Mul", [swishes[node.name].input[0], 0.5])),
-            *_chain(graph, stem, ("Tanh", [half]), ("Mul", [half]), ("Add", [half])),
+            *chain_nodes(graph, half, ("Mul", [swishes[node.name].input[0], 0.5])),
+            *chain_nodes(graph, stem, ("Tanh", [half]), ("Mul", [half]), ("Add", [half])),
         ]
 
-    return [name for name in _replace(graph, write) if name not in gates]
+    return [name for name in replace_nodes(graph, write) if name not in gates]
 
 
 def find_swishes(
@@ -165,42 +168,3 @@ def _is_spatial(graph: Graph, layer: onnx.NodeProto) -> bool:
         return False
     weight = graph.weights.get(layer.input[1])
     return weight is not None and weight.shape[1] > 1 and max(weight.shape[2:]) > 1
-
-
-def _replace(
-    graph: Graph, write: Callable[[onnx.NodeProto], list[onnx.NodeProto] | None]
-) -> list[str]:
-    """Puts other nodes in a node's place; None keeps it. Returns the names of those replaced."""
-    nodes, replaced = [], []
-    for node in graph.nodes:
-        others = write(node)
-        nodes += [node] if others is None else others
-        replaced += [] if others is None else [node.name]
-    graph.nodes = nodes
-    graph.index()
-    return replaced
-
-
-def _chain(
-    graph: Graph, result: str, *links: tuple[str, Sequence[str | float]]
-) -> list[onnx.NodeProto]:
-    """Returns nodes of which each but the first reads the one before it, then its other operands.
-
-    Args:
-        graph: takes up the constants.
-        result: the tensor that the last node writes, with shape and type of all of them.
-        links: operator and other operands, tensors or numbers, of each node.
-    """
-    nodes: list[onnx.NodeProto] = []
-    for number, (operator, operands) in enumerate(links):
-        names = [nodes[-1].output[0]] if nodes else []
-        for position, operand in enumerate(operands):
-            name = operand
-            if not isinstance(name, str):
-                name = graph.unused_name(f"{result}_{operator}_{position}")
-                graph.weights[name] = np.asarray(operand, np.float32)
-            names.append(name)
-        is_last = number == len(links) - 1
-        output = result if is_last else graph.unused_name(f"{result}_{operator}")
-        nodes.append(helper.make_node(operator, names, [output], f"{output}_{operator}"))
-    return nodes

@@ -11,6 +11,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from compress.quantize.graph import Graph
+
 Array = np.ndarray
 
 
@@ -53,6 +55,29 @@ def run_model() -> Callable[[onnx.ModelProto, dict[str, Array]], dict[str, Array
         return dict(zip(names, session.run(names, feeds), strict=True))
 
     return run
+
+
+@pytest.fixture
+def rewrite(run_model: Any) -> Callable[..., tuple[list[str], Graph]]:
+    """Returns a function that applies a form; the results must stay the model's.
+
+    It gives what the form says it changed, and the rewritten graph.
+    """
+
+    def apply(
+        model: onnx.ModelProto,
+        x: Array,
+        form: Callable[[Graph], list[str]],
+        tolerance: float = 1e-6,
+    ) -> tuple[list[str], Graph]:
+        graph = Graph(model)
+        done = form(graph)
+        expected, got = run_model(model, {"x": x}), run_model(graph.to_model(), {"x": x})
+        for name, value in expected.items():
+            np.testing.assert_allclose(got[name], value, rtol=0, atol=tolerance)
+        return done, graph
+
+    return apply
 
 
 @pytest.fixture
