@@ -8,6 +8,7 @@ import onnx
 
 from artifacts.errors import InputError
 from artifacts.external_data import iter_tensors, tensor_bytes
+from artifacts.shape_inference import infer_shapes
 
 NEWEST_OPSET = onnx.defs.onnx_opset_version()
 _RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.ms.internal.nhwc", "ai.onnx.ml"})
@@ -65,7 +66,7 @@ def run_checker(model: onnx.ModelProto, path: Path) -> None:
     """
     try:
         if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
-            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+            model = infer_shapes(model)
         onnx.checker.check_model(model)
     except _NATIVE_ERRORS as error:
         raise InputError(

@@ -20,6 +20,7 @@ from artifacts.graph_checks import (
 )
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
 from artifacts.samples import TensorShape
+from artifacts.shape_inference import infer_shapes
 
 INPUT_SPEC_KEY = "framefit.input_spec"
 HEADS_KEY = "framefit.heads"
@@ -261,7 +262,7 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
 
 def _infer_shapes(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        return infer_shapes(model, is_strict=True)
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
         raise InputError(
             f"the shapes of {path} contradict each other: {first_line(error)}",

@@ -12,6 +12,7 @@ import onnx
 
 from artifacts.errors import InputError
 from artifacts.graph_checks import first_line, model_opset
+from artifacts.shape_inference import infer_shapes
 
 TARGET_OPSET = 17
 OLDEST_KEPT_OPSET = 13
@@ -77,7 +78,7 @@ def require_opset(model: onnx.ModelProto, opset: int, purpose: str) -> onnx.Mode
             f"opset {opset} for {purpose}",
             f"export it again with opset {opset}",
         )
-    return onnx.shape_inference.infer_shapes(converted, data_prop=True)
+    return infer_shapes(converted)
 
 
 def require_runnable(model: onnx.ModelProto, path: Path) -> None:

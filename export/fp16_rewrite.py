@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.shape_inference import infer_shapes
 from export.fp16_plan import Fp16Plan, captured_names
 
 _FP16 = TensorProto.FLOAT16
@@ -52,7 +53,7 @@ class Rewriter:
         self.graph.initializer.extend(self.added)
         self._drop_unused_constants()
         del self.graph.value_info[:]
-        return onnx.shape_inference.infer_shapes(self.model, check_type=True, strict_mode=True)
+        return infer_shapes(self.model, is_strict=True, checks_types=True)
 
     def _provide(self, name: str, wanted: int) -> str:
         """Returns the name of a tensor in the wanted precision; adds what is needed for it."""

@@ -17,6 +17,7 @@ from onnx import helper
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
+from artifacts.shape_inference import infer_shapes
 from artifacts.synthetic_pictures import PICTURE_RANK, draw_input
 from export.fp16_check import (
     Arrays,
@@ -161,7 +162,7 @@ def _inline_constants(model: onnx.ModelProto) -> onnx.ModelProto:
             prepared.graph.initializer.append(value)
     del prepared.graph.node[:]
     prepared.graph.node.extend(kept)
-    return onnx.shape_inference.infer_shapes(prepared, data_prop=True)
+    return infer_shapes(prepared)
 
 
 def _is_tensor_constant(node: onnx.NodeProto) -> bool:

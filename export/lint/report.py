@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from artifacts.file_kind import require_file
 from artifacts.onnx_file import input_tensors, load_onnx
 from artifacts.openvino_guard import remove_guards
+from artifacts.shape_inference import infer_shapes
 from export.lint.finding import ERROR, SEVERITIES, WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rules import RULES
@@ -131,7 +132,7 @@ def lint_model(model: onnx.ModelProto, *, target: str = DEFAULT_TARGET) -> LintR
         InputError: there is no such target.
     """
     known = find_target(target)
-    graph = LintGraph(onnx.shape_inference.infer_shapes(model, data_prop=True))
+    graph = LintGraph(infer_shapes(model))
     findings = [
         finding
         for rule in RULES.values()

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from artifacts.shape_inference import infer_shapes
 from latency_budget.why.graph_tensors import GraphTensors
 
 if TYPE_CHECKING:
@@ -44,4 +45,4 @@ def _fold(model: "onnx.ModelProto") -> "onnx.ModelProto":
             node.name = f"{node.op_type}_{index}"
         taken.add(node.name)
     onnx.helper.set_model_props(folded, {p.key: p.value for p in model.metadata_props})
-    return onnx.shape_inference.infer_shapes(folded, data_prop=True)
+    return infer_shapes(folded)
