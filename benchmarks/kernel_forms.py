@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 import onnx
+import timm
 import torch
 from torch import nn
 
@@ -29,7 +30,6 @@ from compress.compare import compare_outputs
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement.openvino import OpenVINO
-from compress.quantize.placement.openvino_forms import write_forms
 from compress.quantize.settings import QuantizeSettings
 from engines.runtimes import open_session
 
@@ -60,6 +60,11 @@ def _networks() -> Iterator[tuple[str, onnx.ModelProto, bool]]:
     yield "chain of layers, HardSigmoid", _export(_chain(gates)), False
     swishes = [nn.SiLU() for _ in range(LAYERS)]
     yield "chain of layers, SiLU", _export(_chain(swishes)), True
+    norms = [nn.Sequential(nn.GroupNorm(8, CHANNELS), nn.ReLU()) for _ in range(LAYERS)]
+    yield "chain of layers, GroupNorm and ReLU", _export(_chain(norms)), False
+    convnext = timm.create_model("convnext_tiny", pretrained=False)
+    _enlarge_branches(convnext)
+    yield "ConvNeXt-Tiny (timm), channels last in each block", _export(convnext), False
     for network in fetched_networks(["NudeNet (YOLOv8n)"]):
         yield f"{network.name}, SiLU", network.load(), True
 
@@ -75,6 +80,13 @@ def _randomize_slopes(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, nn.PReLU):
             nn.init.uniform_(part.weight, 0.0, 0.5)
+
+
+def _enlarge_branches(module: nn.Module) -> None:
+    """Gives branches, which start at a millionth, the weight that training gives them."""
+    for name, weight in module.named_parameters():
+        if name.endswith("gamma"):
+            nn.init.uniform_(weight, 0.1, 0.5)
 
 
 def _export(module: nn.Module, height: int = 160) -> onnx.ModelProto:
@@ -97,7 +109,8 @@ def _measure(name: str, model: onnx.ModelProto, by_tanh: bool) -> dict[str, Any]
         input_correction=False,
     )
     graph = Graph(model)
-    write_forms(graph)
+    OpenVINO().write_forms(graph)
+    OpenVINO().write_integer_forms(graph, ())
     models = {
         "float": model,
         "float, in these forms": graph.to_model(),

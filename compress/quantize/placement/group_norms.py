@@ -2,8 +2,9 @@
 
 Exporters write GroupNorm (Wu and He 2018, arXiv:1803.08494) as InstanceNormalization of each
 group's channels in one row. OpenVINO (2026.4) keeps the channels last in memory: it reorders every
-picture to make those rows, and back. The mean of each channel is computed in place, and a 1x1 Conv
-of these few numbers gives every channel its group's mean. Results stay, up to rounding.
+picture to make those rows, and back. The mean of each channel is computed in place; 1x1 Convs of
+these few numbers give each group its mean, and each channel its group's. Results stay, up to
+rounding.
 """
 
 from collections.abc import Iterator
@@ -99,8 +100,8 @@ def _are_rows(
 def _write(graph: Graph, norm: GroupNorm) -> list[onnx.NodeProto]:
     data, result = norm.nodes[0].input[0], norm.nodes[-1].output[0]
     channels = norm.scale.size
-    size = channels // norm.groups
-    block = np.kron(np.eye(norm.groups), np.full((size, size), 1 / size))
+    members = np.repeat(np.eye(norm.groups), channels // norm.groups, axis=1)
+    nodes: list[onnx.NodeProto] = []
 
     def name(part: str) -> str:
         return graph.unused_name(f"{result}_{part}")
@@ -110,25 +111,29 @@ def _write(graph: Graph, norm: GroupNorm) -> list[onnx.NodeProto]:
         graph.weights[given] = value.astype(np.float32)
         return given
 
-    def node(operator: str, *operands: str) -> onnx.NodeProto:
+    def node(operator: str, *operands: str) -> str:
         part = name(f"{operator}_{len(nodes)}")
         nodes.append(helper.make_node(operator, operands, [part], part))
-        return nodes[-1]
+        return part
 
     def mean(of: str, part: str) -> str:
+        """Returns the mean per group, [N, groups, 1, 1]."""
         nodes.append(make_reduction(graph, "ReduceMean", of, [2, 3], name(part)))
-        return str(node("Conv", nodes[-1].output[0], groups).output[0])
+        means = str(nodes[-1].output[0])
+        return means if norm.groups == channels else node("Conv", means, gather)
 
-    nodes: list[onnx.NodeProto] = []
-    groups = constant("groups", block[:, :, None, None])
+    def spread(of: str) -> str:
+        """Returns a value per group for each channel, or one for all where there is one group."""
+        return of if norm.groups in (1, channels) else node("Conv", of, scatter)
+
+    gather = constant("gather", members[:, :, None, None] * norm.groups / channels)
+    scatter = constant("scatter", members.T[:, :, None, None])
     epsilon = constant("epsilon", np.array(norm.epsilon))
-    centred = node("Sub", data, mean(data, "mean")).output[0]
-    squares = node("Mul", centred, centred).output[0]
-    safe = node("Add", mean(squares, "variance"), epsilon).output[0]
-    last = node("Div", centred, node("Sqrt", safe).output[0])
+    centred = node("Sub", data, spread(mean(data, "mean")))
+    variance = mean(node("Mul", centred, centred), "variance")
+    last = node("Div", centred, spread(node("Sqrt", node("Add", variance, epsilon))))
     for operator, value, idle in (("Mul", norm.scale, 1), ("Add", norm.bias, 0)):
         if np.any(value != idle):
-            factor = constant(operator, value.reshape(1, -1, 1, 1))
-            last = node(operator, last.output[0], factor)
-    last.output[0] = result
+            last = node(operator, last, constant(operator, value.reshape(1, -1, 1, 1)))
+    nodes[-1].output[0] = result
     return nodes

@@ -91,5 +91,5 @@ def test_quantization_for_openvino_writes_them_in_float(make_model):
     assert [layer.node for layer in result.layers] == ["layer"]
     left = [node.op_type for node in result.model.graph.node]
     assert "Reshape" not in left
-    assert left.count("Conv") == 3
+    assert left.count("Conv") == 5
     assert left.count("QuantizeLinear") == 1

@@ -212,6 +212,21 @@ def gated(draw, kind):
     return d.model(d.op(kind, "x", name="gate"))
 
 
+def normed(draw, rows):
+    d = draw()
+    shaped = d.op("Reshape", "x", d.constant(np.asarray(rows))) if rows else "x"
+    size = rows[1] if rows else 32
+    normal = d.op("InstanceNormalization", shaped, d.floats(size), d.floats(size), name="norm")
+    return d.model(d.op("Reshape", normal, d.constant(np.asarray([1, 32, 16, 16]))))
+
+
+def moved_last(draw, kind):
+    d = draw()
+    last = d.op("Transpose", "x", name="last", perm=[0, 2, 3, 1])
+    operands = {"MatMul": [d.floats(32, 8)], "LayerNormalization": [d.floats(32)], "Relu": []}
+    return d.model(d.op(kind, last, *operands[kind]))
+
+
 def behind_pool(draw, kind):
     d = draw()
     size = {"kernel_shape": [2, 2]} if kind == "MaxPool" else {}
@@ -281,8 +296,17 @@ EXAMPLES = {
             lambda d: sloped(d, (32, 1, 1)),
             lambda d: sloped(d, is_shared=True),
             lambda d: gated(d, "HardSigmoid"),
+            lambda d: normed(d, [1, 4, 2048]),
+            lambda d: moved_last(d, "MatMul"),
+            lambda d: moved_last(d, "LayerNormalization"),
         ],
-        [sloped, lambda d: sloped(d, (1,)), lambda d: gated(d, "HardSwish")],
+        [
+            sloped,
+            lambda d: sloped(d, (1,)),
+            lambda d: gated(d, "HardSwish"),
+            lambda d: normed(d, None),
+            lambda d: moved_last(d, "Relu"),
+        ],
     ),
     "openvino-reduction": (
         [lambda d: behind_pool(d, "GlobalMaxPool"), lambda d: behind_mean(d, size=8)],
