@@ -1,8 +1,9 @@
-"""Tensors whose last axis can be rescaled between their writer and the products that read them.
+"""Tensors whose channels can be rescaled between their writer and the products that read them.
 
 Dividing channel c by a factor where it is written, and multiplying row c of each reader's matrix by
-it, cancels out. Writers are a LayerNormalization, a Mul or Add of one constant per channel (what
-normalizations are exported as), and a product with constant weights, with a ReLU behind it or not.
+it, cancels out. Readers are products along the last axis (MatMul, Gemm), or 1x1 Convs along axis 1.
+Writers are a normalization, a Mul or Add of one constant per channel (what normalizations are
+exported as), and for the last axis a product with constant weights; with a ReLU behind or not.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ class LinearGroup:
 
     Attributes:
         tensor: its name.
-        channels: the size of its last axis.
+        channels: how many it has.
+        axis: of its channels: -1, or 1 in pictures.
         divided: (node, position of the input, axis of the channels) of each constant on the
             writing side.
         readers: names of the products that read it, in topological order.
@@ -30,6 +32,7 @@ class LinearGroup:
 
     tensor: str
     channels: int
+    axis: int
     divided: tuple[tuple[str, int, int], ...]
     readers: tuple[str, ...]
 
@@ -51,21 +54,25 @@ def _group_at(graph: Graph, tensor: str) -> LinearGroup | None:
         return None
     if not all(_is_product_of(graph, reader, tensor) for reader in readers):
         return None
-    channels = {_input_channels(graph, reader) for reader in readers}
-    if len(channels) != 1:
+    kinds = {(_input_channels(graph, reader), channel_axis(reader)) for reader in readers}
+    if len(kinds) != 1:
         return None
-    size = channels.pop()
-    divided = _find_constants(graph, tensor, size)
+    size, axis = kinds.pop()
+    divided = _find_constants(graph, tensor, size, axis)
     if divided is None:
         return None
     names = tuple(reader.name for reader in readers)
-    return LinearGroup(tensor=tensor, channels=size, divided=divided, readers=names)
+    return LinearGroup(tensor=tensor, channels=size, axis=axis, divided=divided, readers=names)
 
 
 def _is_product_of(graph: Graph, node: onnx.NodeProto, tensor: str) -> bool:
-    if node.op_type not in ("MatMul", "Gemm") or list(node.input).count(tensor) != 1:
+    if node.op_type not in ("MatMul", "Gemm", "Conv") or list(node.input).count(tensor) != 1:
         return False
     weight = graph.weights.get(node.input[1])
+    if node.op_type == "Conv":
+        is_pointwise = weight is not None and weight.ndim == 4 and weight.shape[2:] == (1, 1)
+        is_whole = attribute(node, "group", 1) == 1 and not any(attribute(node, "pads", ()))
+        return is_pointwise and is_whole
     if node.input[0] != tensor or weight is None or weight.ndim != 2:
         return False
     is_plain = attribute(node, "transB", 0) and not attribute(node, "transA", 0)
@@ -78,19 +85,20 @@ def _input_channels(graph: Graph, product: onnx.NodeProto) -> int:
 
 
 def _find_constants(
-    graph: Graph, tensor: str, channels: int
+    graph: Graph, tensor: str, channels: int, axis: int
 ) -> tuple[tuple[str, int, int], ...] | None:
     """Returns the constants to divide so that `tensor` is divided; None if that cannot be."""
     node = graph.producer(tensor)
     if node is None:
         return None
-    if node.op_type == "LayerNormalization":
+    if node.op_type == ("LayerNormalization" if axis == -1 else "BatchNormalization"):
         return _norm_constants(graph, node, channels)
     if node.op_type == "Relu" and graph.sole_consumer(node.input[0]) is not None:
-        return _find_constants(graph, node.input[0], channels)
+        return _find_constants(graph, node.input[0], channels, axis)
     if node.op_type in ("Mul", "Add"):
-        return _affine_constants(graph, node, channels)
-    if node.op_type in ("MatMul", "Gemm") and _is_product_of(graph, node, node.input[0]):
+        return _affine_constants(graph, node, channels, axis)
+    is_product = node.op_type in ("MatMul", "Gemm") and axis == -1
+    if is_product and _is_product_of(graph, node, node.input[0]):
         parts = [(node.name, 1, 1 if node.op_type == "MatMul" else 0)]
         if len(node.input) > 2 and node.input[2]:
             bias = graph.weights.get(node.input[2])
@@ -112,17 +120,18 @@ def _norm_constants(
 
 
 def _affine_constants(
-    graph: Graph, node: onnx.NodeProto, channels: int
+    graph: Graph, node: onnx.NodeProto, channels: int, axis: int
 ) -> tuple[tuple[str, int, int], ...] | None:
     """A Mul's constant takes the factors; an Add's too, and what it is added to as well."""
     place = 1 if node.input[1] in graph.weights else 0
     constant, other = graph.weights.get(node.input[place]), node.input[1 - place]
-    if constant is None or constant.shape != (channels,):
+    behind = (1,) * (0 if axis == -1 else 2)
+    if constant is None or constant.shape not in ((channels, *behind), (1, channels, *behind)):
         return None
-    own = (node.name, place, 0)
+    own = (node.name, place, constant.ndim - 1 - len(behind))
     if node.op_type == "Mul":
         return (own,)
-    before = _find_constants(graph, other, channels)
+    before = _find_constants(graph, other, channels, axis)
     if before is None or graph.sole_consumer(other) is None:
         return None
     return (*before, own)
@@ -142,6 +151,11 @@ def rescale_linear(graph: Graph, group: LinearGroup, factors: Real) -> None:
 def input_axis(product: onnx.NodeProto) -> int:
     """Returns the axis of a product's weight that its input's channels meet."""
     return 0 if product.op_type == "MatMul" else 1
+
+
+def channel_axis(product: onnx.NodeProto) -> int:
+    """Returns the axis of a product's input that holds the channels."""
+    return 1 if product.op_type == "Conv" else -1
 
 
 def multiply_axis(value: Array, factors: Real, axis: int) -> Real:

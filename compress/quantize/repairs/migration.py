@@ -65,7 +65,7 @@ def migrate_scales(
     groups = [group for group in find_linear_groups(graph) if set(group.readers) & set(quantized)]
     if not groups:
         return []
-    rows = _observe(graph, samples, [group.tensor for group in groups])
+    rows = _observe(graph, samples, {group.tensor: group.axis for group in groups})
     lines = []
     for group in groups:
         names = ", ".join(group.readers)
@@ -79,15 +79,16 @@ def migrate_scales(
 
 
 def _observe(
-    graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
+    graph: Graph, samples: Sequence[dict[str, Array]], axes: dict[str, int]
 ) -> dict[str, _Rows]:
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors)
+    """Looks at some rows of tensors, whose channels are along `axes`."""
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(axes))
     each = max(1, ROWS // len(samples))
-    parts: dict[str, tuple[list[Array], list[Array]]] = {name: ([], []) for name in tensors}
+    parts: dict[str, tuple[list[Array], list[Array]]] = {name: ([], []) for name in axes}
     for index in range(len(samples)):
         is_held_out = index % HELD_OUT_EVERY == 1
         for name, value in network.run(samples[index]).items():
-            flat = value.reshape(-1, value.shape[-1])
+            flat = np.moveaxis(value, axes[name], -1).reshape(-1, value.shape[axes[name]])
             step = -(-len(flat) // each)
             parts[name][is_held_out].append(flat[::step].copy())
     return {
@@ -124,6 +125,7 @@ def _as_rows(graph: Graph, name: str) -> Real:
     """Returns a product's weight as [out, in]."""
     node = graph.node(name)
     weight = graph.weights[node.input[1]].astype(np.float64)
+    weight = weight.reshape(weight.shape[:2])
     return np.asarray(weight.T if input_axis(node) == 0 else weight)
 
 
