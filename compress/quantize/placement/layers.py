@@ -21,6 +21,7 @@ def place_layers(
     reasons: Mapping[str, str],
     attention_slower_on: str = "",
     quantizes_sums: bool = False,
+    trunk_loses_on: str = "",
 ) -> tuple[list[QuantizedNode], list[Declined]]:
     """Looks at every layer, every residual Add, and the products of attention.
 
@@ -30,6 +31,7 @@ def place_layers(
         reasons: why a runtime declines a node that could be quantized, by the node's name.
         attention_slower_on: the runtime, where attention is faster in float.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
+        trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
     """
     quantized: list[QuantizedNode] = []
     declined: list[Declined] = []
@@ -42,6 +44,12 @@ def place_layers(
             answer = quantize_residual_add(graph, node, layers)
             if answer is None and quantizes_sums:
                 answer = quantize_sum(graph, node, layers)
+            if trunk_loses_on and isinstance(answer, QuantizedNode) and _is_trunk(graph, node):
+                reason = (
+                    f"its sum goes on without an activation: rounding it in block after block "
+                    f"costs quality, and on {trunk_loses_on} saves next to no time"
+                )
+                answer = Declined(node=node.name, reason=reason)
         if answer is not None and node.name in keep_float:
             answer = Declined(node=node.name, reason="keep_float names it")
         if isinstance(answer, QuantizedNode) and node.name in reasons:
@@ -136,6 +144,12 @@ def quantize_residual_add(
     order = {other.name: position for position, other in enumerate(graph.nodes)}
     last = max(fused, key=lambda position: order[_source(graph, node.input[position])])
     return QuantizedNode(node=node.name, activations=(1 - last,))
+
+
+def _is_trunk(graph: Graph, add: onnx.NodeProto) -> bool:
+    """Whether an Add gives x + f(x), which no activation cuts (ConvNeXt, MobileNetV2)."""
+    is_cut = any(reader.op_type in CUTTING for reader in graph.consumers(add.output[0]))
+    return not is_cut and any(len(graph.consumers(name)) > 1 for name in add.input)
 
 
 def quantize_sum(graph: Graph, node: onnx.NodeProto, layers: set[str]) -> QuantizedNode | None:

@@ -33,6 +33,7 @@ class OpenVINO(TensorRT):
     swish_by_tanh: bool = False
     attention_slower_on: str = "OpenVINO"
     quantizes_sums: bool = True
+    trunk_loses_on: str = "OpenVINO"
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""

@@ -25,11 +25,13 @@ class TensorRT:
         symmetric: whether activations have their zero_point in the middle of the grid.
         attention_slower_on: the runtime, where the products of attention stay in float.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
+        trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
     """
 
     symmetric: bool = True
     attention_slower_on: str = ""
     quantizes_sums: bool = False
+    trunk_loses_on: str = ""
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -46,6 +48,7 @@ class TensorRT:
             reasons=find_layers_behind_reduction(graph),
             attention_slower_on=self.attention_slower_on,
             quantizes_sums=self.quantizes_sums,
+            trunk_loses_on=self.trunk_loses_on,
         )
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]

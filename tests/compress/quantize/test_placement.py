@@ -40,6 +40,33 @@ def test_of_two_layers_the_one_computed_last_is_fused(make_model):
     assert graph.node("add").input[add.activations[0]] == "a"
 
 
+@pytest.mark.parametrize(
+    ("target", "activation", "other", "is_quantized"),
+    [
+        ("openvino", "Neg", "x", False),
+        ("openvino", "Relu", "x", True),
+        ("openvino", "Neg", "top", True),
+        ("tensorrt", "Neg", "x", True),
+    ],
+)
+def test_a_trunk_without_activations_stays_in_float_on_openvino(
+    target, activation, other, is_quantized, make_model
+):
+    """Not so what a pyramid adds: its other branch goes nowhere else."""
+    weights = {"w": np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "layer"),
+        helper.make_node("Neg", ["x"], ["top"]),
+        helper.make_node("Add", ["a", other], ["s"], "add"),
+        helper.make_node(activation, ["s"], ["y"]),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"]))
+    placed, declined = PLACEMENTS[target]().place(graph)
+    assert ("add" in {item.node for item in placed}) == is_quantized
+    reasons = {item.node: item.reason for item in declined}
+    assert is_quantized or "goes on without an activation" in reasons["add"]
+
+
 def test_an_add_without_a_layer_is_left_alone(make_model):
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], "relu"),

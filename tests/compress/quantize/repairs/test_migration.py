@@ -129,3 +129,53 @@ def test_one_picture_and_a_tensor_of_zeros_are_survived(make_model):
     one = [{"x": np.ones((1, 5, 8), np.float32)}]
     lines = migrate_scales(Graph(model), one, TensorRT(), ["product"], INT8_WEIGHTS)
     assert lines == ["left the input of product as it is: it is 0 or not finite"]
+
+
+@pytest.mark.parametrize("norm", ["affine", "BatchNormalization"])
+def test_pictures_in_front_of_1x1_layers_are_migrated_too(norm, make_model, run_model):
+    """What LayerNormalization becomes with the channels first, and a norm before its layer."""
+    rng = np.random.default_rng(0)
+    gamma = np.ones(16, np.float32)
+    gamma[[3, 9]] = 30
+    shape = (16, 1, 1) if norm == "affine" else (16,)
+    weights = {
+        "gamma": gamma.reshape(shape),
+        "beta": 0.1 * gamma.reshape(1, 16, 1, 1) if norm == "affine" else 0.1 * gamma,
+        "zero": np.zeros(16, np.float32),
+        "one": np.ones(16, np.float32),
+        "w": (rng.standard_normal((8, 16, 1, 1)) / gamma[:, None, None] ** 0.7).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Mul", ["x", "gamma"], ["m"], "factor"),
+        helper.make_node("Add", ["m", "beta"], ["n"], "offset"),
+    ]
+    if norm != "affine":
+        constants = ["gamma", "beta", "zero", "one"]
+        nodes = [helper.make_node(norm, ["x", *constants], ["n"], "norm")]
+    nodes += [
+        helper.make_node("Relu", ["n"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "w"], ["y"], "layer"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 16, 6, 8)}, ["y"])
+    rng = np.random.default_rng(1)
+    samples = [{"x": rng.standard_normal((1, 16, 6, 8)).astype(np.float32)} for _ in range(6)]
+    graph = Graph(model)
+    lines = migrate_scales(graph, samples, TensorRT(), {"layer"}, INT8_WEIGHTS)
+    assert [line.split(" (")[0] for line in lines] == ["rescaled the input of layer"]
+    wanted, got = (run_model(item, samples[0])["y"] for item in (model, graph.to_model()))
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("attributes", [{"group": 4}, {"pads": [1] * 4}])
+def test_grouped_and_padded_layers_are_not(attributes, make_model):
+    groups = attributes.get("group", 1)
+    weights = {
+        "gamma": np.ones((1, 8, 1, 1), np.float32),
+        "w": np.ones((8, 8 // groups, 1, 1), np.float32),
+    }
+    nodes = [
+        helper.make_node("Mul", ["x", "gamma"], ["n"], "factor"),
+        helper.make_node("Conv", ["n", "w"], ["y"], "layer", **attributes),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 8, 4, 4)}, ["y"]))
+    assert find_linear_groups(graph) == []
