@@ -52,19 +52,23 @@ def _networks() -> Iterator[tuple[str, onnx.ModelProto, bool]]:
     torch.manual_seed(0)
     esp = build_esp()
     _randomize_slopes(esp)
-    yield "ESP-style road network, PReLU behind sums and concatenations", _export(esp, 384), False
+    yield (
+        "ESP-style road network, PReLU behind sums and concatenations",
+        export_module(esp, 384),
+        False,
+    )
     shared = nn.PReLU(CHANNELS)
     _randomize_slopes(shared)
-    yield "chain of layers, one PReLU for all", _export(_chain([shared] * LAYERS)), False
+    yield "chain of layers, one PReLU for all", export_module(_chain([shared] * LAYERS)), False
     gates = [nn.Hardsigmoid() for _ in range(LAYERS)]
-    yield "chain of layers, HardSigmoid", _export(_chain(gates)), False
+    yield "chain of layers, HardSigmoid", export_module(_chain(gates)), False
     swishes = [nn.SiLU() for _ in range(LAYERS)]
-    yield "chain of layers, SiLU", _export(_chain(swishes)), True
+    yield "chain of layers, SiLU", export_module(_chain(swishes)), True
     norms = [nn.Sequential(nn.GroupNorm(8, CHANNELS), nn.ReLU()) for _ in range(LAYERS)]
-    yield "chain of layers, GroupNorm and ReLU", _export(_chain(norms)), False
+    yield "chain of layers, GroupNorm and ReLU", export_module(_chain(norms)), False
     convnext = timm.create_model("convnext_tiny", pretrained=False)
-    _enlarge_branches(convnext)
-    yield "ConvNeXt-Tiny (timm), channels last in each block", _export(convnext), False
+    enlarge_branches(convnext)
+    yield "ConvNeXt-Tiny (timm), channels last in each block", export_module(convnext), False
     for network in fetched_networks(["NudeNet (YOLOv8n)"]):
         yield f"{network.name}, SiLU", network.load(), True
 
@@ -82,15 +86,18 @@ def _randomize_slopes(module: nn.Module) -> None:
             nn.init.uniform_(part.weight, 0.0, 0.5)
 
 
-def _enlarge_branches(module: nn.Module) -> None:
+def enlarge_branches(module: nn.Module) -> None:
     """Gives branches, which start at a millionth, the weight that training gives them."""
     for name, weight in module.named_parameters():
         if name.endswith("gamma"):
             nn.init.uniform_(weight, 0.1, 0.5)
 
 
-def _export(module: nn.Module, height: int = 160) -> onnx.ModelProto:
-    picture = torch.zeros(1, 3, height, height * 5 // 3 // 32 * 32)
+def export_module(
+    module: nn.Module, height: int = 160, width: int | None = None
+) -> onnx.ModelProto:
+    """Returns a network of one picture; the width follows the height where it is not given."""
+    picture = torch.zeros(1, 3, height, width or height * 5 // 3 // 32 * 32)
     with TemporaryDirectory() as folder:
         path = Path(folder, "network.onnx")
         torch.onnx.export(module.eval(), (picture,), path, dynamo=False, opset_version=17)
