@@ -85,6 +85,12 @@ def normalize_instance(values: Values, attributes: Attributes) -> Any:
     return F.instance_norm(x, weight=scale, bias=bias, eps=attributes.get("epsilon", 1e-5))
 
 
+def normalize_group(values: Values, attributes: Attributes) -> Any:
+    """GroupNormalization, with a scale and a bias per channel."""
+    x, scale, bias = values
+    return F.group_norm(x, attributes["num_groups"], scale, bias, attributes.get("epsilon", 1e-5))
+
+
 def pool_maximum(values: Values, attributes: Attributes) -> Tensor:
     """MaxPool without indices."""
     x: Tensor = values[0]

@@ -80,6 +80,39 @@ def test_shuffles_transposed_convolutions_and_resizes(tmp_path: Path) -> None:
     assert_parity(load_onnx(path), image)
 
 
+@pytest.mark.parametrize(
+    ("operator", "attributes", "constants"),
+    [
+        ("GroupNormalization", {"num_groups": 2, "epsilon": 1e-3}, {"s": 4, "b": 4}),
+        ("Mish", {}, {}),
+        ("Selu", {}, {}),
+        ("Softsign", {}, {}),
+        ("Reciprocal", {}, {}),
+        ("ReduceL2", {"keepdims": 1}, {"axes": [2, 3]}),
+        ("ReduceMin", {"keepdims": 0}, {"axes": [1]}),
+    ],
+)
+def test_operators_that_exporters_write_seldom(operator, attributes, constants, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(
+            np.array(value, np.int64) if name == "axes" else rng.random(value).astype(np.float32),
+            name,
+        )
+        for name, value in constants.items()
+    ]
+    node = helper.make_node(operator, ["x", *constants], ["y"], **attributes)
+    shapes = {"x": [1, 4, 5, 6], "y": None}
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
+        tmp_path / "m.onnx",
+    )
+    image = rng.uniform(0.5, 2, (1, 4, 5, 6)).astype(np.float32)
+    assert_parity(load_onnx(tmp_path / "m.onnx"), image)
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["ultraface/version-RFB-320.onnx", "fastestdet/FastestDet.onnx"])
 def test_networks_that_nobody_here_made(name: str) -> None:
