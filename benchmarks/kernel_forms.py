@@ -31,6 +31,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement.openvino import OpenVINO
 from compress.quantize.settings import QuantizeSettings
+from compress.quantize.simplify import simplify
 from engines.runtimes import open_session
 
 ROUNDS = 100
@@ -116,6 +117,7 @@ def _measure(name: str, model: onnx.ModelProto, by_tanh: bool) -> dict[str, Any]
         input_correction=False,
     )
     graph = Graph(model)
+    simplify(graph)
     OpenVINO().write_forms(graph)
     OpenVINO().write_integer_forms(graph, ())
     models = {
