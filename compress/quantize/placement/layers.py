@@ -47,7 +47,7 @@ def place_layers(
             if trunk_loses_on and isinstance(answer, QuantizedNode) and _is_trunk(graph, node):
                 reason = (
                     f"its sum goes on without an activation: rounding it in block after block "
-                    f"costs quality, and on {trunk_loses_on} saves next to no time"
+                    f"costs quality, and on {trunk_loses_on} saves little time"
                 )
                 answer = Declined(node=node.name, reason=reason)
         if answer is not None and node.name in keep_float:

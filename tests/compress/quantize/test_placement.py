@@ -6,6 +6,7 @@ from onnx import helper
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, OpenVINO, TensorRT
+from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 
 KINDS = ("Resize", "Concat", "AveragePool")
@@ -65,6 +66,14 @@ def test_a_trunk_without_activations_stays_in_float_on_openvino(
     assert ("add" in {item.node for item in placed}) == is_quantized
     reasons = {item.node: item.reason for item in declined}
     assert is_quantized or "goes on without an activation" in reasons["add"]
+
+
+def test_who_prefers_speed_gets_its_sums_in_integers():
+    preferences = (None, "quality", "speed")
+    placements = [
+        QuantizeSettings(target="openvino", prefer=item).placement for item in preferences
+    ]
+    assert [item.trunk_loses_on for item in placements] == ["OpenVINO", "OpenVINO", ""]
 
 
 def test_an_add_without_a_layer_is_left_alone(make_model):
