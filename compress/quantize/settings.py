@@ -131,9 +131,10 @@ class QuantizeSettings:
     def placement(self) -> Placement:
         """Where the target wants Q/DQ pairs, and of which integers."""
         if self.target == "openvino":
-            trunk = {"trunk_loses_on": ""} if self.prefer == "speed" else {}
             return OpenVINO(
-                symmetric=bool(self.symmetric), swish_by_tanh=bool(self.swish_by_tanh), **trunk
+                symmetric=bool(self.symmetric),
+                swish_by_tanh=bool(self.swish_by_tanh),
+                trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )
         return PLACEMENTS[self.target]()
 
