@@ -119,13 +119,13 @@ def _measure(name: str, model: onnx.ModelProto, by_tanh: bool) -> dict[str, Any]
     graph = Graph(model)
     simplify(graph)
     OpenVINO().write_forms(graph)
-    OpenVINO().write_integer_forms(graph, ())
+    OpenVINO().write_late_forms(graph, ())
     models = {
         "float": model,
         "float, in these forms": graph.to_model(),
         "INT8, in these forms": quantize_model(model, samples, settings).model,
     }
-    nothing: dict[str, Any] = dict.fromkeys(("write_forms", "write_integer_forms"), lambda *_: [])
+    nothing: dict[str, Any] = dict.fromkeys(("write_forms", "write_late_forms"), lambda *_: [])
     with patch.multiple(OpenVINO, **nothing):
         models["INT8"] = quantize_model(model, samples, settings).model
     with TemporaryDirectory() as folder:

@@ -81,7 +81,7 @@ class PreparedNetwork:
     def write_float(self) -> onnx.ModelProto:
         """Returns the network in float, without what only helps integers."""
         graph = self.graph.copy()
-        self.placement.write_integer_forms(graph, set())
+        self.placement.write_late_forms(graph, ())
         fold_idle_scales(graph)
         return graph.to_model()
 
@@ -118,7 +118,7 @@ class PreparedNetwork:
 
     def _write(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> onnx.ModelProto:
         graph = self.graph.copy()
-        self.placement.write_integer_forms(graph, {item.node for item in quantized})
+        self.placement.write_late_forms(graph, {item.node for item in quantized})
         insert_qdq(graph, quantized, decisions)
         fold_idle_scales(graph)
         return graph.to_model()

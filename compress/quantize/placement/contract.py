@@ -68,6 +68,6 @@ class Placement(Protocol):
         """Writes operators in place as the runtime's kernels want them; returns a line for each."""
         ...
 
-    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
-        """Writes in place what kernels want behind the layers that will compute in integers."""
+    def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
+        """Writes in place what kernels want once the layers in integers are known; () is float."""
         ...

@@ -76,7 +76,7 @@ class OnnxRuntime:
         del graph
         return []
 
-    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+    def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""
 
     def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:

@@ -43,7 +43,7 @@ class OpenVINO(TensorRT):
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""
         return write_forms(graph)
 
-    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+    def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Writes pools of pictures as Conv, GroupNorms by channel, and SiLU by tanh if chosen."""
         convolve_pools(graph)
         write_group_norms(graph)

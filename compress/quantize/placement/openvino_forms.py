@@ -14,6 +14,9 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   than 1x1 that takes longer on machines with AMX than the Conv and a loop of its own for SiLU. With
   h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the machine and the
   network, so a measurement decides (`compress.quantize.timed_forms`).
+
+Channels that come last are a module of their own (`channels_first`), and so is GroupNorm
+(`group_norms`).
 """
 
 from collections.abc import Callable, Collection

@@ -63,5 +63,5 @@ class TensorRT:
         del graph
         return []
 
-    def write_integer_forms(self, graph: Graph, layers: Collection[str]) -> None:
+    def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""
