@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from artifacts.shape_inference import infer_shapes
 from latency_budget.why.graph_tensors import GraphTensors
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
 def _fold(model: "onnx.ModelProto") -> "onnx.ModelProto":
     import onnx
     import onnxruntime as ort
+
+    from artifacts.shape_inference import infer_shapes
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "folded.onnx"
