@@ -53,6 +53,7 @@ class Graph:
         twin = copy(self)
         twin.nodes = [_copy_node(node) for node in self.nodes]
         twin.weights = dict(self.weights)
+        twin.shapes, twin.float32 = dict(self.shapes), set(self.float32)
         twin.index()
         return twin
 

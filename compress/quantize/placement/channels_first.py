@@ -13,7 +13,7 @@ import onnx
 from onnx import helper
 
 from compress.quantize.graph import Graph, attribute, rename_tensors
-from compress.quantize.placement.node_writing import make_reduction
+from compress.quantize.placement.node_writing import NodeWriter, make_reduction
 
 TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 ELEMENTWISE = frozenset(
@@ -181,33 +181,15 @@ class _Writer:
         return helper.make_node("Conv", inputs, [self.first[node.output[0]]], node.name)
 
     def _write_norm(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
-        """Returns LayerNormalization over the channels as (x - mean) / sqrt(variance + epsilon)."""
-        stem, last = node.output[0], self.graph.shapes.get(node.output[0])
-        one = None if last is None else (*last[:3], 1)
-        data, result = self.first[node.input[0]], self.first[stem]
-        mean, variance, safe, deviation = (
-            self._name(f"{stem}_{part}", one) for part in ("mean", "variance", "safe", "deviation")
+        """Returns LayerNormalization over the channels (Ba et al. 2016, arXiv:1607.06450)."""
+        scale = self.graph.weights[node.input[1]]
+        bias = self.graph.weights[node.input[2]] if len(node.input) > 2 else np.zeros_like(scale)
+        writer = NodeWriter(self.graph, self.first[node.output[0]])
+        writer.normalize(
+            self.first[node.input[0]],
+            lambda data: writer.average(data, [1]),
+            attribute(node, "epsilon", 1e-5),
+            scale.reshape(1, -1, 1, 1),
+            bias.reshape(1, -1, 1, 1),
         )
-        centred, squares, normal = (
-            self._name(f"{stem}_{part}", last) for part in ("centred", "squares", "normal")
-        )
-        epsilon = self._weight(
-            f"{stem}_epsilon", np.array([attribute(node, "epsilon", 1e-5)], np.float32)
-        )
-        links = [
-            ("Sub", [data, mean], centred),
-            ("Mul", [centred, centred], squares),
-            ("Add", [variance, epsilon], safe),
-            ("Sqrt", [safe], deviation),
-            ("Div", [centred, deviation], normal),
-        ]
-        for operator, given in zip(("Mul", "Add"), node.input[1:], strict=False):
-            if given:
-                factor = self._constant(given, stem)
-                scaled = self._name(f"{stem}_{operator}", last)
-                links.append((operator, [links[-1][2], factor], scaled))
-        made = [helper.make_node(op, given, [out], f"{out}_{op}") for op, given, out in links]
-        made[-1].output[0] = result
-        made.insert(0, make_reduction(self.graph, "ReduceMean", data, [1], mean))
-        made.insert(3, make_reduction(self.graph, "ReduceMean", squares, [1], variance))
-        return made
+        return writer.finish()

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from compress.quantize.graph import Graph, attribute
-from compress.quantize.placement.node_writing import make_reduction
+from compress.quantize.placement.node_writing import NodeWriter
 
 
 @dataclass(frozen=True)
@@ -98,42 +97,17 @@ def _are_rows(
 
 
 def _write(graph: Graph, norm: GroupNorm) -> list[onnx.NodeProto]:
-    data, result = norm.nodes[0].input[0], norm.nodes[-1].output[0]
     channels = norm.scale.size
     members = np.repeat(np.eye(norm.groups), channels // norm.groups, axis=1)
-    nodes: list[onnx.NodeProto] = []
+    writer = NodeWriter(graph, norm.nodes[-1].output[0])
 
-    def name(part: str) -> str:
-        return graph.unused_name(f"{result}_{part}")
+    def mean(data: str) -> str:
+        """Writes the mean of each group, for each channel, or once where there is one group."""
+        means = writer.average(data, [2, 3])
+        if norm.groups < channels:
+            means = writer.convolve(means, members * norm.groups / channels)
+        return writer.convolve(means, members.T) if 1 < norm.groups < channels else means
 
-    def constant(part: str, value: np.ndarray) -> str:
-        given = name(part)
-        graph.weights[given] = value.astype(np.float32)
-        return given
-
-    def node(operator: str, *operands: str) -> str:
-        part = name(f"{operator}_{len(nodes)}")
-        nodes.append(helper.make_node(operator, operands, [part], part))
-        return part
-
-    def mean(of: str, part: str) -> str:
-        """Returns the mean per group, [N, groups, 1, 1]."""
-        nodes.append(make_reduction(graph, "ReduceMean", of, [2, 3], name(part)))
-        means = str(nodes[-1].output[0])
-        return means if norm.groups == channels else node("Conv", means, gather)
-
-    def spread(of: str) -> str:
-        """Returns a value per group for each channel, or one for all where there is one group."""
-        return of if norm.groups in (1, channels) else node("Conv", of, scatter)
-
-    gather = constant("gather", members[:, :, None, None] * norm.groups / channels)
-    scatter = constant("scatter", members.T[:, :, None, None])
-    epsilon = constant("epsilon", np.array(norm.epsilon))
-    centred = node("Sub", data, spread(mean(data, "mean")))
-    variance = mean(node("Mul", centred, centred), "variance")
-    last = node("Div", centred, spread(node("Sqrt", node("Add", variance, epsilon))))
-    for operator, value, idle in (("Mul", norm.scale, 1), ("Add", norm.bias, 0)):
-        if np.any(value != idle):
-            last = node(operator, last, constant(operator, value.reshape(1, -1, 1, 1)))
-    nodes[-1].output[0] = result
-    return nodes
+    scale, bias = (value.reshape(1, -1, 1, 1) for value in (norm.scale, norm.bias))
+    writer.normalize(norm.nodes[0].input[0], mean, norm.epsilon, scale, bias)
+    return writer.finish()

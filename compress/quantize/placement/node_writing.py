@@ -1,12 +1,13 @@
 """How forms write nodes in the place of others."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from compress.quantize.graph import Graph
+from compress.quantize.graph import Array, Graph
 
 
 def replace_nodes(
@@ -23,29 +24,92 @@ def replace_nodes(
     return replaced
 
 
-def chain_nodes(
-    graph: Graph, result: str, *links: tuple[str, Sequence[str | float]]
-) -> list[onnx.NodeProto]:
-    """Returns nodes of which each but the first reads the one before it, then its other operands.
+class NodeWriter:
+    """Writes float32 nodes that compute a tensor; the last one of them writes it.
 
     Args:
-        graph: takes up the constants.
-        result: the tensor that the last node writes, with shape and type of all of them.
-        links: operator and other operands, tensors or numbers, of each node.
+        graph: takes up constants, and what is known of the new tensors. It takes up no nodes.
+        result: the tensor, after which new nodes and tensors are named.
     """
-    nodes: list[onnx.NodeProto] = []
-    for number, (operator, operands) in enumerate(links):
-        names = [nodes[-1].output[0]] if nodes else []
-        for position, operand in enumerate(operands):
-            name = operand
-            if not isinstance(name, str):
-                name = graph.unused_name(f"{result}_{operator}_{position}")
-                graph.weights[name] = np.asarray(operand, np.float32)
-            names.append(name)
-        is_last = number == len(links) - 1
-        output = result if is_last else graph.unused_name(f"{result}_{operator}")
-        nodes.append(helper.make_node(operator, names, [output], f"{output}_{operator}"))
-    return nodes
+
+    def __init__(self, graph: Graph, result: str) -> None:
+        self._graph = graph
+        self._result = result
+        self._nodes: list[onnx.NodeProto] = []
+
+    def write(self, operator: str, *operands: str | float | Array, **attributes: Any) -> str:
+        """Writes a node that broadcasts its operands; returns its result's name.
+
+        Args:
+            operator: elementwise.
+            operands: tensors by their names, or constants.
+            attributes: those of the node.
+        """
+        names = [self._name(operator, operand) for operand in operands]
+        shapes = [self._shape(name) for name in names]
+        known = [shape for shape in shapes if shape is not None]
+        shape = np.broadcast_shapes(*known) if len(known) == len(shapes) else None
+        return self._take(helper.make_node(operator, names, [""], **attributes), shape)
+
+    def convolve(self, data: str, matrix: Array) -> str:
+        """Writes a 1x1 Conv of `data` [N, in, H, W] with `matrix` [out, in]."""
+        shape = self._shape(data)
+        result = None if shape is None else (shape[0], len(matrix), *shape[2:])
+        names = [data, self._name("Conv", matrix[:, :, None, None])]
+        return self._take(helper.make_node("Conv", names, [""]), result)
+
+    def average(self, data: str, axes: Sequence[int]) -> str:
+        """Writes the mean of `data` over axes, which are kept."""
+        shape = self._shape(data)
+        if shape is not None:
+            shape = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+        return self._take(make_reduction(self._graph, "ReduceMean", data, axes, ""), shape)
+
+    def normalize(
+        self, data: str, mean: Callable[[str], str], epsilon: float, scale: Array, bias: Array
+    ) -> str:
+        """Writes (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) scale + bias.
+
+        Args:
+            data: x.
+            mean: writes the mean of a tensor, such that it broadcasts with the tensor.
+            epsilon: added to the variance.
+            scale: all ones are left out.
+            bias: all zeros are left out.
+        """
+        centred = self.write("Sub", data, mean(data))
+        variance = mean(self.write("Mul", centred, centred))
+        deviation = self.write("Sqrt", self.write("Add", variance, epsilon))
+        normal = self.write("Div", centred, deviation)
+        for operator, value, idle in (("Mul", scale, 1), ("Add", bias, 0)):
+            if np.any(value != idle):
+                normal = self.write(operator, normal, value)
+        return normal
+
+    def finish(self) -> list[onnx.NodeProto]:
+        """Returns the nodes; the last one writes the tensor that was to be computed."""
+        self._nodes[-1].output[0] = self._result
+        return self._nodes
+
+    def _take(self, node: onnx.NodeProto, shape: tuple[int, ...] | None) -> str:
+        name = self._graph.unused_name(f"{self._result}_{node.op_type}_{len(self._nodes)}")
+        node.name = node.output[0] = name
+        self._nodes.append(node)
+        self._graph.float32.add(name)
+        if shape is not None:
+            self._graph.shapes[name] = shape
+        return name
+
+    def _name(self, operator: str, operand: str | float | Array) -> str:
+        if isinstance(operand, str):
+            return operand
+        name = self._graph.unused_name(f"{self._result}_{operator}_constant")
+        self._graph.weights[name] = np.asarray(operand, np.float32)
+        return name
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        value = self._graph.weights.get(name)
+        return self._graph.shapes.get(name) if value is None else value.shape
 
 
 def make_reduction(

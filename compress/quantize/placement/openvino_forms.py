@@ -28,7 +28,7 @@ from onnx import helper
 from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.channels_first import write_channels_first
-from compress.quantize.placement.node_writing import chain_nodes, replace_nodes
+from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
 
 FEW_CHANNELS = 4
 """A picture's, at most."""
@@ -78,13 +78,10 @@ def clip_hard_sigmoids(graph: Graph) -> list[str]:
         if node.op_type != "HardSigmoid" or node.input[0] not in graph.float32:
             return None
         alpha, beta = (attribute(node, *item) for item in (("alpha", 0.2), ("beta", 0.5)))
-        return chain_nodes(
-            graph,
-            node.output[0],
-            ("Mul", [node.input[0], alpha]),
-            ("Add", [beta]),
-            ("Clip", [0.0, 1.0]),
-        )
+        writer = NodeWriter(graph, node.output[0])
+        line = writer.write("Add", writer.write("Mul", node.input[0], alpha), beta)
+        writer.write("Clip", line, 0.0, 1.0)
+        return writer.finish()
 
     return replace_nodes(graph, write)
 
@@ -139,12 +136,10 @@ def write_swish_by_tanh(graph: Graph, layers: Collection[str]) -> list[str]:
             return []
         if node.name not in swishes:
             return None
-        stem = node.output[0]
-        half = graph.unused_name(f"{stem}_half")
-        return [
-            *chain_nodes(graph, half, ("Mul", [swishes[node.name].input[0], 0.5])),
-            *chain_nodes(graph, stem, ("Tanh", [half]), ("Mul", [half]), ("Add", [half])),
-        ]
+        writer = NodeWriter(graph, node.output[0])
+        half = writer.write("Mul", swishes[node.name].input[0], 0.5)
+        writer.write("Add", writer.write("Mul", writer.write("Tanh", half), half), half)
+        return writer.finish()
 
     return [name for name in replace_nodes(graph, write) if name not in gates]
 
