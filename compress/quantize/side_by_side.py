@@ -7,7 +7,8 @@ idle than all threads on one sample's small steps, and what Python does in betwe
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from typing import TypeVar
 
 MOST_WORKERS = 2
@@ -20,21 +21,29 @@ Result = TypeVar("Result")
 def map_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yields the results in the order of the items; few more than are asked for are computed.
 
-    An exception is raised where its result would have been yielded.
+    An exception is raised where its result would have been yielded. `work` must not call this.
     """
     workers = _count_workers()
-    with ThreadPoolExecutor(workers) as pool:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                pending.append(pool.submit(work, item))
-                if len(pending) > workers:
-                    yield pending.popleft().result()
-            while pending:
+    pool, pending = _open_pool(workers), deque[Future[Result]]()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) > workers:
                 yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        wait([future for future in pending if not future.cancel()])
+
+
+@cache
+def _open_pool(workers: int) -> ThreadPoolExecutor:
+    """Returns this process's threads: to start some for every layer takes longer than the layer."""
+    return ThreadPoolExecutor(workers)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_pool.cache_clear)
 
 
 def threads_each(items: int) -> int:

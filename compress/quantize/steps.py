@@ -29,6 +29,15 @@ class Step:
     quantized: QuantizedNode | None = None
     moved: tuple[str, ...] = ()
 
+    @property
+    def entering(self) -> dict[str, onnx.NodeProto]:
+        """The activations that are quantized on their way in, each with its first reader."""
+        if self.quantized is not None:
+            node = self.nodes[0]
+            return {node.input[position]: node for position in self.quantized.activations}
+        readers = {name: node for node in reversed(self.nodes) for name in node.input}
+        return {tensor: readers[tensor] for tensor in self.moved if tensor in self.inputs}
+
 
 @dataclass
 class _Draft:

@@ -6,7 +6,6 @@ towards the float output. Cost is linear in depth; a tensor is freed at its last
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -15,25 +14,26 @@ import onnx
 
 from artifacts.samples import spread_indices
 from compress.progress import Progress
+from compress.quantize.activation_ranges import ActivationRanges
 from compress.quantize.activation_store import ActivationStore
 from compress.quantize.bias_shift import find_next_offset, shift_bias
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, read_tensors
-from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
+from compress.quantize.layer_plan import LayerPlan
+from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qdq_nodes import qdq_nodes
-from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize
 from compress.quantize.repairs.input_correction import ChannelInputs, correct_for_inputs
-from compress.quantize.rounding.round_layer import LayerInputs, round_layer
+from compress.quantize.rounding.round_layer import LayerInputs
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.side_by_side import map_ahead, threads_each
 from compress.quantize.steps import Step, plan_steps
-from compress.quantize.survey import not_finite, observe_surveyed, survey_tensors
-from compress.quantize.tied_scales import TiedScales
+from compress.quantize.survey import not_finite
 from compress.sqnr import SignalToNoise
 
 Written = Mapping[str, Array]
@@ -59,15 +59,13 @@ class StreamingPass:
     ) -> None:
         self._prepared = prepared
         self._graph = prepared.graph
-        self._placement = prepared.placement
-        self._survey = prepared.survey
         self._settings = settings
         self._log = log or DecisionLog()
         self._weighs_layers = log is None
         self._quantized = {item.node: item for item in prepared.quantized}
         self._steps = plan_steps(prepared.graph, self._quantized)
-        self._tied = TiedScales(prepared.graph, prepared.quantized)
-        self._decisions = Decisions()
+        self._ranges = ActivationRanges(prepared, settings, log)
+        self._decisions = Decisions(activations=self._ranges.decided)
 
     def run(
         self, samples: Sequence[dict[str, Array]], progress: Progress | None = None
@@ -80,7 +78,7 @@ class StreamingPass:
                 `count_walked` says, evenly spread.
             progress: is told ("calibrate", steps done, steps in all).
         """
-        self._complete_survey(samples, progress)
+        self._ranges.survey(samples, progress)
         count = count_walked(self._prepared, self._settings, len(samples))
         self._walked = spread_indices(len(samples), count)
         cap = self._settings.memory_cap_bytes // 2
@@ -99,25 +97,13 @@ class StreamingPass:
                 elif step.quantized is None:
                     self._run_float(step)
                 elif step.quantized.weight is None:
-                    self._run_weightless(step, step.quantized)
+                    self._run_weightless(step)
                 else:
                     self._run_layer(step, step.quantized)
             self._measure_outputs()
         if progress is not None:
             progress("calibrate", len(self._steps), len(self._steps))
         return self._decisions
-
-    def _complete_survey(
-        self, samples: Sequence[dict[str, Array]], progress: Progress | None
-    ) -> None:
-        read = {
-            source
-            for item in self._quantized.values()
-            for position in item.activations
-            for source in self._tied.sources(self._graph.node(item.node).input[position])
-        }
-        missing = sorted(read - self._survey.keys())
-        self._survey.update(survey_tensors(self._graph, missing, samples, progress))
 
     def _free(self, step: Step, sample: int) -> None:
         """Forgets what no later step reads of a sample."""
@@ -197,16 +183,12 @@ class StreamingPass:
 
     def _run_movement(self, step: Step) -> None:
         """Quantizes what comes in; the rest of the way its values only change places."""
-        entering = [tensor for tensor in step.moved if tensor in step.inputs]
-        readers = {name: node for node in reversed(step.nodes) for name in node.input}
-        quantizers = {tensor: self._quantizer(readers[tensor], tensor) for tensor in entering}
-        self._tied.share(self._decisions.activations, step.moved)
-        compute = self._computes_both(step, quantizers)
+        compute = self._computes_both(step, self._quantizers(step))
+        self._ranges.share(step.moved)
         self._walk(step, lambda sample: (*compute(sample), None))
 
-    def _run_weightless(self, step: Step, choice: QuantizedNode) -> None:
-        node = step.nodes[0]
-        compute_both = self._computes_both(step, self._quantizers(node, choice))
+    def _run_weightless(self, step: Step) -> None:
+        compute_both = self._computes_both(step, self._quantizers(step))
 
         def compute(sample: int) -> tuple[Written, Written, SignalToNoise]:
             expected, got = compute_both(sample)
@@ -215,7 +197,7 @@ class StreamingPass:
                 meter.update(expected[name], got[name])
             return expected, got, meter
 
-        self._note(node, SignalToNoise.sum(self._walk(step, compute)))
+        self._note(step.nodes[0], SignalToNoise.sum(self._walk(step, compute)))
 
     def _computes_both(
         self, step: Step, quantizers: dict[str, Subgraph]
@@ -229,7 +211,7 @@ class StreamingPass:
 
     def _run_layer(self, step: Step, choice: QuantizedNode) -> None:
         node = step.nodes[0]
-        quantizers = self._quantizers(node, choice)
+        quantizers = self._quantizers(step)
         plain = self._open(step, self._graph.weights)
         known = self._log.find_weight(node.name)
         weight, how = known or self._round(step, choice, quantizers, plain)
@@ -313,24 +295,18 @@ class StreamingPass:
             output_shape=shape,
             is_centered=self._settings.bias_correction and bool(has_offset),
         )
-        per_output = weight.size // weight.shape[choice.weight_axis]
-        grid = self._settings.weight_grids.of(per_output)
-        group = self._settings.weight_group if grid.bits == 4 else None
-        layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
-        rounding = self._settings.rounding_for(grid)
-        finish = partial(
-            round_layer, node, layout=layout, grid=grid, rounding=rounding, inputs=inputs
-        )
-        if rounding.needs_inputs or not self._settings.input_correction:
-            return finish(weight)
-        correct = partial(self._correct, choice, grid, is_centered=inputs.is_centered)
+        plan = LayerPlan.of(self._graph, choice, self._settings)
+        if plan.rounding.needs_inputs or not self._settings.input_correction:
+            return plan.round(weight, inputs)
+        correct = partial(self._correct, choice, plan.grid, is_centered=inputs.is_centered)
         corrected = correct(self._noisy_value)
         if corrected is None:
-            return finish(weight)
+            return plan.round(weight, inputs)
         if self._weighs_layers:
             alone = correct(self._float.get)
-            self._decisions.alone[node.name], _ = finish(weight if alone is None else alone)
-        integers, how = finish(corrected)
+            alone = weight if alone is None else alone
+            self._decisions.alone[node.name], _ = plan.round(alone, inputs)
+        integers, how = plan.round(corrected, inputs)
         return integers, f"{how}, inputs corrected"
 
     def _correct(
@@ -354,41 +330,16 @@ class StreamingPass:
         weight = self._graph.weights[node.input[1]]
         return correct_for_inputs(node, weight, choice.weight_axis, grid, inputs)
 
-    def _quantizers(self, node: onnx.NodeProto, choice: QuantizedNode) -> dict[str, Subgraph]:
-        return {
-            node.input[position]: self._quantizer(node, node.input[position])
-            for position in choice.activations
-        }
+    def _quantizers(self, step: Step) -> dict[str, Subgraph]:
+        return {tensor: self._quantizer(node, tensor) for tensor, node in step.entering.items()}
 
     def _quantizer(self, node: onnx.NodeProto, tensor: str) -> Subgraph:
-        """Chooses a tensor's qparams, once, and returns its Q/DQ pair ready to run."""
-        if tensor not in self._decisions.activations:
-            decided = self._tied.find_decided(tensor, self._decisions.activations)
-            decided = decided or self._log.find_qparams(tensor)
-            if decided is None:
-                decided = self._choose_qparams(node, tensor)
-                self._log.keep_qparams(tensor, decided)
-            self._decisions.activations[tensor] = decided
-        qparams = self._decisions.activations[tensor]
+        """Returns a tensor's Q/DQ pair ready to run; `node` is the one that reads it."""
+        qparams = self._ranges.decide(tensor, partial(self._output_error, node, tensor))
         nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
         example = {tensor: self._noisy_value(tensor, 0)}
         outputs = [nodes[1].output[0]]
         return self._open_nodes(nodes, constants, example, outputs, is_exact=True)
-
-    def _choose_qparams(self, node: onnx.NodeProto, tensor: str) -> QParams:
-        seen = observe_surveyed([self._survey[name] for name in self._tied.sources(tensor)])
-        grid = self._placement.activation_grid(seen.low)
-        grid = replace(grid, bits=self._settings.activation_bits)
-        symmetric = self._placement.symmetric
-        ends = self._settings.observer.choose_range(
-            seen,
-            grid,
-            symmetric=symmetric,
-            output_error=lambda ends: self._output_error(
-                node, tensor, qparams_for_range(*ends, grid, symmetric=symmetric)
-            ),
-        )
-        return qparams_for_range(*ends, grid, symmetric=symmetric)
 
     def _output_error(self, node: onnx.NodeProto, tensor: str, qparams: QParams) -> float:
         """Returns the squared error of a node's output when one input is rounded, means corrected.

@@ -13,14 +13,13 @@ from dataclasses import replace
 
 import onnx
 
+from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
 from compress.quantize.placement.openvino_forms import find_swishes
 from compress.quantize.prepared import prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
-from compress.quantize.rounding import Nearest
 from compress.quantize.search.precision import Clock
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import StreamingPass
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +37,7 @@ def choose_forms(
 ) -> QuantizeSettings:
     """Returns the settings with what they leave open about forms, as is faster on the target.
 
-    What is timed is quantized with one sample and without repairs, which are kept for the network
-    that is to be written.
+    What is timed is a draft by one sample; repairs are kept for the network that is to be written.
 
     Args:
         model: as for `quantize_model`.
@@ -49,21 +47,13 @@ def choose_forms(
     """
     if settings.target != "openvino" or None not in (settings.symmetric, settings.swish_by_tanh):
         return settings
-    rough = replace(
-        settings,
-        prefer=None,
-        contracts=(),
-        equalization=False,
-        input_correction=False,
-        bias_correction=False,
-        rounding=Nearest(),
-    )
+    rough = replace(settings, prefer=None, contracts=(), equalization=False)
     network = prepare_network(model, samples[:1], rough)
     layers = {item.node for item in network.quantized}
     has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
     if settings.symmetric is not None and not has_swish:
         return settings
-    decisions = StreamingPass(network, rough).run(samples[:1])
+    decisions = draft_decisions(network, rough, samples[:1])
     choices = [(settings, decisions)]
     symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
     if settings.symmetric is None and symmetric != decisions.activations:

@@ -49,7 +49,7 @@ def round_layer(
     layout: WeightLayout,
     grid: IntegerGrid,
     rounding: Rounding,
-    inputs: LayerInputs,
+    inputs: LayerInputs | None,
 ) -> tuple[QuantizedWeight, str]:
     """Returns a layer's integers and, in words, how they were found.
 
@@ -59,13 +59,13 @@ def round_layer(
         layout: its output channel axis and blocks.
         grid: the integers that are allowed.
         rounding: the method.
-        inputs: read only if the method needs them.
+        inputs: read only if the method needs them; None if it does not.
     """
     rows = to_rows(weight, layout.axis)
     scales = choose_block_scales(rows, layout.blocks, grid)
     fit: Moments | None = None
     held_out: Moments | None = None
-    if rounding.needs_inputs and rows.shape[1] <= MOST_INPUTS:
+    if rounding.needs_inputs and inputs is not None and rows.shape[1] <= MOST_INPUTS:
         fit, held_out = observe_inputs(node, weight, layout.axis, inputs)
     rounded = rounding.round_weights(
         RoundingProblem(

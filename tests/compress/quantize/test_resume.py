@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from artifacts.errors import InputError
-from compress.quantize import memory_estimate, streaming
+from compress.quantize import layer_plan, memory_estimate
 from compress.quantize.api import quantize_model
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.layer_weights import QuantizedWeight
@@ -31,7 +31,7 @@ class Killed(Exception):
 def interrupt_after(layers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets the rounding of a layer fail after so many; returns the names of those rounded."""
     rounded: list[str] = []
-    true_round = streaming.round_layer
+    true_round = layer_plan.round_layer
 
     def round_layer(node, *rest, **named):
         if len(rounded) == layers:
@@ -39,7 +39,7 @@ def interrupt_after(layers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         rounded.append(node.name)
         return true_round(node, *rest, **named)
 
-    monkeypatch.setattr(streaming, "round_layer", round_layer)
+    monkeypatch.setattr(layer_plan, "round_layer", round_layer)
     return rounded
 
 

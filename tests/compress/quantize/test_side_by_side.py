@@ -1,7 +1,10 @@
 """Samples are worked on side by side, and their results come in order."""
 
+import multiprocessing
+import os
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
@@ -32,6 +35,18 @@ def test_two_items_are_in_work_at_once(monkeypatch):
     monkeypatch.setattr(side_by_side, "_count_processors", lambda: 2)
     barrier = threading.Barrier(2, timeout=10)
     assert len(list(map_ahead(lambda _: barrier.wait(), range(4)))) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_has_threads_of_its_own():
+    assert list(map_ahead(str, range(2))) == ["0", "1"]
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, context) as pool:
+        assert pool.submit(_count_in_child).result(timeout=30) == [0, 1, 4]
+
+
+def _count_in_child():
+    return list(map_ahead(lambda item: item * item, range(3)))
 
 
 def test_an_error_comes_where_its_result_would():

@@ -1,0 +1,46 @@
+"""How one layer's weight becomes integers, by what the settings say of such layers."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import onnx
+
+from compress.quantize.graph import Array, Graph
+from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
+from compress.quantize.placement import QuantizedNode
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.rounding import Rounding
+from compress.quantize.rounding.round_layer import LayerInputs, round_layer
+from compress.quantize.settings import QuantizeSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPlan:
+    """How a layer is to be rounded.
+
+    Attributes:
+        node: the layer.
+        layout: its weight's output channel axis and blocks.
+        grid: the integers that are allowed.
+        rounding: the method.
+    """
+
+    node: onnx.NodeProto
+    layout: WeightLayout
+    grid: IntegerGrid
+    rounding: Rounding
+
+    @classmethod
+    def of(cls, graph: Graph, choice: QuantizedNode, settings: QuantizeSettings) -> Self:
+        """Returns the plan of a node that has a weight."""
+        node = graph.node(choice.node)
+        weight = graph.weights[node.input[1]]
+        per_output = weight.size // weight.shape[choice.weight_axis]
+        grid = settings.weight_grids.of(per_output)
+        group = settings.weight_group if grid.bits == 4 else None
+        layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
+        return cls(node=node, layout=layout, grid=grid, rounding=settings.rounding_for(grid))
+
+    def round(self, weight: Array, inputs: LayerInputs | None) -> tuple[QuantizedWeight, str]:
+        """Returns the integers of `weight` and, in words, how they were found (`round_layer`)."""
+        return round_layer(self.node, weight, self.layout, self.grid, self.rounding, inputs)
