@@ -33,8 +33,9 @@ _SINK_SUFFIX = "/sink_port_0"
 class OpenVinoSession(SessionBase):
     """A model compiled by OpenVINO for the CPU, for the lowest latency of one inference.
 
-    Inputs are handed over without a copy; outputs of known shape are always written to the same
-    buffers, which `run_borrowed` lends.
+    Inputs are handed over without a copy, and only where it is another array than the one before:
+    that alone takes as long as the rest of a call. Outputs of known shape are always written to
+    the same buffers, which `run_borrowed` lends.
 
     Args:
         path: the `.onnx` file.
@@ -76,6 +77,7 @@ class OpenVinoSession(SessionBase):
             ) from error
         self._device = str(core.get_property("CPU", "FULL_DEVICE_NAME"))
         self._request: Any = self._compiled.create_infer_request()
+        self._given: dict[int, NDArray[Any]] = {}
         self._lent: dict[int, NDArray[Any]] = {}
         for index, port in enumerate(self._compiled.outputs):
             if port.get_partial_shape().is_static:
@@ -90,7 +92,9 @@ class OpenVinoSession(SessionBase):
         """
         arrays = check_feeds(self.inputs, feeds)
         for index, array in enumerate(arrays):
-            self._request.set_input_tensor(index, self._tensor_class(array, shared_memory=True))
+            if array is not self._given.get(index):
+                self._request.set_input_tensor(index, self._tensor_class(array, shared_memory=True))
+                self._given[index] = array
         self._request.start_async(share_inputs=True)
         self._request.wait()
         return {tensor.name: self._output(index) for index, tensor in enumerate(self.outputs)}
@@ -123,7 +127,7 @@ class OpenVinoSession(SessionBase):
 
     def close(self) -> None:
         """Drops the compiled model."""
-        self._lent = {}
+        self._given, self._lent = {}, {}
         self._request = None
         self._compiled = None
 
