@@ -31,11 +31,17 @@ def read_heads(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     return heads | {name: (name,) for name in outputs if name not in taken}
 
 
-def read_parts(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+def read_parts(
+    model: onnx.ModelProto, outputs: Sequence[str] | None = None
+) -> dict[str, tuple[str, ...]]:
     """Returns the tensors that a last Concat joins in an output, where they are of unlike kinds.
 
     A detector's boxes in pixels and its scores between 0 and 1, say: an error that is small beside
     the boxes may be all that the scores have. Equals (the levels of a pyramid) are left out.
+
+    Args:
+        model: the network.
+        outputs: tensors to take for its outputs; None for those it has.
 
     Returns:
         each joined tensor as a head of its own.
@@ -49,14 +55,14 @@ def read_parts(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
         return maker
 
     parts: dict[str, tuple[str, ...]] = {}
-    for output in model.graph.output:
-        join = find_maker(output.name)
+    known = [item.name for item in model.graph.output] if outputs is None else outputs
+    for output in known:
+        join = find_maker(output)
         if join is not None and join.op_type == "Concat":
             sources = {name: find_maker(name) for name in join.input}
             kinds = {maker.op_type for maker in sources.values() if maker is not None}
             if len(kinds) > 1:
                 parts |= {name: (name,) for name, maker in sources.items() if maker is not None}
-    known = {output.name for output in model.graph.output}
     return {name: names for name, names in parts.items() if name not in known}
 
 

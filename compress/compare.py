@@ -1,6 +1,6 @@
 """How far a candidate network's outputs are from the reference's, per output."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from compress.decided_outputs import find_measured
 from compress.model_runner import open_runner
 from compress.progress import Progress
 from compress.sqnr import SignalToNoise
@@ -57,6 +58,38 @@ class OutputComparison:
         }
 
 
+class DecidedComparison:
+    """Compares an output that is a decision, such as a map of labels or a list of boxes.
+
+    Agreement is the share of equal integers; where it is none of integers, or of one shape only for
+    one picture, it is that of the tensors that are decided about. All else is theirs anyway: of
+    several, the one with the most noise.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, OutputComparison] = {}
+        self._equal: list[Array] = []
+        self._is_exact = True
+
+    def update(
+        self, reference: Array, candidate: Array, parts: Mapping[str, tuple[Array, Array]]
+    ) -> None:
+        """Adds one sample; `parts` are the tensors decided about, of both networks."""
+        self._is_exact &= reference.dtype.kind in "biu" and reference.shape == candidate.shape
+        if self._is_exact:
+            self._equal.append(reference == candidate)
+        for name, pair in parts.items():
+            self._parts.setdefault(name, OutputComparison()).update(*pair)
+
+    def result(self) -> dict[str, float]:
+        """Returns the figures of `OutputComparison.result`."""
+        found = [part.result() for part in self._parts.values()]
+        agreement = min(item["agreement"] for item in found)
+        if self._is_exact:
+            agreement = float(np.mean(np.concatenate([item.reshape(-1) for item in self._equal])))
+        return min(found, key=lambda item: item["sqnr_db"]) | {"agreement": agreement}
+
+
 def _decide(values: Array, reference: Array) -> Array:
     axis = 2 if values.ndim == 3 and values.shape[2] < values.shape[1] else 1
     if values.ndim >= 2 and values.shape[axis] > 1:
@@ -69,6 +102,7 @@ def compare_outputs(
     candidate: Callable[[Mapping[str, Array]], Mapping[str, Array]],
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
+    measured: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two networks, given as functions from inputs to outputs.
 
@@ -77,6 +111,7 @@ def compare_outputs(
         candidate: the network to judge.
         samples: one dictionary of input arrays per sample.
         progress: is told ("compare", samples done, samples in all).
+        measured: for each output that is a decision, those outputs that it is decided about.
 
     Returns:
         {"outputs": {name: figures}}, the figures of `OutputComparison.result`.
@@ -86,7 +121,9 @@ def compare_outputs(
     """
     if len(samples) == 0:
         raise InputError("there are no samples to compare on", "at least 1")
+    measured = measured or {}
     outputs: dict[str, OutputComparison] = {}
+    decided = {name: DecidedComparison() for name in measured}
     for done in range(len(samples)):
         if progress is not None:
             progress("compare", done, len(samples))
@@ -96,6 +133,10 @@ def compare_outputs(
                 raise InputError(
                     f"the candidate has no output '{name}'", f"outputs {', '.join(expected)}"
                 )
+            if name in measured:
+                parts = {part: (expected[part], got[part]) for part in measured[name]}
+                decided[name].update(value, got[name], parts)
+                continue
             if got[name].shape != value.shape:
                 raise InputError(
                     f"output '{name}' has shape {got[name].shape} in the candidate",
@@ -104,7 +145,7 @@ def compare_outputs(
             outputs.setdefault(name, OutputComparison()).update(value, got[name])
     if progress is not None:
         progress("compare", len(samples), len(samples))
-    return {"outputs": {name: comparison.result() for name, comparison in outputs.items()}}
+    return {"outputs": {name: item.result() for name, item in (outputs | decided).items()}}
 
 
 def compare_models(
@@ -117,4 +158,27 @@ def compare_models(
 
     See `compare_outputs` for arguments, result and errors.
     """
-    return compare_outputs(open_runner(reference), open_runner(candidate), samples, progress)
+    ours, theirs = find_measured(reference), find_measured(candidate)
+    measured = {
+        output: names for output, names in ours.items() if len(names) == len(theirs.get(output, ()))
+    }
+    twins = {
+        name: twin
+        for output, names in measured.items()
+        for name, twin in zip(names, theirs[output], strict=True)
+    }
+    run_candidate = open_runner(candidate, _inner(candidate, twins.values()))
+
+    def run_twin(feeds: Mapping[str, Array]) -> dict[str, Array]:
+        got = run_candidate(feeds)
+        return got | {name: got[twin] for name, twin in twins.items()}
+
+    run_reference = open_runner(reference, _inner(reference, twins))
+    found = compare_outputs(run_reference, run_twin, samples, progress, measured)["outputs"]
+    return {"outputs": {item.name: found[item.name] for item in reference.graph.output}}
+
+
+def _inner(model: onnx.ModelProto, tensors: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of the tensors that are no outputs anyway."""
+    outputs = {item.name for item in model.graph.output}
+    return tuple(dict.fromkeys(name for name in tensors if name not in outputs))

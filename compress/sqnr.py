@@ -8,6 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.errors import CalibrationError
+
 EXACT_DB = 200.0
 
 
@@ -26,7 +28,18 @@ class SignalToNoise:
     max_abs: float = 0.0
 
     def update(self, reference: NDArray, candidate: NDArray) -> None:
-        """Adds one sample; values that are equal infinities on both sides count as equal."""
+        """Adds one sample; values that are equal infinities on both sides count as equal.
+
+        Raises:
+            CalibrationError: the shapes differ, since a decision before the tensor fell otherwise.
+        """
+        if reference.shape != candidate.shape:
+            raise CalibrationError(
+                f"a tensor has the shape {list(reference.shape)} in the float network and "
+                f"{list(candidate.shape)} behind quantized layers",
+                "shapes that no decision inside the network changes",
+                "cut the network before it chooses boxes, and choose them behind it",
+            )
         if reference.dtype == np.float32 and self._update_fast(reference, candidate):
             return
         wanted = reference.astype(np.float64, copy=False)

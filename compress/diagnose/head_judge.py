@@ -16,7 +16,7 @@ class HeadJudge:
     Args:
         model: the float network.
         samples: to judge on.
-        heads: the outputs of each head.
+        heads: the tensors that each head is measured at.
         parts: inner tensors that count as heads, see `artifacts.ownership.read_parts`.
     """
 
@@ -27,20 +27,23 @@ class HeadJudge:
         heads: Mapping[str, Sequence[str]],
         parts: Mapping[str, Sequence[str]],
     ) -> None:
-        self._watched = tuple(parts)
+        self._heads = {**heads, **parts}
+        outputs = {item.name for item in model.graph.output}
+        self._tensors = dict.fromkeys(name for names in self._heads.values() for name in names)
+        self._watched = tuple(name for name in self._tensors if name not in outputs)
         reference = open_runner(model, self._watched)
         self._samples = samples
-        self._heads = {**heads, **parts}
         self._expected = [reference(samples[index]) for index in range(len(samples))]
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
         candidate = open_runner(model, self._watched)
-        signal = dict.fromkeys(self._expected[0], 0.0)
-        noise = dict.fromkeys(self._expected[0], 0.0)
+        signal = dict.fromkeys(self._tensors, 0.0)
+        noise = dict.fromkeys(self._tensors, 0.0)
         for index, expected in enumerate(self._expected):
             got = candidate(self._samples[index])
-            for name, value in expected.items():
+            for name in self._tensors:
+                value = expected[name]
                 signal[name] += float(np.sum(np.square(value, dtype=np.float64)))
                 error = np.subtract(got[name], value, dtype=np.float64)
                 noise[name] += float(np.sum(np.square(error)))

@@ -18,6 +18,8 @@ class Graph:
     Nodes are kept in topological order and have unique names. Initializers are numpy arrays in
     `weights`; editing passes change `nodes` and `weights` and then call `index`. `shapes` and
     `float32` say of which tensors the shape is known, and which are known to hold float32.
+    `compress.decided_outputs` may move the network's end from `nodes` to `tail`: `outputs` are then
+    the tensors that the tail reads, and `measured` those that a decided output is measured at.
 
     Args:
         model: a model in topological order (as `onnx.checker` demands); it is not changed.
@@ -32,6 +34,8 @@ class Graph:
         }
         self.inputs = [item.name for item in model.graph.input if item.name not in self.weights]
         self.outputs = [item.name for item in model.graph.output]
+        self.tail: list[onnx.NodeProto] = []
+        self.measured: dict[str, tuple[str, ...]] = {}
         self.shapes = _known_shapes(model)
         self.float32 = _known_float32(model)
         self._name_nodes()
@@ -110,7 +114,8 @@ class Graph:
             self._producers.keys()
             | self.weights.keys()
             | set(self.inputs)
-            | {node.name for node in self.nodes}
+            | {node.name for node in (*self.nodes, *self.tail)}
+            | {name for node in self.tail for name in node.output}
         )
         name, number = stem, 1
         while name in taken:
@@ -119,11 +124,9 @@ class Graph:
 
     def drop_unused_weights(self) -> None:
         """Forgets the weights that no node and no output reads."""
-        self.weights = {
-            name: value
-            for name, value in self.weights.items()
-            if name in self._consumers or name in self.outputs
-        }
+        used = {name for node in self.tail for name in read_tensors(node)}
+        used |= self._consumers.keys() | set(self.outputs)
+        self.weights = {name: value for name, value in self.weights.items() if name in used}
 
     @property
     def opset(self) -> int:
@@ -133,6 +136,17 @@ class Graph:
                 item.version for item in self._frame.opset_import if item.domain in ("", "ai.onnx")
             )
         )
+
+    @property
+    def values(self) -> list[onnx.ValueInfoProto]:
+        """Types of tensors of the model that this was made of, as far as they are known."""
+        return _typed_values(self._frame)
+
+    @property
+    def results(self) -> dict[str, tuple[str, ...]]:
+        """The model's outputs, each with the tensors that its error is measured at."""
+        names = [item.name for item in self._frame.graph.output]
+        return {name: self.measured.get(name, (name,)) for name in names}
 
     @property
     def opset_imports(self) -> list[onnx.OperatorSetIdProto]:
@@ -149,11 +163,12 @@ class Graph:
         self.drop_unused_weights()
         model = onnx.ModelProto()
         model.CopyFrom(self._frame)
-        model.graph.node.extend(self.nodes)
+        model.graph.node.extend([*self.nodes, *self.tail])
         model.graph.initializer.extend(
             numpy_helper.from_array(np.asarray(value), name) for name, value in self.weights.items()
         )
-        kept = [item for item in model.graph.value_info if item.name in self._producers]
+        made = self._producers.keys() | {name for node in self.tail for name in node.output}
+        kept = [item for item in model.graph.value_info if item.name in made]
         del model.graph.value_info[:]
         model.graph.value_info.extend(kept)
         return model

@@ -9,6 +9,7 @@ import onnx
 from artifacts.errors import InputError
 from artifacts.opset import require_opset
 from artifacts.samples import spread_indices
+from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
@@ -163,6 +164,7 @@ def prepare_network(
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
+    simplified += set_decisions_aside(graph)
     placement = settings.placement
     simplified += placement.write_forms(graph)
     simplified += fold_affines(graph)

@@ -372,10 +372,13 @@ class StreamingPass:
         return feeds
 
     def _measure_outputs(self) -> None:
-        for name in self._graph.outputs:
-            if name in self._graph.weights:
-                continue
-            meter = SignalToNoise()
-            for sample in range(self._float.samples):
-                meter.update(self._float.get(name, sample), self._noisy_value(name, sample))
-            self._decisions.outputs_db[name] = meter.sqnr_db
+        for output, tensors in self._graph.results.items():
+            found = [self._measure(name) for name in tensors if name not in self._graph.weights]
+            if found:
+                self._decisions.outputs_db[output] = min(found)
+
+    def _measure(self, tensor: str) -> float:
+        meter = SignalToNoise()
+        for sample in range(self._float.samples):
+            meter.update(self._float.get(tensor, sample), self._noisy_value(tensor, sample))
+        return meter.sqnr_db

@@ -106,7 +106,7 @@ def measure_layers(
     graph = prepared.graph
     model = graph.copy().to_model()
     heads = read_heads(model) if heads is None else heads
-    parts = read_parts(model)
+    parts = read_parts(model, [name for names in graph.results.values() for name in names])
     outputs = (*graph.outputs, *parts)
     layers = [
         LoneLayer.of(prepared, decisions, item) for item in prepared.quantized if not item.tied
@@ -131,10 +131,15 @@ def measure_layers(
             outputs=outputs,
             noise=item,
             owners={name: owners[name] for name in names if name in owners},
-            heads={head: tuple(names) for head, names in heads.items()} | parts,
+            heads={head: _measured(graph, names) for head, names in heads.items()} | parts,
         )
         for item in noise
     ]
+
+
+def _measured(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
+    """Returns the tensors that outputs are measured at."""
+    return tuple(dict.fromkeys(tensor for name in outputs for tensor in graph.results[name]))
 
 
 def _count_branches(graph: Graph) -> int:

@@ -24,6 +24,7 @@ def make_model() -> Callable[..., onnx.ModelProto]:
         inputs: dict[str, tuple[int, ...]],
         outputs: Sequence[str],
         opset: int = 17,
+        integers: Sequence[str] = (),
     ) -> onnx.ModelProto:
         graph = helper.make_graph(
             list(nodes),
@@ -32,7 +33,12 @@ def make_model() -> Callable[..., onnx.ModelProto]:
                 helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
                 for name, shape in inputs.items()
             ],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            [
+                helper.make_tensor_value_info(
+                    name, TensorProto.INT64 if name in integers else TensorProto.FLOAT, None
+                )
+                for name in outputs
+            ],
             [numpy_helper.from_array(value, name) for name, value in weights.items()],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])

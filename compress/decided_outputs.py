@@ -1,0 +1,146 @@
+"""Outputs that are decisions: labels, ranks, boxes that survived.
+
+One class more or less is no matter of decibels, and one box more or less changes a shape. What
+quantization does to such outputs is measured at the tensors that the network decides about.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+
+from compress.quantize.graph import Graph, read_tensors
+
+_DECIDING = frozenset(
+    {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
+)
+_LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+_FLOATS = frozenset(
+    {
+        onnx.TensorProto.BFLOAT16,
+        onnx.TensorProto.DOUBLE,
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.FLOAT16,
+    }
+)
+
+
+@dataclass(frozen=True)
+class DecidedOutputs:
+    """The end of a network, from its decisions on.
+
+    Attributes:
+        nodes: positions of the nodes that decide, and of those that go on from what was decided.
+        entering: the tensors that they read of the rest of the network.
+        measured: for each decided output, the float tensors among `entering` that it depends on,
+            in the order in which they are read.
+    """
+
+    nodes: frozenset[int] = frozenset()
+    entering: tuple[str, ...] = ()
+    measured: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def set_decisions_aside(graph: Graph) -> list[str]:
+    """Leaves the end of a network, from its decisions on, to `Graph.to_model` alone.
+
+    Returns:
+        what each decided output is measured at, a line each.
+    """
+    found = find_decided_outputs(graph.nodes, graph.outputs, graph.values, graph.weights)
+    if not found.nodes:
+        return []
+    graph.tail = [node for at, node in enumerate(graph.nodes) if at in found.nodes]
+    graph.nodes = [node for at, node in enumerate(graph.nodes) if at not in found.nodes]
+    graph.measured = found.measured
+    kept = (name for name in graph.outputs if name not in found.measured)
+    graph.outputs = list(dict.fromkeys((*kept, *found.entering)))
+    graph.index()
+    return [
+        f"output '{output}' is a decision: errors are measured at what it is made of, "
+        + ", ".join(tensors)
+        for output, tensors in found.measured.items()
+    ]
+
+
+def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+    """Returns, for each output that depends on a decision, the float tensors decided about."""
+    graph = model.graph
+    found = find_decided_outputs(
+        graph.node,
+        [item.name for item in graph.output],
+        [*graph.input, *graph.value_info, *graph.output],
+        {item.name for item in graph.initializer},
+    )
+    return found.measured
+
+
+def find_decided_outputs(
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    values: Iterable[onnx.ValueInfoProto],
+    weights: Container[str],
+) -> DecidedOutputs:
+    """Returns what a network ends with that depends on a decision; often nothing.
+
+    A decision with layers behind it, such as the proposals of a detector in two stages, is not the
+    end of a network. Outputs that depend on it are measured as they are.
+
+    Args:
+        nodes: in topological order.
+        outputs: names of the network's outputs.
+        values: types of tensors, as far as they are known.
+        weights: names of constants.
+    """
+    others = {item.name for item in values if item.type.tensor_type.elem_type not in _FLOATS}
+    others |= _find_constants(nodes, weights)
+    before_layers = _find_before_layers(nodes, weights)
+    inside: dict[int, list[str]] = {}
+    decided: set[str] = set()
+    for at, node in enumerate(nodes):
+        read = list(read_tensors(node))
+        ends = node.op_type in _DECIDING and at not in before_layers
+        if ends or not decided.isdisjoint(read):
+            inside[at] = read
+            decided.update(node.output)
+    made = {name for at, node in enumerate(nodes) if at not in inside for name in node.output}
+    sources: dict[str, dict[str, None]] = {}
+    for at, read in inside.items():
+        behind: dict[str, None] = {}
+        for name in read:
+            behind |= {name: None} if name in made else sources.get(name, {})
+        sources |= dict.fromkeys(nodes[at].output, behind)
+    measured = {
+        output: tuple(name for name in sources[output] if name not in others)
+        for output in outputs
+        if output in decided
+    }
+    if not all(measured.values()):
+        return DecidedOutputs()
+    entering = dict.fromkeys(name for read in inside.values() for name in read if name in made)
+    return DecidedOutputs(frozenset(inside), tuple(entering), measured)
+
+
+def _find_constants(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[str]:
+    """Returns the tensors that are computed from constants alone."""
+    found: set[str] = set()
+    for node in nodes:
+        if all(name in weights or name in found for name in read_tensors(node)):
+            found.update(node.output)
+    return found
+
+
+def _find_before_layers(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[int]:
+    """Returns the positions of the nodes on whose results a layer with weights depends."""
+    needed: set[str] = set()
+    found = set()
+    for at in reversed(range(len(nodes))):
+        node = nodes[at]
+        has_weight = node.op_type in _PRODUCTS and any(name in weights for name in node.input)
+        is_needed = not needed.isdisjoint(node.output)
+        if is_needed:
+            found.add(at)
+        if is_needed or has_weight or node.op_type in _LAYERS:
+            needed.update(read_tensors(node))
+    return found

@@ -1,0 +1,152 @@
+"""Labels and lists of boxes are measured at what they are decided about."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from compress.compare import compare_models
+from compress.decided_outputs import find_measured
+from compress.diagnose.api import diagnose_model
+from compress.errors import CalibrationError
+from compress.quantize.api import quantize_model
+from compress.quantize.search.contract import Contract
+from compress.quantize.settings import QuantizeSettings
+from compress.sqnr import SignalToNoise
+
+CELLS = 64
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    return [{"x": rng.random((1, 3, 8, 8)).astype(np.float32)} for _ in range(6)]
+
+
+@pytest.fixture
+def layers():
+    """Two convolutions that write "scores" [1, 4, 8, 8], and their weights."""
+    rng = np.random.default_rng(1)
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("w0", (8, 3, 3, 3)), ("w1", (4, 8, 1, 1)))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "w1"], ["scores"], "second"),
+    ]
+    return nodes, weights
+
+
+@pytest.fixture
+def labels_model(make_model, layers):
+    nodes, weights = layers
+    decide = helper.make_node("ArgMax", ["scores"], ["labels"], "decide", axis=1, keepdims=0)
+    return make_model(
+        [*nodes, decide], weights, {"x": (1, 3, 8, 8)}, ["labels"], integers=["labels"]
+    )
+
+
+@pytest.fixture
+def boxes_model(make_model, layers):
+    """As many boxes as have a score above a threshold."""
+    nodes, weights = layers
+    weights |= {
+        "row": np.array([1, 1, -1], np.int64),
+        "column": np.array([1, CELLS, 4], np.int64),
+        "most": np.array(CELLS, np.int64),
+        "overlap": np.array(0.2, np.float32),
+        "least": np.array(-1.0, np.float32),
+        "first_score": np.array([0], np.int64),
+        "third": np.array([2], np.int64),
+        "flat": np.array([CELLS, 4], np.int64),
+    }
+    nodes = [
+        *nodes,
+        helper.make_node("Reshape", ["scores", "column"], ["boxes"], "boxes"),
+        helper.make_node("Gather", ["scores", "first_score"], ["one"], "one", axis=1),
+        helper.make_node("Reshape", ["one", "row"], ["confidence"], "confidence"),
+        helper.make_node(
+            "NonMaxSuppression",
+            ["boxes", "confidence", "most", "overlap", "least"],
+            ["chosen"],
+            "suppress",
+        ),
+        helper.make_node("Gather", ["chosen", "third"], ["places"], "places", axis=1),
+        helper.make_node("Reshape", ["boxes", "flat"], ["rows"], "rows"),
+        helper.make_node("GatherND", ["rows", "places"], ["survivors"], "survivors"),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["survivors"])
+
+
+def test_labels_are_measured_at_their_scores(labels_model, make_model, layers, samples):
+    result = quantize_model(labels_model, samples)
+    nodes, weights = layers
+    scores = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["scores"])
+    alone = quantize_model(scores, samples)
+    assert result.outputs_db == {"labels": alone.outputs_db["scores"]}
+    assert any("'labels' is a decision" in line for line in result.simplified)
+    assert result.model.graph.output[0].type.tensor_type.elem_type == TensorProto.INT64
+    figures = compare_models(labels_model, result.model, samples)["outputs"]
+    expected = compare_models(scores, alone.model, samples)["outputs"]["scores"]
+    assert figures == {"labels": expected}
+    assert 0.5 < expected["agreement"] <= 1
+
+
+def test_boxes_that_survive_may_be_more_or_fewer(boxes_model, run_model, samples):
+    result = quantize_model(boxes_model, samples)
+    counts = [
+        [len(run_model(model, sample)["survivors"]) for sample in samples]
+        for model in (boxes_model, result.model)
+    ]
+    assert counts[0] != counts[1]
+    assert min(counts[1]) > 0
+    assert find_measured(boxes_model) == {"survivors": ("rows", "boxes", "confidence")}
+    figures = compare_models(boxes_model, result.model, samples)["outputs"]["survivors"]
+    assert 15 < figures["sqnr_db"] < 60
+    assert figures["sqnr_db"] == pytest.approx(result.outputs_db["survivors"], abs=1.5)
+
+
+@pytest.mark.parametrize("model_name", ["labels_model", "boxes_model"])
+def test_searches_and_diagnoses_measure_there_too(model_name, samples, request):
+    model = request.getfixturevalue(model_name)
+    (output,) = find_measured(model)
+    contract = Contract(head=output, kind="sqnr", limit=10.0)
+    settings = QuantizeSettings(target="openvino", prefer="quality", contracts=(contract,))
+    result = quantize_model(model, samples, settings, clock=lambda models: [1.0] * len(models))
+    assert result.precision is not None
+    diagnosis = diagnose_model(model, samples, QuantizeSettings(target="openvino"))
+    assert 15 < diagnosis.heads_db[output] < 60
+
+
+def test_what_is_decided_about_may_be_an_output_itself(make_model, layers, samples):
+    nodes, weights = layers
+    decide = helper.make_node("ArgMax", ["scores"], ["labels"], "decide", axis=1)
+    model = make_model(
+        [*nodes, decide], weights, {"x": (1, 3, 8, 8)}, ["scores", "labels"], integers=["labels"]
+    )
+    result = quantize_model(model, samples)
+    assert result.outputs_db["labels"] == result.outputs_db["scores"]
+    assert [item.name for item in result.model.graph.output] == ["scores", "labels"]
+    outputs = compare_models(model, result.model, samples)["outputs"]
+    assert outputs["labels"]["sqnr_db"] == outputs["scores"]["sqnr_db"]
+
+
+def test_layers_behind_a_decision_are_quantized(make_model, layers, samples):
+    nodes, weights = layers
+    weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
+    weights["w2"] = np.random.default_rng(2).standard_normal((5, 2)).astype(np.float32)
+    nodes = [
+        *nodes,
+        helper.make_node("Reshape", ["scores", "flat"], ["f"], "flatten"),
+        helper.make_node("TopK", ["f", "most"], ["best", "places"], "best", axis=1),
+        helper.make_node("MatMul", ["best", "w2"], ["y"], "last"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+    assert find_measured(model) == {}
+    assert "last" in [item.node for item in quantize_model(model, samples).layers]
+
+
+def test_other_shapes_are_refused_in_words():
+    with pytest.raises(CalibrationError, match=r"shape \[4\] in the float network and \[3\]"):
+        SignalToNoise().update(np.ones(4, np.float32), np.ones(3, np.float32))
