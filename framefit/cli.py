@@ -74,4 +74,4 @@ def budget_check_main(arguments: Sequence[str] | None = None) -> int:
         command = build_command(program, BUDGET_CHECK_OTHERS[given[0]])
         return run_command(program, command, given[1:])
     command = build_command("budget-check", BUDGET_CHECK)
-    return run_command("budget-check", command, given)
+    return run_command("budget-check", command, arguments)

@@ -53,13 +53,15 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     Args:
         program: the name to show in usage lines.
         command: the command or group.
-        arguments: the command line without the program; None for this process's own.
+        arguments: the command line without the program; None for this process's own, which ends
+            with the command: once interrupted, it is not disturbed on its way out.
     """
+    ends_process = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = _DEBUG in arguments
     arguments = [argument for argument in arguments if argument != _DEBUG]
     try:
-        with _interruptible(), _quiet_libraries():
+        with _interruptible(ends_process), _quiet_libraries():
             return _invoke(program, command, arguments)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -128,7 +130,7 @@ class _Interrupt(BaseException):
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(ends_process: bool) -> Iterator[None]:
     """Lets the first SIGINT or SIGTERM unwind the stack; later ones do not disturb that."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -146,8 +148,9 @@ def _interruptible() -> Iterator[None]:
         with _main_thread_woken():
             yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        if not (arrived and ends_process):
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
 
 @contextmanager

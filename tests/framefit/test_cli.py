@@ -182,6 +182,14 @@ framefit.quantize_job.save_onnx = slow
 """
 
 
+def wait_for_start(process: subprocess.Popen[str], folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("kinds", [["SIGINT"], ["SIGTERM"], ["SIGINT", "SIGTERM", "SIGINT"]])
 def test_interrupt_leaves_the_old_file_and_nothing_else(
     start, folder: Path, network: Path, pictures: Path, kinds: list[str]
@@ -189,11 +197,7 @@ def test_interrupt_leaves_the_old_file_and_nothing_else(
     old = folder / "net.int8.onnx"
     old.write_bytes(b"the old file")
     process = start("compress", "quantize", network, "--data", pictures, code=SLOW_WRITE)
-    deadline = time.monotonic() + 60
-    while not (folder / "started").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_start(process, folder)
     begin = time.monotonic()
     for kind in kinds:
         process.send_signal(getattr(signal, kind))
@@ -210,6 +214,18 @@ def test_interrupt_leaves_the_old_file_and_nothing_else(
         "started",
     ]
     assert list(folder.glob(".framefit/quantize/*/*")), "the next run cannot go on"
+
+
+def test_late_interrupts_do_not_disturb_the_way_out(
+    start, folder: Path, network: Path, pictures: Path
+) -> None:
+    late = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
+    process = start("compress", "quantize", network, "--data", pictures, code=late + SLOW_WRITE)
+    wait_for_start(process, folder)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT
+    assert err.splitlines()[-1].startswith("interrupted")
 
 
 WITHOUT_TORCH = "import sys\nfor name in ('torch', 'timm'): sys.modules[name] = None"
