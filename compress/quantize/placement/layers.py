@@ -11,6 +11,7 @@ from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+FLOAT_ONLY = frozenset({"DeformConv", "GRU", "LSTM", "RNN"})
 CUTTING = frozenset({"Relu", "Clip"})
 
 
@@ -40,6 +41,9 @@ def place_layers(
         answer = quantize_attention(graph, node, attention_slower_on)
         if answer is None and node.op_type in LAYERS:
             answer = quantize_layer(graph, node)
+        elif node.op_type in FLOAT_ONLY:
+            reason = f"no runtime computes {node.op_type} in integers between Q/DQ pairs"
+            answer = Declined(node=node.name, reason=reason)
         elif node.op_type == "Add":
             answer = quantize_residual_add(graph, node, layers)
             if answer is None and quantizes_sums:

@@ -131,3 +131,20 @@ def test_linear_resize_stays_in_float_between_layers_in_integers(name, make_patt
     assert placed[transposed.name].weight_axis == 1
     layers = [node for node in graph.nodes if node.op_type in ("Conv", "ConvTranspose")]
     assert len(layers) == len(placed)
+
+
+def test_recurrent_layers_are_named_among_those_in_float(make_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("w", (1, 16, 3)), ("r", (1, 16, 4)), ("w1", (4, 2)))
+    }
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r"], ["", "h"], "memory", hidden_size=4),
+        helper.make_node("MatMul", ["h", "w1"], ["y"], "head"),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (5, 1, 3)}, ["y"]))
+    for name in PLACEMENTS:
+        _, declined = PLACEMENTS[name]().place(graph)
+        reasons = {item.node: item.reason for item in declined}
+        assert "LSTM" in reasons["memory"]
