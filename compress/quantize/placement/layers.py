@@ -39,11 +39,8 @@ def place_layers(
     layers: set[str] = set()
     for node in graph.nodes:
         answer = quantize_attention(graph, node, attention_slower_on)
-        if answer is None and node.op_type in LAYERS:
+        if answer is None and node.op_type in LAYERS | FLOAT_ONLY:
             answer = quantize_layer(graph, node)
-        elif node.op_type in FLOAT_ONLY:
-            reason = f"no runtime computes {node.op_type} in integers between Q/DQ pairs"
-            answer = Declined(node=node.name, reason=reason)
         elif node.op_type == "Add":
             answer = quantize_residual_add(graph, node, layers)
             if answer is None and quantizes_sums:
@@ -87,8 +84,11 @@ def count_multiplications(graph: Graph, node: onnx.NodeProto) -> int | None:
 
 
 def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declined:
-    """Quantizes the input and the weight of a Conv, ConvTranspose, Gemm or MatMul."""
+    """Quantizes the input and the weight of a Conv, ConvTranspose, Gemm or MatMul alone."""
     data, weight_name = node.input[0], node.input[1]
+    if node.op_type in FLOAT_ONLY:
+        reason = f"no runtime computes {node.op_type} in integers between Q/DQ pairs"
+        return Declined(node=node.name, reason=reason)
     if data in graph.weights:
         return Declined(node=node.name, reason=f"its input '{data}' is a constant")
     if weight_name not in graph.weights:
