@@ -1,5 +1,6 @@
 """Times networks side by side on a runtime: what `--prefer` measures with."""
 
+import logging
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,11 +14,15 @@ import onnx
 if TYPE_CHECKING:
     from engines.session import Session
 
+_log = logging.getLogger(__name__)
+
 BATCH = 6
 SECONDS_PER_BATCH = 2.0
 MIN_ROUNDS = 12
 MAX_ROUNDS = 200
 WARM_UP = 3
+CALM = 0.2
+"""By how much of the fastest inference the lower quartile may be above it on a calm machine."""
 
 
 class NetworkClock:
@@ -32,12 +37,13 @@ class NetworkClock:
 
     def __init__(self, runtime: str) -> None:
         self._runtime = runtime
+        self._has_warned = False
 
     def __call__(self, models: Sequence[onnx.ModelProto]) -> list[float]:
         """Returns the lower quartile of each model's latency in ms; inputs are random.
 
         A quarter of the inferences were at least as fast: what other processes do to the rest does
-        not reach it, unless they never pause.
+        not reach it, unless they never pause. That is warned of, once.
         """
         ratios, reference_ms = [1.0], []
         for start in range(1, len(models), BATCH):
@@ -59,13 +65,26 @@ class NetworkClock:
                 path.write_bytes(model.SerializeToString())
                 sessions.append(open_session(path, self._runtime))
         try:
-            return _interleave(sessions)
+            times_ms = _interleave(sessions)
         finally:
             for session in sessions:
                 session.close()
+        quartiles = [quantiles(taken, n=4)[0] for taken in times_ms]
+        self._warn_if_disturbed(quartiles[0], min(times_ms[0]))
+        return quartiles
+
+    def _warn_if_disturbed(self, quartile_ms: float, fastest_ms: float) -> None:
+        if quartile_ms > (1 + CALM) * fastest_ms and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "something else takes this machine's time: three of four inferences take %.0f %% "
+                "longer than the fastest, or more; latencies are only ratios of each other",
+                100 * (quartile_ms / fastest_ms - 1),
+            )
 
 
-def _interleave(sessions: "Sequence[Session]") -> list[float]:
+def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:
+    """Returns the times of each session in ms."""
     rng = np.random.default_rng(0)
     feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
     times_ns: list[list[int]] = [[] for _ in sessions]
@@ -78,4 +97,4 @@ def _interleave(sessions: "Sequence[Session]") -> list[float]:
         is_enough = turn >= WARM_UP + MIN_ROUNDS
         if is_enough and time.perf_counter() - began > SECONDS_PER_BATCH:
             break
-    return [quantiles(taken[WARM_UP:], n=4)[0] / 1e6 for taken in times_ns]
+    return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
