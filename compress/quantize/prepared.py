@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from artifacts.errors import InputError
+from artifacts.half_precision import widen_half
 from artifacts.opset import require_opset
 from artifacts.samples import spread_indices
 from compress.decided_outputs import set_decisions_aside
@@ -158,9 +159,13 @@ def prepare_network(
                 f"the network is quantized already: node '{node.name}' is {node.op_type}",
                 "a float network",
             )
-    model = require_opset(model, settings.opset, f"{settings.weights} with {settings.activations}")
+    wide = widen_half(model)
+    widened = (
+        [] if wide is model else ["float16 and bfloat16 became float32, but for inputs, outputs"]
+    )
+    model = require_opset(wide, settings.opset, f"{settings.weights} with {settings.activations}")
     graph = Graph(model)
-    simplified = simplify(graph)
+    simplified = widened + simplify(graph)
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")

@@ -1,0 +1,85 @@
+"""Networks in float16 or bfloat16, as networks in float32 with the same inputs and outputs."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from artifacts.shape_inference import infer_shapes
+
+HALF = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_WIDE = TensorProto.FLOAT
+_TYPE_ATTRIBUTES = frozenset({"dtype", "to"})
+
+
+def widen_half(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the network with float32 instead of every type of half its size.
+
+    Inputs and outputs keep their types: a Cast stands behind the one and before the other. Values
+    stay as they are, and are rounded less often on their way.
+
+    Args:
+        model: not changed; returned itself where it has nothing of half size.
+    """
+    if not any(tensor.data_type in HALF for tensor in model.graph.initializer):
+        return model
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    graph = wide.graph
+    del graph.value_info[:]
+    inner = {
+        item.name: f"{item.name}_float32"
+        for item in (*graph.input, *graph.output)
+        if item.type.tensor_type.elem_type in HALF
+    }
+    _widen_graph(graph, inner)
+    before = [
+        helper.make_node("Cast", [item.name], [inner[item.name]], f"{item.name}_widened", to=_WIDE)
+        for item in graph.input
+        if item.name in inner
+    ]
+    behind = [
+        helper.make_node(
+            "Cast",
+            [inner[item.name]],
+            [item.name],
+            f"{item.name}_narrowed",
+            to=item.type.tensor_type.elem_type,
+        )
+        for item in graph.output
+        if item.name in inner
+    ]
+    nodes = [*before, *graph.node, *behind]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return infer_shapes(wide)
+
+
+def _widen_graph(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+        for attribute in node.attribute:
+            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in HALF:
+                attribute.i = _WIDE
+            if attribute.HasField("t"):
+                _widen_tensor(attribute.t)
+            for subgraph in _subgraphs(attribute):
+                for item in (*subgraph.input, *subgraph.output, *subgraph.value_info):
+                    item.name = names.get(item.name, item.name)
+                    if item.type.tensor_type.elem_type in HALF:
+                        item.type.tensor_type.elem_type = _WIDE
+                _widen_graph(subgraph, names)
+
+
+def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
+    yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def _widen_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type in HALF:
+        values = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
