@@ -70,12 +70,14 @@ class PrunableNetwork:
             found = output_tensors(run_module(wide, self.inputs))
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
-        return max(_difference(a, b) for a, b in zip(found, wanted, strict=True))
+        return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:
     if not wanted.is_floating_point():
         return float((found != wanted).any())
+    if not wanted.numel():
+        return 0.0
     scale = float(wanted.abs().max()) or 1.0
     return float((found - wanted).abs().max()) / scale
 

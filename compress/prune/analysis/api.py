@@ -1,11 +1,13 @@
 """Runs a network once and finds its channel groups."""
 
+from enum import Enum
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -13,6 +15,7 @@ from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
 from compress.prune.analysis.reduction_rules import REDUCTION_RULES
 from compress.prune.analysis.tracer import ChannelTracer, follow_modules, plain_operators
 
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
@@ -30,7 +33,8 @@ def find_channels(
         the channel groups; outputs of the network are protected.
 
     Raises:
-        InputError: the network cannot run with these inputs, or `protect` names no module.
+        InputError: the network cannot run with these inputs, what it returns is not known, or
+            `protect` names no module.
     """
     unknown = sorted(set(protect) - dict(module.named_modules()).keys())
     if unknown:
@@ -65,5 +69,21 @@ def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
 
 
 def output_tensors(result: Any) -> list[Tensor]:
-    """Lists the tensors in what a network returned."""
-    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    """Lists the tensors in what a network returned.
+
+    Raises:
+        InputError: there is none, or there may be some in an object that cannot be looked into.
+    """
+    tensors = []
+    for name, leaf in name_leaves(result):
+        if isinstance(leaf, Tensor):
+            tensors.append(leaf)
+        elif not isinstance(leaf, _PLAIN):
+            raise InputError(
+                f"output '{name}' of the network is a {type(leaf).__name__}, in which no tensors "
+                "can be found",
+                "tensors in dictionaries, lists, tuples and dataclasses",
+            )
+    if not tensors:
+        raise InputError(f"the network returns no tensor but a {type(result).__name__}", "tensors")
+    return tensors
