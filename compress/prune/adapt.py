@@ -18,7 +18,7 @@ from artifacts.edits import apply_edits
 from artifacts.errors import InputError
 from compress.prune.analysis.api import find_channels, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
-from compress.prune.reference import run_zeroed
+from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (
     Adjustments,
     ConflictError,
@@ -54,6 +54,10 @@ class PrunableNetwork:
     def make_edits(self, removed: set[int]) -> Edits:
         """Returns the edits that remove channel groups."""
         return make_edits(self.module, self.channels, removed, self.adjustments)
+
+    def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
+        """Names what is computed over the remaining channels only, see `run_zeroed`."""
+        return name_narrowed_statistics(self.channels, removed)
 
     def largest_difference(self, removed: set[int]) -> float:
         """Returns how far the pruned network is from the zeroed original.

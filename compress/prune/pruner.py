@@ -52,12 +52,14 @@ class Cut:
         selection: what left.
         difference: how far it is from the zeroed original in float64, relative; before BatchNorm
             was re-estimated.
+        narrowed_statistics: what that original computes over the remaining channels only.
     """
 
     module: nn.Module
     edits: Edits
     selection: Selection
     difference: float
+    narrowed_statistics: tuple[str, ...] = ()
 
 
 class Pruner:
@@ -135,7 +137,8 @@ class Pruner:
         module = apply_edits(deepcopy(self.module), edits)
         module.eval()
         self._renew_statistics(module)
-        return Cut(module, edits, selection, difference)
+        statistics = self._network.narrowed_statistics(selection.removed)
+        return Cut(module, edits, selection, difference, statistics)
 
     def _renew_statistics(self, module: nn.Module) -> None:
         """Re-estimates BatchNorm where that brings the outputs nearer to those before the cut."""
