@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
-from compress.prune.analysis.api import find_channels, output_tensors, run_module
+from compress.prune.analysis.api import find_channels, first_line, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (
@@ -212,7 +212,7 @@ def _problem(network: PrunableNetwork, removed: set[int]) -> str:
     try:
         difference = network.largest_difference(removed)
     except (InputError, ConflictError) as error:
-        return f"its code names a size that cannot follow ({str(error).splitlines()[0][:160]})"
+        return f"its code names a size that cannot follow ({first_line(error.__cause__ or error)})"
     if not difference <= TOLERANCE:
         return f"pruned, it computes something else (by {difference:.1e})"
     return ""

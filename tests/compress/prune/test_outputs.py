@@ -1,5 +1,6 @@
 """Every tensor that a network returns is an output, however it is nested."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,3 +74,21 @@ def test_a_later_output_that_is_no_number_is_no_proof() -> None:
     with torch.no_grad():
         network.module.second.bias.fill_(np.nan)
     assert np.isnan(network.largest_difference({network.channels.families[0].roots[0]}))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("boom"), "the forward pass failed: ValueError: boom"),
+        (KeyError(), "the forward pass failed: KeyError: KeyError"),
+        (RuntimeError("another dtype\nat line 3"), "another dtype; pruning runs it in float64"),
+        (RuntimeError("wrong size"), "with inputs of [[1, 3, 8, 8]]: RuntimeError: wrong"),
+    ],
+)
+def test_a_failing_forward_pass_is_one_line(error: Exception, message: str) -> None:
+    def fail(*_: Tensor) -> None:
+        raise error
+
+    with pytest.raises(InputError, match=re.escape(message)) as raised:
+        open_network(Returns(fail).eval(), IMAGE)
+    assert ("--input-shape" in str(raised.value)) == ("size" in str(error))
