@@ -31,6 +31,11 @@ def normed():
 def fail():
     raise KeyError("no such thing")
 
+def leave():
+    raise SystemExit(3)
+
+instance = make()
+
 def text():
     return "no module"
 
@@ -116,6 +121,8 @@ def test_safetensors_carry_their_edits(run, weights: Path) -> None:
         (("--ratio", 0.5, "--macs", 0.5, *factory()), "2 goals were given"),
         (("--ratio", 0.5, *factory("fail")), "no such thing"),
         (("--ratio", 0.5, *factory("text")), "returned str"),
+        (("--ratio", 0.5, *factory("leave")), "leave' failed: SystemExit: 3"),
+        (("--ratio", 0.5, *factory("instance")), "is a module (Sequential); expected a function"),
         (("--ratio", 0.5, *factory("other")), "do not fit the network"),
         (("--ratio", 0.5, *factory("missing")), "has no function"),
         (("--ratio", 0.5, "--factory", "nowhere:make", *SHAPE), "cannot import"),
