@@ -43,6 +43,10 @@ def find_builder(name: str, factory: str | None = None) -> Callable[..., Any]:
         raise InputError(
             f"'{module_name}' has no function '{function_name}'", "package.module:function"
         )
+    if hasattr(function, "state_dict") and not isinstance(function, type):
+        raise InputError(
+            f"'{name}' is a module ({type(function).__name__})", "a function that returns one"
+        )
     if name != factory and getattr(function, "__module__", None) != module_name:
         raise UnsafeFileError(f"'{name}' is not defined in that module", "a builder of perception")
     return function  # type: ignore[no-any-return]
@@ -58,7 +62,7 @@ def call_builder(build: Callable[..., Any], name: str, *arguments: Any) -> Any:
         return build(*arguments)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"the builder '{name}' failed: {type(error).__name__}: {error}",
             "a function that returns the network",
@@ -72,7 +76,7 @@ def _import(module_name: str, name: str, *, is_own: bool) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"cannot import the module of '{name}': {type(error).__name__}: {error}",
             "package.module:function that Python finds from the current folder",

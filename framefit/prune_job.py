@@ -88,6 +88,7 @@ class PruneOutcome:
             "latency_ms": result.latency_ms,
             "quality_db": list(result.quality),
             "largest_difference": max(result.differences, default=None),
+            "narrowed_statistics": list(result.narrowed_statistics),
             "widths": [vars(width) for width in result.widths],
             "left_alone": [vars(item) for item in result.left_alone],
             "sparse": [vars(layer) for layer in self.sparse],

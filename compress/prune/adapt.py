@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
-from compress.prune.analysis.api import find_channels, output_tensors, run_module
+from compress.prune.analysis.api import find_channels, first_line, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
-from compress.prune.reference import run_zeroed
+from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (
     Adjustments,
     ConflictError,
@@ -55,6 +55,10 @@ class PrunableNetwork:
         """Returns the edits that remove channel groups."""
         return make_edits(self.module, self.channels, removed, self.adjustments)
 
+    def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
+        """Names what is computed over the remaining channels only, see `run_zeroed`."""
+        return name_narrowed_statistics(self.channels, removed)
+
     def largest_difference(self, removed: set[int]) -> float:
         """Returns how far the pruned network is from the zeroed original.
 
@@ -70,12 +74,14 @@ class PrunableNetwork:
             found = output_tensors(run_module(wide, self.inputs))
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
-        return max(_difference(a, b) for a, b in zip(found, wanted, strict=True))
+        return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:
     if not wanted.is_floating_point():
         return float((found != wanted).any())
+    if not wanted.numel():
+        return 0.0
     scale = float(wanted.abs().max()) or 1.0
     return float((found - wanted).abs().max()) / scale
 
@@ -206,7 +212,7 @@ def _problem(network: PrunableNetwork, removed: set[int]) -> str:
     try:
         difference = network.largest_difference(removed)
     except (InputError, ConflictError) as error:
-        return f"its code names a size that cannot follow ({str(error).splitlines()[0][:160]})"
+        return f"its code names a size that cannot follow ({first_line(error.__cause__ or error)})"
     if not difference <= TOLERANCE:
         return f"pruned, it computes something else (by {difference:.1e})"
     return ""

@@ -71,6 +71,8 @@ class PruneResult:
         macs: multiplications before and after.
         quality: SQNR in dB of each output against the original, after each step.
         differences: per step, how far the pruned network was from the zeroed one (float64).
+        narrowed_statistics: what that zeroed network computes over the remaining channels only;
+            there it differs from literal zeroing.
         notes: what the user should know.
         latency_ms: of the original and of the result, where it was measured.
     """
@@ -82,6 +84,7 @@ class PruneResult:
     macs: tuple[float, float]
     quality: tuple[dict[str, float], ...] = ()
     differences: tuple[float, ...] = ()
+    narrowed_statistics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     latency_ms: tuple[float, float] | None = None
 
@@ -94,6 +97,7 @@ class _Run:
     edits: list[dict[str, Any]] = field(default_factory=list)
     quality: list[dict[str, float]] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
+    narrowed_statistics: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     after: dict[str, int] = field(default_factory=dict)
     latency_ms: tuple[float, float] | None = None
@@ -207,6 +211,7 @@ def _take(
     run.module, run.quality = cut.module, [*run.quality, quality]
     run.edits += cut.edits
     run.differences.append(cut.difference)
+    run.narrowed_statistics |= dict.fromkeys(cut.narrowed_statistics)
     families = {family.name: family for family in pruner.channels.families}
     run.after |= {name: kept * families[name].width for name, kept in cut.selection.kept.items()}
     return True
@@ -230,6 +235,7 @@ def _result(run: _Run, first: Pruner) -> PruneResult:
         macs=(macs.total(_all(channels)), macs.total(kept)),
         quality=tuple(run.quality),
         differences=tuple(run.differences),
+        narrowed_statistics=tuple(run.narrowed_statistics),
         notes=tuple(run.notes),
         latency_ms=run.latency_ms,
     )

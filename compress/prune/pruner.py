@@ -22,6 +22,7 @@ from compress.sqnr import SignalToNoise
 from compress.train.batch_norm import improve_batch_norm
 
 Inputs = tuple[Tensor, ...]
+_MOST_REASONS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +52,14 @@ class Cut:
         selection: what left.
         difference: how far it is from the zeroed original in float64, relative; before BatchNorm
             was re-estimated.
+        narrowed_statistics: what that original computes over the remaining channels only.
     """
 
     module: nn.Module
     edits: Edits
     selection: Selection
     difference: float
+    narrowed_statistics: tuple[str, ...] = ()
 
 
 class Pruner:
@@ -95,11 +98,7 @@ class Pruner:
             module, inputs, protect=settings.protect, progress=progress
         )
         if not self.channels.families:
-            reasons = {item.reason for item in self.channels.left_alone}
-            raise InputError(
-                f"no channel of the network can be removed: {'; '.join(sorted(reasons)[:3])}",
-                "a network with convolutions or linear layers between its input and outputs",
-            )
+            raise _nothing_to_remove(self.channels)
         score = IMPORTANCES[settings.importance]
         raw = score(module, self.channels, data.importance)
         self._scores = rank_scores(self.channels, raw, settings.ranking)
@@ -138,7 +137,8 @@ class Pruner:
         module = apply_edits(deepcopy(self.module), edits)
         module.eval()
         self._renew_statistics(module)
-        return Cut(module, edits, selection, difference)
+        statistics = self._network.narrowed_statistics(selection.removed)
+        return Cut(module, edits, selection, difference, statistics)
 
     def _renew_statistics(self, module: nn.Module) -> None:
         """Re-estimates BatchNorm where that brings the outputs nearer to those before the cut."""
@@ -151,6 +151,21 @@ class Pruner:
             return -min(compare_outputs(run_all(candidate, samples), wanted).values())
 
         improve_batch_norm(module, [inputs[0] for inputs in samples], score)
+
+
+def _nothing_to_remove(channels: Channels) -> InputError:
+    """Returns the error for a network without prunable channels: one weight for each reason."""
+    by_reason: dict[str, str] = {}
+    for item in channels.left_alone:
+        by_reason.setdefault(item.reason, f"{item.weight}: {item.reason}")
+    if not by_reason:
+        return InputError(
+            "no channel of the network can be removed: no layer was found",
+            "a network with convolutions or linear layers between its input and outputs",
+        )
+    shown = list(by_reason.values())[:_MOST_REASONS]
+    more = f"; and {len(by_reason) - len(shown)} more" if len(by_reason) > len(shown) else ""
+    return InputError(f"no channel of the network can be removed: {'; '.join(shown)}{more}")
 
 
 @torch.no_grad()

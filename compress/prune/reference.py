@@ -10,8 +10,20 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compress.prune.analysis.api import output_tensors, run_module
+from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
-from compress.prune.analysis.tracer import plain_operators
+from compress.prune.analysis.tracer import Statistic, plain_operators
+
+_STATISTIC_NAMES = {
+    "native_layer_norm": "LayerNorm",
+    "native_group_norm": "GroupNorm",
+    "_native_batch_norm_legit": "BatchNorm",
+    "native_batch_norm": "BatchNorm",
+    "linalg_vector_norm": "norm",
+    "_softmax": "softmax",
+    "_safe_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+}
 
 
 def run_zeroed(
@@ -40,16 +52,38 @@ def run_zeroed(
                 left = np.flatnonzero(np.isin(channels.roots[ids], gone))
                 if left.size:
                     tensors[name].index_fill_(axis, torch.from_numpy(left), 0)
-    statistics = {}
-    for item in channels.trace.statistics:
-        kept = {
+    statistics = {
+        (item.operator, item.order): {
             axis: torch.from_numpy(np.flatnonzero(~np.isin(channels.roots[ids], gone)))
             for axis, ids in item.axes.items()
         }
-        if any(len(kept[axis]) < ids.size for axis, ids in item.axes.items()):
-            statistics[item.operator, item.order] = kept
+        for item in _narrowed_statistics(channels, gone)
+    }
     with plain_operators(), _MaskedStatistics(statistics):
         return output_tensors(run_module(zeroed, inputs))
+
+
+def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str, ...]:
+    """Names the statistics from which `run_zeroed` leaves channels out, each once.
+
+    Returns:
+        operator and module, "mean in 'attention'".
+    """
+    found = _narrowed_statistics(channels, np.array(sorted(removed), np.int64))
+    names: dict[str, None] = {}
+    for item in found:
+        kind = _STATISTIC_NAMES.get(item.operator, item.operator)
+        place = item.modules[-1] if item.modules else "the network"
+        names[f"{kind} in '{place}'"] = None
+    return tuple(names)
+
+
+def _narrowed_statistics(channels: Channels, gone: Ids) -> list[Statistic]:
+    return [
+        item
+        for item in channels.trace.statistics
+        if any(np.isin(channels.roots[ids], gone).any() for ids in item.axes.values())
+    ]
 
 
 class _MaskedStatistics(TorchDispatchMode):

@@ -80,6 +80,13 @@ def _new_attributes(
         return {"num_channels": shape[0], "num_groups": groups}
     if isinstance(part, nn.PReLU) and shape:
         return {"num_parameters": shape[0]}
+    if isinstance(part, nn.RNNBase | nn.RNNCellBase):
+        first = shapes.get(f"{prefix}weight_ih_l0") or shapes.get(f"{prefix}weight_ih")
+        return {"input_size": first[1]} if first else {}
+    if isinstance(part, nn.MultiheadAttention):
+        widths = {"kdim": "k_proj_weight", "vdim": "v_proj_weight"}
+        found = {key: shapes.get(f"{prefix}{weight}") for key, weight in widths.items()}
+        return {key: known[1] for key, known in found.items() if known}
     return {}
 
 

@@ -19,7 +19,11 @@ from framefit.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from framefit.prune_job import PruneOutcome
+
+_MOST_STATISTICS = 4
 
 
 def prune(
@@ -170,6 +174,16 @@ def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
         f"{outcome.parameters[0] / 1e6:.2f} M -> {outcome.parameters[1] / 1e6:.2f} M, MACs "
         f"{result.macs[0] / 1e9:.3f} G -> {result.macs[1] / 1e9:.3f} G; equal to the zeroed "
         f"original within {max(result.differences, default=0.0):.0e}"
+        f"{_name_statistics(result.narrowed_statistics)}"
     )
     if not is_verbose and result.left_alone:
         typer.echo(f"{len(result.left_alone)} layers have channels left alone; --verbose says why")
+
+
+def _name_statistics(names: "Sequence[str]") -> str:
+    """Returns what has to be said of the proof where statistics run over channels."""
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MOST_STATISTICS])
+    more = f" and {len(names) - _MOST_STATISTICS} more" if len(names) > _MOST_STATISTICS else ""
+    return f", with statistics over the remaining channels only: {shown}{more}"

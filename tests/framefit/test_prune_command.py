@@ -23,8 +23,18 @@ def make():
         nn.Conv2d(32, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 2, 1),
     )
 
+def normed():
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, 2, 1), nn.GroupNorm(1, 32), nn.ReLU(), nn.Conv2d(32, 2, 1)
+    )
+
 def fail():
     raise KeyError("no such thing")
+
+def leave():
+    raise SystemExit(3)
+
+instance = make()
 
 def text():
     return "no module"
@@ -77,6 +87,18 @@ def test_own_network_is_pruned_loaded_and_exported(run, weights: Path, pictures:
     assert sum(p.numel() for p in twice.parameters()) < count
 
 
+def test_statistics_over_remaining_channels_are_told(run, weights: Path) -> None:
+    import pruned_networks
+
+    torch.save(pruned_networks.normed().state_dict(), "normed.pt")
+    options = ("--ratio", 0.5, "--json", "report.json")
+    result = run("compress", "prune", "normed.pt", *options, *factory("normed"))
+    assert result.code == 0, result.err
+    assert "with statistics over the remaining channels only: GroupNorm in '1'" in result.out
+    report = json.loads(Path("report.json").read_text())
+    assert report["narrowed_statistics"] == ["GroupNorm in '1'"]
+
+
 def test_safetensors_carry_their_edits(run, weights: Path) -> None:
     import pruned_networks
     from safetensors.torch import load_file
@@ -99,6 +121,8 @@ def test_safetensors_carry_their_edits(run, weights: Path) -> None:
         (("--ratio", 0.5, "--macs", 0.5, *factory()), "2 goals were given"),
         (("--ratio", 0.5, *factory("fail")), "no such thing"),
         (("--ratio", 0.5, *factory("text")), "returned str"),
+        (("--ratio", 0.5, *factory("leave")), "leave' failed: SystemExit: 3"),
+        (("--ratio", 0.5, *factory("instance")), "is a module (Sequential); expected a function"),
         (("--ratio", 0.5, *factory("other")), "do not fit the network"),
         (("--ratio", 0.5, *factory("missing")), "has no function"),
         (("--ratio", 0.5, "--factory", "nowhere:make", *SHAPE), "cannot import"),

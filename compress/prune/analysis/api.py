@@ -1,11 +1,15 @@
 """Runs a network once and finds its channel groups."""
 
+import re
+from enum import Enum
+from textwrap import shorten
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -13,6 +17,10 @@ from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
 from compress.prune.analysis.reduction_rules import REDUCTION_RULES
 from compress.prune.analysis.tracer import ChannelTracer, follow_modules, plain_operators
 
+_ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
+_ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_LONGEST = 200
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
@@ -30,7 +38,8 @@ def find_channels(
         the channel groups; outputs of the network are protected.
 
     Raises:
-        InputError: the network cannot run with these inputs, or `protect` names no module.
+        InputError: the network cannot run with these inputs, what it returns is not known, or
+            `protect` names no module.
     """
     unknown = sorted(set(protect) - dict(module.named_modules()).keys())
     if unknown:
@@ -55,15 +64,45 @@ def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     try:
         return module(*inputs)
     except Exception as error:
-        shapes = [list(value.shape) for value in inputs]
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        if _ABOUT_SHAPES.search(reason):
+            shapes = [list(value.shape) for value in inputs]
+            raise InputError(
+                f"the forward pass failed with inputs of {shapes}: {reason}",
+                "the shape it was trained with",
+                "give it with --input-shape",
+            ) from error
+        is_wide = any(value.dtype == torch.float64 for value in inputs)
         raise InputError(
-            f"the network cannot run with inputs of {shapes}: {reason[:200]}",
-            "the shape it was trained with",
-            "give it with --input-shape",
+            f"the forward pass failed: {reason}",
+            fix="pruning runs it in float64; give tensors made in forward the dtype of its input"
+            if is_wide and _ABOUT_DTYPES.search(reason)
+            else "",
         ) from error
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's own message; its class where there is none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return shorten(lines[0], _LONGEST, placeholder=" …")
+
+
 def output_tensors(result: Any) -> list[Tensor]:
-    """Lists the tensors in what a network returned."""
-    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    """Lists the tensors in what a network returned.
+
+    Raises:
+        InputError: there is none, or there may be some in an object that cannot be looked into.
+    """
+    tensors = []
+    for name, leaf in name_leaves(result):
+        if isinstance(leaf, Tensor):
+            tensors.append(leaf)
+        elif not isinstance(leaf, _PLAIN):
+            raise InputError(
+                f"output '{name}' of the network is a {type(leaf).__name__}, in which no tensors "
+                "can be found",
+                "tensors in dictionaries, lists, tuples and dataclasses",
+            )
+    if not tensors:
+        raise InputError(f"the network returns no tensor but a {type(result).__name__}", "tensors")
+    return tensors

@@ -10,6 +10,7 @@ from compress.prune.analysis.tracer import Trace
 
 Place = tuple[str, int]
 """A weight's name and one of its axes."""
+_NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def find_families(trace: Trace) -> Channels:
         ordered = tuple(sorted(members, key=lambda root: first_index[root]))
         is_exact = not set(members) & inexact
         families.append(Family(place[0], place, ordered, shared, is_exact))
+    alone += _other_weights(trace, roots, reasons, families)
     return Channels(trace, roots, _name_apart(families), tuple(alone))
 
 
@@ -153,3 +155,23 @@ def _left_alone(trace: Trace, roots: Ids, reasons: dict[int, str]) -> list[LeftA
             if root in reasons and root != FIXED and layer.weight:
                 alone.setdefault((layer.weight, reasons[root]), set()).add(index)
     return [LeftAlone(name, len(found), reason) for (name, reason), found in alone.items()]
+
+
+def _other_weights(
+    trace: Trace, roots: Ids, reasons: dict[int, str], families: list[Family]
+) -> list[LeftAlone]:
+    """Lists the channels of parameters that no layer has as its weight, where no family has them.
+
+    A bias or a scale (one axis) is left out: it follows the channels that it is combined with.
+    """
+    named = {layer.weight for layer in trace.layers}
+    prunable = {root for family in families for root in family.roots}
+    alone: dict[tuple[str, str], int] = {}
+    for name in trace.parameters - named:
+        axes = trace.weights[name].values()
+        for ids in axes if len(axes) > 1 else ():
+            left = [root for root in roots[ids].tolist() if root not in prunable]
+            why = Counter(reasons.get(root, _NO_LAYER) for root in left if ids.size > 1)
+            for reason, count in why.items():
+                alone[name, reason] = max(count, alone.get((name, reason), 0))
+    return [LeftAlone(name, count, reason) for (name, reason), count in sorted(alone.items())]

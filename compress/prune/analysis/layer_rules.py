@@ -93,10 +93,21 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
 
 
 def normalize_batch(tracer: ChannelTracer, call: Call) -> None:
-    """Ties the per-channel values of a BatchNorm to its input's channels."""
+    """Ties the per-channel values of a BatchNorm to its input's channels.
+
+    In training mode (standardized weights) it computes over the other axes.
+    """
     x = call.args[0]
+    if _is_training(call):
+        others = {axis: ids for axis, ids in tracer.ids(x).items() if axis != 1}
+        tracer.note_statistic(call, others)
     _tie_parameters(tracer, [x, *call.tensors[1:]], [1] + [0] * (len(call.tensors) - 1))
     tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
+
+
+def _is_training(call: Call) -> bool:
+    named = zip(call.func._schema.arguments, call.args, strict=False)
+    return any(item.name in ("train", "training") and value for item, value in named)
 
 
 def normalize_layer(tracer: ChannelTracer, call: Call) -> None:
@@ -163,7 +174,7 @@ def _note_layer(
     tracer.trace.layers.append(
         LayerUse(
             module=tracer.place,
-            weight=tracer.weight_names.get(weight, ""),
+            weight=_name_weight(tracer, weight),
             kind=kind,
             input_shape=tuple(ends[0].shape),
             output_shape=tuple(ends[1].shape),
@@ -174,6 +185,19 @@ def _note_layer(
             positions=positions,
         )
     )
+
+
+def _name_weight(tracer: ChannelTracer, weight: Tensor) -> str:
+    """Returns the name of a weight, or of the one from which it was computed channel by channel."""
+    if weight in tracer.weight_names:
+        return str(tracer.weight_names[weight])
+    ids = tracer.ids(weight)
+    if not ids:
+        return ""
+    for name, axes in tracer.trace.weights.items():
+        if all(np.array_equal(axes.get(axis, ()), row) for axis, row in ids.items()):
+            return name
+    return ""
 
 
 LAYER_RULES = {

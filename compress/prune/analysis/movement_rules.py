@@ -10,7 +10,10 @@ from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, expand_ids
 
 _VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
-_CUTS = ("slice", "select", "split", "split_with_sizes", "unbind", "narrow")
+_CUTS = (
+    *("slice", "select", "split", "split_with_sizes", "unbind", "narrow"),
+    *("unsafe_split", "unsafe_split_with_sizes"),
+)
 
 
 def move(tracer: ChannelTracer, call: Call) -> None:
@@ -117,7 +120,7 @@ def _cut(tracer: ChannelTracer, call: Call, source: Tensor, found: list[AxisIds]
     if call.name == "unbind":
         axis = call.args[1] if len(call.args) > 1 else 0
     else:
-        position = {"slice": 1, "select": 1, "split": 2, "split_with_sizes": 2}[call.name]
+        position = 2 if "split" in call.name else 1
         axis = call.args[position] if len(call.args) > position else 0
     axis %= source.ndim
     ids = tracer.ids(source).get(axis)
@@ -145,7 +148,7 @@ def _slice_start(call: Call) -> int:
 
 def _parts(call: Call, axis: int, ids: Ids) -> list[Ids] | None:
     """Returns the consecutive parts that the cut makes of the axis."""
-    if call.name in ("split", "split_with_sizes"):
+    if "split" in call.name:
         ends = np.cumsum([out.shape[axis] for out in call.outputs])[:-1]
         return list(np.split(ids, ends))
     if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):

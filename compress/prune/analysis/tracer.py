@@ -124,12 +124,14 @@ class Trace:
     Attributes:
         sets: the ties and freezes.
         weights: ids per axis of each parameter and buffer, by name.
+        parameters: names of those that are parameters.
         sites, statistics, layers: see their classes.
         whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
     """
 
     sets: ChannelSets = field(default_factory=ChannelSets)
     weights: dict[str, AxisIds] = field(default_factory=dict)
+    parameters: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
@@ -154,6 +156,7 @@ class ChannelTracer(TorchDispatchMode):
         self._rules = rules
         self._ids = WeakTensorKeyDictionary()
         self.weight_names = WeakTensorKeyDictionary()
+        self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             owner = self._modules_by_name[name.rpartition(".")[0]]

@@ -99,6 +99,18 @@ def test_every_head_counts_the_same() -> None:
     assert 0.2 < by_channel[:8].mean() / by_channel[8:].mean() < 5
 
 
+def test_statistics_over_remaining_channels_are_named() -> None:
+    class Masked(TwoHeads):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            x = self.trunk(x)
+            return self.large(x * x.mean(1, keepdim=True)), self.small(x)
+
+    settings = PruneSettings(importance="magnitude", limits=FINE)
+    result = prune_module(Masked().eval(), INPUTS, RatioGoal(0.5), settings)
+    assert result.narrowed_statistics == ("mean in 'the network'",)
+    assert prune_module(build(), INPUTS, RatioGoal(0.5), settings).narrowed_statistics == ()
+
+
 def test_an_unused_channel_leaves_first() -> None:
     network = build()
     with torch.no_grad():

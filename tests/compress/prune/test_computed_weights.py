@@ -1,0 +1,77 @@
+"""Weights that reach their layer through other operators: pruned with a proof, or listed."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+
+from artifacts.errors import InputError
+from compress.prune.adapt import open_network
+from compress.prune.api import PruneSettings, RatioGoal, prune_module
+from compress.prune.importance.contract import consumer_places
+
+IMAGE = (torch.randn(1, 3, 8, 8),)
+
+
+class Standardized(nn.Conv2d):
+    """Weights of mean 0 and deviation 1 per output channel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = self.weight.mean((1, 2, 3), keepdim=True)
+        deviation = self.weight.std((1, 2, 3), keepdim=True)
+        weight = (self.weight - mean) / (deviation + 1e-5)
+        return F.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+class ByBatchNorm(nn.Conv2d):
+    """The same by BatchNorm in training mode, as in NF-ResNets."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = self.weight.reshape(1, self.out_channels, -1)
+        weight = F.batch_norm(flat, None, None, training=True).reshape_as(self.weight)
+        return F.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+class StandardizedLinear(nn.Linear):
+    """A matrix product with a computed weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight - self.weight.mean(1, keepdim=True), self.bias)
+
+
+def chain(kind: type[nn.Conv2d]) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), kind(8, 12, 3), nn.ReLU(), nn.Conv2d(12, 2, 1)
+    ).eval()
+
+
+@pytest.mark.parametrize("kind", [Standardized, ByBatchNorm])
+def test_standardized_convolutions_lose_inputs_and_outputs(kind: type[nn.Conv2d]) -> None:
+    network = open_network(chain(kind), IMAGE)
+    families = network.channels.families
+    assert [family.name for family in families] == ["0.weight", "2.weight"]
+    removed = {root for family in families for root in family.roots[::3]}
+    assert network.largest_difference(removed) < 1e-9
+
+
+def test_gradients_see_channels_that_a_computed_weight_takes_in() -> None:
+    channels = open_network(chain(Standardized), IMAGE).channels
+    assert ("2.weight", 1) in consumer_places(channels)
+
+
+def test_every_weight_that_stays_whole_has_a_reason() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 1),
+        weight_norm(nn.Conv2d(8, 6, 1)),
+        nn.Flatten(2),
+        StandardizedLinear(64, 5),
+        nn.Linear(5, 4),
+    ).eval()
+    channels = open_network(network, IMAGE).channels
+    alone = {(item.weight, item.channels): item.reason for item in channels.left_alone}
+    assert "_weight_norm_interface" in alone["1.parametrizations.weight.original1", 8]
+    assert {("3.weight", 5), ("3.weight", 64)} <= alone.keys()
+    with pytest.raises(InputError, match=r"1\.parametrizations\.weight\.original0: nothing is"):
+        prune_module(network, IMAGE, RatioGoal(0.3), PruneSettings(importance="magnitude"))
