@@ -22,6 +22,9 @@ from compress.train.batches import Sample, stack_samples
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Progress, TrainStep
 
+NEGLIGIBLE = 1e-6
+"""See `DistillSettings`: below the loss of INT8, above the rounding of float sums."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +80,9 @@ def train_quantized(
         guide,
         samples,
         held_out,
-        DistillSettings(temperature=settings.temperature, feature_weight=0.0),
+        DistillSettings(
+            temperature=settings.temperature, feature_weight=0.0, negligible=NEGLIGIBLE
+        ),
         training,
         state_path=state_path,
         progress=progress,

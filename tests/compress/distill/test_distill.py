@@ -7,7 +7,9 @@ from torch import nn
 
 from artifacts.errors import InputError
 from compress.distill.api import distill_module
+from compress.distill.lesson import DistillLesson
 from compress.distill.outputs import match_outputs
+from compress.distill.relative_probe import RelativeProbe, measure_floors, measure_losses
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import choose_taps
 from compress.train.settings import TrainerSettings
@@ -69,6 +71,28 @@ def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
     )
     assert result.score_after == result.score_before == 0
     assert result.best_step == 0
+
+
+@pytest.mark.parametrize(("moved", "is_better"), [(1e-3, True), (0.2, False)])
+def test_a_head_that_came_equal_may_move_unseen_but_no_further(moved, is_better) -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
+    start = student.masks.weight.detach().clone()
+    batches = [{"image": torch.from_numpy(sample["image"][None])} for sample in samples(3)]
+    with torch.no_grad():
+        student.masks.weight.mul_(0.5)
+        x = batches[0]["image"]
+        match = match_outputs(student.eval()(x), teacher.eval()(x), student.heads_metadata)
+    lesson = DistillLesson(student, teacher, match, (), DistillSettings())
+    before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+    assert before["depth"] <= floors["depth"]
+    probe = RelativeProbe(lesson, batches, before, floors)
+    as_it_came = probe(student)
+    with torch.no_grad():
+        spread = teacher(x)["metres"].std()
+        student.metres.bias.add_(moved * spread)
+        student.masks.weight.copy_(0.9 * start)
+    assert (probe(student) < as_it_came) == is_better
+    assert probe.find_obstacle().loss == ("segmentation" if is_better else "depth")
 
 
 def distance(teacher):
