@@ -9,7 +9,8 @@ from torch import nn
 from compress.distill.lesson import DistillLesson
 from compress.train.lesson import Batch, find_device
 
-SMALLEST_FLOOR = 1e-12
+SMALLEST_FLOOR = 1e-6
+"""What float32 leaves of a divergence between equal distributions, with room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class RelativeProbe:
 
     def _score(self, losses: Mapping[str, float]) -> float:
         heads = self._lesson.match.heads
-        return sum(losses[name] / self._unit(name) for name in heads) / len(heads)
+        return sum(max(losses[name], 0.0) / self._unit(name) for name in heads) / len(heads)
 
     def _unit(self, name: str) -> float:
         return max(self._before[name], self._floors[name])
