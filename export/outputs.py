@@ -1,23 +1,19 @@
 """Stable names for what a module returns, however it is nested."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_leaves
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_SINGLE = "output"
 
 
 def flatten_outputs(value: Any, order: Sequence[str] = ()) -> "list[tuple[str, Tensor]]":
     """Lists the tensors in a module's return value, each with a name.
 
-    A tensor alone is `output`. A key of a dictionary (or a field of a dataclass or named tuple) is
-    the name, a place in a list or tuple is a number, and levels are joined by `_`:
-    `{"boxes": [a, b]}` becomes `boxes_0`, `boxes_1`; `(a, b)` becomes `output_0`, `output_1`.
-    What is not a tensor is left out.
+    The names are those of `name_leaves`; what is not a tensor is left out.
 
     Args:
         value: a tensor, or mappings, sequences, dataclasses and named tuples that hold tensors.
@@ -29,7 +25,9 @@ def flatten_outputs(value: Any, order: Sequence[str] = ()) -> "list[tuple[str, T
     Raises:
         InputError: there is no tensor in it, or two would share a name.
     """
-    named = list(_walk(value, ""))
+    import torch
+
+    named = [(name, leaf) for name, leaf in name_leaves(value) if isinstance(leaf, torch.Tensor)]
     names = [name for name, _ in named]
     if not named:
         raise InputError(f"the module returns no tensor but a {type(value).__name__}", "tensors")
@@ -39,27 +37,3 @@ def flatten_outputs(value: Any, order: Sequence[str] = ()) -> "list[tuple[str, T
     if sorted(order) == sorted(names):
         named.sort(key=lambda pair: list(order).index(pair[0]))
     return named
-
-
-def _walk(value: Any, prefix: str) -> "list[tuple[str, Tensor]]":
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [(prefix or _SINGLE, value)]
-    found = []
-    for key, child in _children(value, bool(prefix)):
-        found += _walk(child, f"{prefix}_{key}" if prefix else key)
-    return found
-
-
-def _children(value: Any, is_nested: bool) -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [(str(key), child) for key, child in value.items()]
-    if hasattr(value, "_fields"):
-        return list(zip(value._fields, value, strict=True))
-    if hasattr(value, "__dataclass_fields__"):
-        return [(name, getattr(value, name)) for name in value.__dataclass_fields__]
-    if isinstance(value, list | tuple):
-        start = "" if is_nested else f"{_SINGLE}_"
-        return [(f"{start}{index}", child) for index, child in enumerate(value)]
-    return []
