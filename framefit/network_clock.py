@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from artifacts.errors import InputError
+
 if TYPE_CHECKING:
     from engines.session import Session
 
@@ -56,14 +58,12 @@ class NetworkClock:
         return [ratio * reference for ratio in ratios]
 
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
-        from engines.runtimes import open_session
-
         with tempfile.TemporaryDirectory() as folder:
             sessions = []
             for number, model in enumerate(models):
                 path = Path(folder) / f"{number}.onnx"
                 path.write_bytes(model.SerializeToString())
-                sessions.append(open_session(path, self._runtime))
+                sessions.append(_open(path, self._runtime))
         try:
             times_ms = _interleave(sessions)
         finally:
@@ -81,6 +81,20 @@ class NetworkClock:
                 "longer than the fastest, or more; latencies are only ratios of each other",
                 100 * (quartile_ms / fastest_ms - 1),
             )
+
+
+def _open(path: Path, runtime: str) -> "Session":
+    """Opens a network; an error names no temporary file, which is gone when it is read."""
+    from engines.runtimes import open_session
+    from export.lint.target import TARGETS
+
+    try:
+        return open_session(path, runtime)
+    except InputError as error:
+        what = error.what.replace(str(path), "the network")
+        lint = f"framefit export lint MODEL --target {runtime} names the nodes"
+        fix = lint if runtime in TARGETS else error.fix
+        raise InputError(what, "operators that it supports", fix) from error
 
 
 def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:

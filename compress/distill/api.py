@@ -1,7 +1,7 @@
 """Distils a module: `distill_module` is what the command line and users call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,17 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
 from compress.distill.outputs import OutputMatch, match_outputs, name_outputs
+from compress.distill.relative_probe import (
+    Obstacle,
+    RelativeProbe,
+    measure_floors,
+    measure_losses,
+)
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
-from compress.train.lesson import Batch, find_device
+from compress.train.lesson import Batch
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
 
@@ -36,6 +42,8 @@ class DistillResult:
         steps: steps done.
         best_step: the step of the best probe.
         is_early: whether it ended because the score got no better.
+        obstacle: where the network as it came stayed the best: the loss that stood in the way of
+            the others; None where that is not known.
     """
 
     module: nn.Module
@@ -49,6 +57,7 @@ class DistillResult:
     steps: int
     best_step: int
     is_early: bool
+    obstacle: Obstacle | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures of the run for JSON, without the network."""
@@ -60,6 +69,7 @@ class DistillResult:
                 name: {"before": value, "after": self.losses_after[name]}
                 for name, value in self.losses_before.items()
             },
+            "obstacle": asdict(self.obstacle) if self.obstacle is not None else None,
         }
 
 
@@ -89,8 +99,7 @@ def distill_module(
         training: how it is trained.
         heads: the student's heads, see `match_outputs`; None asks its `heads_metadata`.
         label_loss: loss on labels; None learns from the teacher alone.
-        probe: scores a network, lower is better; None takes the mean over the heads of the loss
-            on `held_out` relative to that of the student as it came.
+        probe: scores a network, lower is better; None takes a `RelativeProbe` on `held_out`.
         state_path: see `train`.
         progress: see `train`.
         report: see `train`.
@@ -109,14 +118,16 @@ def distill_module(
     example = stack_samples([held_out[0]])[IMAGE]
     lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
     batches = _batches(held_out, training.batch_size)
-    before = _measure(lesson, batches)
-    probe = probe or _relative_probe(lesson, batches, before)
+    before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+    relative = RelativeProbe(lesson, batches, before, floors)
+    probe = probe or relative
     few = min(len(samples), settings.batch_norm_batches * training.batch_size)
     seen = _batches([samples[i] for i in range(few)], training.batch_size)
     inputs = [batch[IMAGE] for batch in seen]
     score_before = probe(student)
     improve_batch_norm(student, inputs, probe)
-    lesson.balance.start(_measure(lesson, batches))
+    lesson.balance.start(measure_losses(lesson, batches), floors)
+    relative.forget()
     trained = train(
         lesson,
         samples,
@@ -126,6 +137,7 @@ def distill_module(
         progress=progress,
         report=report,
     )
+    obstacle = relative.find_obstacle() if trained.best_step == 0 else None
     student.to("cpu").load_state_dict(trained.weights)
     student.eval()
     improve_batch_norm(student, inputs, probe)
@@ -134,13 +146,14 @@ def distill_module(
         match=lesson.match,
         taps=lesson.taps,
         losses_before=before,
-        losses_after=_measure(lesson.cpu(), batches),
+        losses_after=measure_losses(lesson.cpu(), batches),
         score_before=score_before,
         score_after=probe(student),
         scores=trained.scores,
         steps=trained.steps,
         best_step=trained.best_step,
         is_early=trained.is_early,
+        obstacle=obstacle,
     )
 
 
@@ -177,35 +190,3 @@ def _batches(samples: Sequence[Sample], size: int) -> list[Batch]:
         stack_samples([samples[i] for i in range(first, min(first + size, len(samples)))])
         for first in range(0, len(samples), size)
     ]
-
-
-@torch.no_grad()
-def _measure(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
-    """Returns the mean of each loss over the batches, in evaluation mode."""
-    lesson.eval()
-    sums: dict[str, float] = {}
-    for batch in batches:
-        for name, value in lesson.compare(batch).items():
-            sums[name] = sums.get(name, 0.0) + float(value) / len(batches)
-    return sums
-
-
-def _relative_probe(
-    lesson: DistillLesson, batches: Sequence[Batch], before: Mapping[str, float]
-) -> Probe:
-    probe_lesson = DistillLesson(
-        lesson.student, lesson.__dict__["teacher"], lesson.match, (), lesson.settings
-    )
-
-    def score(network: nn.Module) -> float:
-        probe_lesson.student = network
-        device = find_device(lesson.__dict__["teacher"])
-        network.to(device)
-        now = _measure(probe_lesson, [_move(batch, device) for batch in batches])
-        return sum(value / max(before[name], 1e-12) for name, value in now.items()) / len(now)
-
-    return score
-
-
-def _move(batch: Batch, device: torch.device) -> Batch:
-    return {name: value.to(device) for name, value in batch.items()}

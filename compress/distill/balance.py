@@ -32,11 +32,17 @@ class UncertaintyBalance(nn.Module):
         self.floors: Tensor
 
     @torch.no_grad()
-    def start(self, losses: Mapping[str, float]) -> None:
-        """Sets the levels to the losses before the first step."""
+    def start(self, losses: Mapping[str, float], floors: Mapping[str, float] | None = None) -> None:
+        """Sets the levels to the losses before the first step.
+
+        Args:
+            losses: before the first step.
+            floors: smallest divisors of the losses, for those that have one.
+        """
         values = torch.tensor([max(losses[name], 1e-8) for name in self.names])
+        given = torch.tensor([(floors or {}).get(name, 0.0) for name in self.names])
         self.levels.copy_(values)
-        self.floors.copy_(values / LARGEST_GROWTH)
+        self.floors.copy_(torch.maximum(values / LARGEST_GROWTH, given))
 
     def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Returns the weighted losses; while training, the levels follow them."""

@@ -1,7 +1,6 @@
 """The lesson of a distillation: what student and teacher answer to the same input."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -68,42 +67,68 @@ class DistillLesson(Lesson):
 
     def compare(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the losses before they are balanced."""
-        teacher: nn.Module = self.__dict__["teacher"]
-        image = batch[IMAGE]
-        if find_device(teacher) != image.device:
-            teacher.to(image.device)
-        with ExitStack() as stack:
-            ours = stack.enter_context(captured(self.student, [t.student for t in self.taps]))
-            theirs = stack.enter_context(captured(teacher, [t.teacher for t in self.taps]))
-            with torch.no_grad():
-                wanted = name_outputs(teacher, teacher(image))
-            got = name_outputs(self.student, self.student(image))
-        losses = {}
-        for head, names in self.match.heads.items():
-            loss = HEAD_LOSSES.get(head, plain_loss)
-            losses[head] = loss(
-                {name: got[name].float() for name in names},
-                {name: wanted[name].float() for name in names},
-                self.settings,
-            )
+        wanted, theirs = self._ask_teacher(batch[IMAGE])
+        with captured(self.student, [tap.student for tap in self.taps]) as ours:
+            got = name_outputs(self.student, self.student(batch[IMAGE]))
+        losses = self._compare_heads(got, wanted)
         if self.taps:
-            losses["features"] = self._compare_features(ours, theirs)
+            losses["features"] = self._compare_features(self._adapt(ours), theirs)
         if self.label_loss is not None:
             labels = {name: value for name, value in batch.items() if name != IMAGE}
             losses["labels"] = torch.stack(list(self.label_loss(got, labels).values())).sum()
         return losses
 
-    def _compare_features(self, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Tensor:
-        terms = []
-        for index, tap in enumerate(self.taps):
-            feature = ours[tap.student]
-            if str(index) in self.adapters:
-                feature = self.adapters[str(index)](feature)
-            terms.append(
-                channel_wise_divergence(
-                    feature.float(),
-                    theirs[tap.teacher].float(),
-                    self.settings.feature_temperature,
-                )
+    def compare_constants(self, batch: Batch) -> dict[str, Tensor]:
+        """Returns the losses of a student whose outputs and features are their means."""
+        wanted, theirs = self._ask_teacher(batch[IMAGE])
+        losses = self._compare_heads(_flatten(wanted), wanted)
+        if self.taps:
+            features = _flatten(theirs)
+            losses["features"] = self._compare_features(
+                [features[tap.teacher] for tap in self.taps], theirs
             )
+        return losses
+
+    @torch.no_grad()
+    def _ask_teacher(self, image: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Returns the teacher's outputs and its features."""
+        teacher: nn.Module = self.__dict__["teacher"]
+        if find_device(teacher) != image.device:
+            teacher.to(image.device)
+        with captured(teacher, [tap.teacher for tap in self.taps]) as features:
+            outputs = name_outputs(teacher, teacher(image))
+        return outputs, features
+
+    def _compare_heads(
+        self, got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        return {
+            head: HEAD_LOSSES.get(head, plain_loss)(
+                {name: got[name].float() for name in names},
+                {name: wanted[name].float() for name in names},
+                self.settings,
+            )
+            for head, names in self.match.heads.items()
+        }
+
+    def _adapt(self, features: Mapping[str, Tensor]) -> list[Tensor]:
+        """Returns the student's features, with as many channels as the teacher's."""
+        return [
+            self.adapters[str(index)](features[tap.student])
+            if str(index) in self.adapters
+            else features[tap.student]
+            for index, tap in enumerate(self.taps)
+        ]
+
+    def _compare_features(self, features: Sequence[Tensor], theirs: Mapping[str, Tensor]) -> Tensor:
+        terms = [
+            channel_wise_divergence(
+                feature.float(), theirs[tap.teacher].float(), self.settings.feature_temperature
+            )
+            for feature, tap in zip(features, self.taps, strict=True)
+        ]
         return torch.stack(terms).mean()
+
+
+def _flatten(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float().mean().expand_as(value) for name, value in values.items()}

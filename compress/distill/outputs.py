@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,25 +28,19 @@ class OutputMatch:
 def name_outputs(module: nn.Module, answer: Any) -> dict[str, Tensor]:
     """Returns what a module answered by name.
 
-    A dictionary keeps its names; a tensor or a tuple takes them from the module's `output_names`,
-    else from the position: "output_0", "output_1".
+    The names are those of an export, see `name_leaves`; what is not a tensor is left out. A tensor
+    or a plain tuple takes them from the module's `output_names` where it has as many.
 
     Raises:
-        InputError: the module answered something else.
+        InputError: the module answered no tensor.
     """
-    if isinstance(answer, Mapping):
-        outputs = dict(answer)
-    else:
-        values = [answer] if isinstance(answer, Tensor) else list(answer)
-        names = list(getattr(module, "output_names", ()))
-        if len(names) != len(values):
-            names = [f"output_{index}" for index in range(len(values))]
-        outputs = dict(zip(names, values, strict=True))
-    for name, value in outputs.items():
-        if not isinstance(value, Tensor):
-            raise InputError(
-                f"output '{name}' of the network is a {type(value).__name__}", "a tensor"
-            )
+    outputs = {name: leaf for name, leaf in name_leaves(answer) if isinstance(leaf, Tensor)}
+    if not outputs:
+        raise InputError(f"the network answers a {type(answer).__name__}", "tensors")
+    names = list(getattr(module, "output_names", ()))
+    is_plain = isinstance(answer, Tensor) or type(answer) in (tuple, list)
+    if is_plain and len(names) == len(outputs):
+        return dict(zip(names, outputs.values(), strict=True))
     return outputs
 
 

@@ -19,6 +19,8 @@ class DistillSettings:
         confident: lowest class probability of the teacher where its boxes are copied.
         label_weight: of the loss on labels beside one head's, where there are labels.
         batch_norm_batches: batches from which BatchNorm's statistics are estimated anew.
+        negligible: share of the loss of a constant answer up to which a loss is not seen; most
+            losses are squares, so 1e-3 are three per cent of what the output varies by.
     """
 
     temperature: float = 2.0
@@ -28,12 +30,13 @@ class DistillSettings:
     confident: float = 0.05
     label_weight: float = 1.0
     batch_norm_batches: int = 16
+    negligible: float = 1e-3
 
     def __post_init__(self) -> None:
         for name in ("temperature", "feature_temperature"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", "a number above 0")
-        for name in ("feature_weight", "label_weight", "batch_norm_batches"):
+        for name in ("feature_weight", "label_weight", "batch_norm_batches", "negligible"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
         if not 0 <= self.confident < 1:

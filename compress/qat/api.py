@@ -1,5 +1,6 @@
 """Trains a quantized network: `train_quantized` is what the command line and users call."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,21 @@ import torch
 from torch import Tensor
 
 from compress.distill.api import DistillResult, distill_module
+from compress.distill.lesson import IMAGE
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
 from compress.qat.settings import QatSettings
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
-from compress.train.batches import Sample
+from compress.train.batches import Sample, stack_samples
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Progress, TrainStep
+
+NEGLIGIBLE = 1e-6
+"""See `DistillSettings`: below the loss of INT8, above the rounding of float sums."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +72,37 @@ def train_quantized(
     settings = settings or QatSettings()
     student = QuantizedModule(quantized, settings)
     student.recall_weights(layer_weights(teacher))
+    guide = OnnxModule(teacher)
+    if len(samples) > 0 and len(held_out) > 0:
+        _choose_evaluation([student, guide], samples[0], held_out[0])
     result = distill_module(
         student,
-        OnnxModule(teacher),
+        guide,
         samples,
         held_out,
-        DistillSettings(temperature=settings.temperature, feature_weight=0.0),
+        DistillSettings(
+            temperature=settings.temperature, feature_weight=0.0, negligible=NEGLIGIBLE
+        ),
         training,
         state_path=state_path,
         progress=progress,
         report=report,
     )
     return QatResult(model=student.write_model(), training=result)
+
+
+def _choose_evaluation(modules: Sequence[OnnxModule], first: Sample, second: Sample) -> None:
+    """Lets batches be computed together where two samples say that it is right.
+
+    The second is mirrored and dimmed, so that two equal pictures differ too.
+    """
+    pair = stack_samples([first, second])[IMAGE]
+    pair[1] = pair[1].flip(-1) / 2
+    if not all([module.allow_batches(pair) for module in modules]):
+        _log.warning(
+            "samples are computed one after the other: in a batch, this network would mix them; "
+            "it takes longer, and computes what ships"
+        )
 
 
 def layer_weights(model: onnx.ModelProto) -> dict[str, Tensor]:

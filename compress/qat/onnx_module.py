@@ -9,14 +9,25 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.onnx_file import input_tensors
 from artifacts.ownership import read_heads
 from compress.qat.operators import OPERATORS
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
+ALIKE = 1e-3
+"""Largest error of a batch's results, as a share of the difference between its samples' results."""
+ROUNDED = 1e-5
+"""What sums in another order may add to it, as a share of the results."""
+
+
 class OnnxModule(nn.Module):
     """Runs the nodes of a graph one by one.
+
+    Each sample of a batch gets the result that the graph gives for it alone: a graph is made for
+    one size of batch, and may say so in any Reshape, Slice or mean. Samples are therefore computed
+    one after the other, unless `allow_batches` found that together they give the same.
 
     Args:
         model: of static shapes with one input; its constants become buffers.
@@ -25,6 +36,7 @@ class OnnxModule(nn.Module):
         model: the graph, without a copy.
         output_names: of the graph.
         heads_metadata: outputs of each head.
+        takes_batches: whether the samples of a batch are computed together.
 
     Raises:
         InputError: it has several inputs, or operators that are not known here; all are named.
@@ -54,15 +66,68 @@ class OnnxModule(nn.Module):
             self.register_buffer(f"constant_{index}", _to_torch(tensor), persistent=False)
         self._attributes = [_attributes(node) for node in graph.node]
         self._freed = _last_uses(graph)
+        self._batch = max((*input_tensors(model)[self.input_name].shape, 1)[0], 1)
+        self._reshaped: dict[int, tuple[int, torch.Size]] = {}
+        self.takes_batches = False
 
     own_operators: frozenset[str] = frozenset()
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        """Returns the graph's outputs by name."""
+        """Returns the graph's outputs by name, [N, ...] each."""
+        if self.takes_batches and len(x) > 1:
+            return self._run(x)
+        apart = [self._run_one(sample) for sample in x.split(1)]
+        return {name: torch.cat([one[name] for one in apart]) for name in self.output_names}
+
+    @torch.no_grad()
+    def allow_batches(self, samples: Tensor) -> bool:
+        """Lets batches be computed together from now on, if that gives each sample its own result.
+
+        A Reshape to a constant shape then takes the batch into its first axis; whether that was
+        right is seen in the results, as everything else that a graph may do to a batch.
+
+        Args:
+            samples: two that differ, [2, ...].
+
+        Returns:
+            whether batches are computed together.
+        """
+        self._reshaped = {}
+        alone = [self._run_one(sample, self._reshaped) for sample in samples.split(1)]
+        try:
+            together = self._run(samples)
+        except (RuntimeError, ValueError, IndexError):
+            self.takes_batches = False
+        else:
+            self.takes_batches = all(
+                _is_alike(together[name], alone[0][name], alone[1][name])
+                for name in self.output_names
+            )
+        return self.takes_batches
+
+    def _run_one(
+        self, sample: Tensor, reshaped: dict[int, tuple[int, torch.Size]] | None = None
+    ) -> dict[str, Tensor]:
+        """Returns the outputs of one sample [1, ...], repeated where the graph takes several."""
+        outputs = self._run(sample.expand(self._batch, *sample.shape[1:]), reshaped)
+        return {
+            name: value[:1] if value.shape[:1] == (self._batch,) else value[None]
+            for name, value in outputs.items()
+        }
+
+    def _run(
+        self, x: Tensor, reshaped: dict[int, tuple[int, torch.Size]] | None = None
+    ) -> dict[str, Tensor]:
+        """Returns the graph's outputs; notes the size and the new shape of what is reshaped."""
         values: dict[str, Any] = {self.input_name: x}
         for index, node in enumerate(self.model.graph.node):
             inputs = [self._value(values, name) for name in node.input]
-            result = self.run_node(index, node, inputs)
+            if index in self._reshaped and reshaped is None:
+                result = _reshape_batch(inputs[0], *self._reshaped[index])
+            else:
+                result = self.run_node(index, node, inputs)
+            if reshaped is not None and node.op_type == "Reshape":
+                reshaped[index] = inputs[0].numel(), result.shape
             results = result if isinstance(result, tuple) else (result,)
             values.update(zip(node.output, results, strict=False))
             for name in self._freed[index]:
@@ -94,6 +159,23 @@ def _to_torch(tensor: onnx.TensorProto) -> Tensor:
     if tensor.data_type in (onnx.TensorProto.INT4, onnx.TensorProto.UINT4):
         array = array.astype(np.int8)
     return torch.from_numpy(np.array(array))
+
+
+def _reshape_batch(x: Tensor, size: int, shape: torch.Size) -> Tensor:
+    """Reshapes as it was done with `size` values, the first axis growing with the batch."""
+    if not shape or x.numel() == size:
+        return x.reshape(shape)
+    return x.reshape(shape[0] * x.numel() // size, *shape[1:])
+
+
+def _is_alike(together: Tensor, first: Tensor, second: Tensor) -> bool:
+    """Returns whether a batch's result holds the results of its two samples."""
+    alone = torch.cat([first, second])
+    if together.shape != alone.shape:
+        return False
+    error = (together.double() - alone.double()).norm()
+    allowed = ALIKE * (first.double() - second.double()).norm() + ROUNDED * alone.double().norm()
+    return bool(error <= allowed)
 
 
 def _last_uses(graph: onnx.GraphProto) -> list[list[str]]:

@@ -90,6 +90,15 @@ def _unsqueeze(values: Values, attributes: Attributes) -> Tensor:
     return x
 
 
+def _concat(values: Values, attributes: Attributes) -> Tensor:
+    """Joins; what is the same for all samples of a batch (a class token) is repeated."""
+    axis = attributes["axis"]
+    count = max(len(x) for x in values)
+    if axis not in (0, -values[0].ndim):
+        values = [x.expand(count, *x.shape[1:]) if len(x) == 1 else x for x in values]
+    return torch.cat(list(values), axis)
+
+
 def _split(values: Values, attributes: Attributes) -> tuple[Tensor, ...]:
     x: Tensor = values[0]
     axis = attributes.get("axis", 0)
@@ -155,7 +164,7 @@ def _resize(values: Values, attributes: Attributes) -> Any:
     mode = attributes.get("mode", b"nearest").decode()
     place = attributes.get("coordinate_transformation_mode", b"half_pixel").decode()
     if sizes is not None:
-        wanted = _integers(sizes)
+        wanted = [len(x), *_integers(sizes)[1:]]
     else:
         wanted = [int(n * s) for n, s in zip(x.shape, scales.tolist(), strict=True)]
     if mode == "linear" and x.ndim == 4 and place in ("half_pixel", "pytorch_half_pixel"):
@@ -257,7 +266,7 @@ OPERATORS: dict[str, Operator] = {
     "Identity": lambda v, a: v[0],
     "Dropout": lambda v, a: v[0],
     "Cast": lambda v, a: v[0].to(_TYPES[a["to"]]),
-    "Concat": lambda v, a: torch.cat(list(v), a["axis"]),
+    "Concat": _concat,
     "Split": _split,
     "Slice": _slice,
     "Gather": _gather,

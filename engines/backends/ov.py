@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
+from artifacts.openvino_refusal import read_refusal
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
@@ -61,7 +62,7 @@ class OpenVinoSession(SessionBase):
             model = core.read_model(str(path))
         except Exception as error:
             raise InputError(
-                f"openvino cannot read {path}: {first_line(error)}", "a valid ONNX model"
+                f"openvino cannot read {path}: {read_refusal(str(error))}", "a valid ONNX model"
             ) from error
         _fix_shapes(model, settings, path)
         self.inputs = tuple(_tensor(port, _name(port)) for port in model.inputs)

@@ -1,6 +1,6 @@
 """A graph with its edges indexed, its types and its shapes, made for reading only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ class LintGraph:
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
         self.opset = max(
             (item.version for item in model.opset_import if item.domain in ("", "ai.onnx")),
             default=0,
@@ -165,6 +166,14 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if item.HasField("g"):
             yield item.g
         yield from item.graphs
+
+
+def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yields nodes, and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from walk_nodes(graph.node)
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

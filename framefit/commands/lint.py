@@ -1,5 +1,7 @@
 """`framefit export lint`: what a runtime will refuse or run slowly, before any GPU is needed."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from export.lint import Finding, LintReport
 
 SHOWN_INFOS = 5
+SHOWN_PLACES = 3
 
 
 def lint(
@@ -43,14 +46,19 @@ def lint(
 
 
 def show_report(report: "LintReport", model: Path, *, is_verbose: bool) -> None:
-    """Prints the findings, the gravest first, and a summary; few infos unless asked for."""
-    infos = 0
-    for finding in report.findings:
-        infos += finding.severity == "info"
-        if is_verbose or finding.severity != "info" or infos <= SHOWN_INFOS:
-            _show_finding(finding)
-    if infos > SHOWN_INFOS and not is_verbose:
-        typer.echo(f"{infos - SHOWN_INFOS} more infos; --verbose shows them\n")
+    """Prints the findings, the gravest first, and a summary.
+
+    Those that differ in their nodes only are shown as one, and of the infos a few, unless all are
+    asked for.
+    """
+    groups = [[one] for one in report.findings] if is_verbose else group_alike(report.findings)
+    infos = [group for group in groups if group[0].severity == "info"]
+    hidden = [] if is_verbose else infos[SHOWN_INFOS:]
+    for group in groups:
+        if group not in hidden:
+            _show_group(group)
+    if hidden:
+        typer.echo(f"{sum(map(len, hidden))} more infos; --verbose shows them\n")
     if report.unchecked:
         typer.echo(f"not checked: {report.unchecked}")
     counts = ", ".join(f"{count} {severity}" for severity, count in report.counts.items())
@@ -68,8 +76,30 @@ def _verdict(report: "LintReport") -> str:
     return f"nothing found that {report.target} refuses"
 
 
-def _show_finding(finding: "Finding") -> None:
-    traffic = f" (about {finding.traffic_bytes / 1e3:.0f} kB)" if finding.traffic_bytes else ""
-    typer.echo(f"{finding.severity}: {finding.place}: {finding.what}{traffic} [{finding.rule}]")
-    typer.echo(f"    why: {finding.why}")
-    typer.echo(f"    fix: {finding.fix}")
+def group_alike(findings: "Iterable[Finding]") -> "list[list[Finding]]":
+    """Puts findings of one rule together whose text differs in quoted names at most."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for one in findings:
+        key = (one.rule, one.severity, *(_mask(text) for text in (one.what, one.why, one.fix)))
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _mask(text: str) -> str:
+    return re.sub(r"'[^']*'", "'...'", text)
+
+
+def _show_group(group: "list[Finding]") -> None:
+    first = group[0]
+    places = ", ".join(one.place for one in group[:SHOWN_PLACES])
+    if len(group) > SHOWN_PLACES:
+        places += f" and {len(group) - SHOWN_PLACES} more"
+    what, why, fix = (
+        text if len({getattr(one, name) for one in group}) == 1 else _mask(text)
+        for name, text in (("what", first.what), ("why", first.why), ("fix", first.fix))
+    )
+    traffic_bytes = sum(one.traffic_bytes for one in group)
+    traffic = f" (about {traffic_bytes / 1e3:.0f} kB)" if traffic_bytes else ""
+    typer.echo(f"{first.severity}: {places}: {what}{traffic} [{first.rule}]")
+    typer.echo(f"    why: {why}")
+    typer.echo(f"    fix: {fix}")

@@ -46,6 +46,12 @@ def print_losses(title: str, result: "DistillResult", decimals: int) -> None:
 def describe_run(result: "DistillResult") -> str:
     """Returns how long it trained and what came of it."""
     steps = f"{result.steps} steps, best at step {result.best_step}"
+    obstacle = result.obstacle
+    if obstacle is not None:
+        steps += (
+            f" (what was learned is not taken: the loss of '{obstacle.loss}' rose from "
+            f"{obstacle.before:.3g} to {obstacle.after:.3g})"
+        )
     return f"{steps}, {describe_score(result)}"
 
 

@@ -24,6 +24,7 @@ from export.lint.rules import (
     reformats,
     residual_add,
     rtx_epilogue,
+    runtime_reader,
     tensor_rank,
     weight_axis,
     zero_point,
@@ -31,6 +32,7 @@ from export.lint.rules import (
 
 _ALL = (
     operators,
+    runtime_reader,
     attributes,
     element_types,
     tensor_rank,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import onnx
 
 from export.lint.finding import ERROR, Finding
-from export.lint.graph import LintGraph, subgraphs
+from export.lint.graph import LintGraph, walk_nodes
 from export.lint.rule import TENSORRT, Rule
 from export.lint.target import Target
 
@@ -14,11 +14,11 @@ _PLUGINS = frozenset(
 )
 """Plugins that classic TensorRT ships."""
 
-_INSTEAD = {
+INSTEAD = {
     "NonMaxSuppression": "end the network at the raw boxes and scores, and suppress outside",
     "NonZero": "keep a mask of fixed size instead of a list of positions",
-    "RoiAlign": "end the network before the regions, or build with classic TensorRT",
-    "DeformConv": "build with classic TensorRT, or compose it of GridSample and Conv",
+    "RoiAlign": "end the network before the regions; classic TensorRT has it",
+    "DeformConv": "compose it of GridSample and Conv; classic TensorRT has it",
     "DynamicQuantizeLinear": "quantize with calibration data: compress quantize",
     "QLinearConv": "write Q/DQ pairs around Conv: compress quantize on the float network",
     "QLinearMatMul": "write Q/DQ pairs around MatMul: compress quantize on the float network",
@@ -31,7 +31,7 @@ _INSTEAD = {
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields one finding per node that the target does not have, in subgraphs too."""
-    for node in _walk(graph.nodes):
+    for node in walk_nodes(graph.nodes):
         reason = _find_reason(node, target)
         if reason:
             yield Finding(
@@ -40,7 +40,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 place=node.name or node.output[0],
                 what=f"operator {node.op_type}",
                 why=reason,
-                fix=_INSTEAD.get(node.op_type, "replace it by operators that the target has"),
+                fix=INSTEAD.get(node.op_type, "replace it by operators that the target has"),
             )
 
 
@@ -53,13 +53,6 @@ def _find_reason(node: onnx.NodeProto, target: Target) -> str:
     if node.op_type in _PLUGINS and not target.is_rtx:
         return ""
     return f"it is no standard operator, so {target.title} looks for a plugin of that name"
-
-
-def _walk(nodes: "Iterator[onnx.NodeProto] | list[onnx.NodeProto]") -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from _walk(list(graph.node))
 
 
 RULE = Rule(

@@ -1,5 +1,7 @@
 """A student learns from its teacher's answers alone; what cannot be compared is named."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,13 @@ from torch import nn
 
 from artifacts.errors import InputError
 from compress.distill.api import distill_module
-from compress.distill.outputs import match_outputs
+from compress.distill.lesson import DistillLesson
+from compress.distill.outputs import match_outputs, name_outputs
+from compress.distill.relative_probe import RelativeProbe, measure_floors, measure_losses
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import choose_taps
 from compress.train.settings import TrainerSettings
+from export.outputs import flatten_outputs
 
 TRAINING = TrainerSettings(
     steps=80, batch_size=4, learning_rate=1e-2, threads=1, device="cpu", probe_every=40
@@ -71,6 +76,28 @@ def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
     assert result.best_step == 0
 
 
+@pytest.mark.parametrize(("moved", "is_better"), [(1e-3, True), (0.2, False)])
+def test_a_head_that_came_equal_may_move_unseen_but_no_further(moved, is_better) -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
+    start = student.masks.weight.detach().clone()
+    batches = [{"image": torch.from_numpy(sample["image"][None])} for sample in samples(3)]
+    with torch.no_grad():
+        student.masks.weight.mul_(0.5)
+        x = batches[0]["image"]
+        match = match_outputs(student.eval()(x), teacher.eval()(x), student.heads_metadata)
+    lesson = DistillLesson(student, teacher, match, (), DistillSettings())
+    before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+    assert before["depth"] <= floors["depth"]
+    probe = RelativeProbe(lesson, batches, before, floors)
+    as_it_came = probe(student)
+    with torch.no_grad():
+        spread = teacher(x)["metres"].std()
+        student.metres.bias.add_(moved * spread)
+        student.masks.weight.copy_(0.9 * start)
+    assert (probe(student) < as_it_came) == is_better
+    assert probe.find_obstacle().loss == ("segmentation" if is_better else "depth")
+
+
 def distance(teacher):
     batch = torch.from_numpy(np.stack([sample["image"] for sample in samples(4, 1)]))
 
@@ -115,6 +142,23 @@ def test_outputs_are_matched_by_name_and_the_others_named() -> None:
     assert "shapes differ" in match.student_only["masks"]
     with pytest.raises(InputError, match=r"no output in common.*masks.*scores"):
         match_outputs(student(x), {"scores": x})
+
+
+def test_outputs_have_the_names_of_an_export() -> None:
+    class Answer(NamedTuple):
+        mask: torch.Tensor
+        levels: tuple[torch.Tensor, ...]
+
+    x = torch.zeros(1)
+    module = nn.Identity()
+    answer = Answer(x, (x, x))
+    names = [name for name, _ in flatten_outputs(answer)]
+    assert list(name_outputs(module, answer)) == names == ["mask", "levels_0", "levels_1"]
+    assert list(name_outputs(module, (x, x))) == ["output_0", "output_1"]
+    module.output_names = ("a", "b")
+    assert list(name_outputs(module, (x, x))) == ["a", "b"]
+    with pytest.raises(InputError, match="answers a str"):
+        name_outputs(module, "nothing")
 
 
 def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:

@@ -143,3 +143,69 @@ def test_gradients_reach_the_input() -> None:
     OnnxModule(helper.make_model(graph))(x)["y"].sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [[2.0, 2.0]]
+
+
+class Attending(nn.Module):
+    """Attention with a class token; exported, its shapes are constants with batch 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.mixed = nn.Linear(8, 24)
+
+    def forward(self, x):
+        patches = x.reshape(x.shape[0], 3, 4, 2, 4, 2).permute(0, 2, 4, 1, 3, 5)
+        y = nn.functional.pad(patches.reshape(x.shape[0], 16, 12)[..., :7], (0, 1))
+        y = torch.cat([self.token.expand(x.shape[0], -1, -1), y], 1)
+        q, k, v = self.mixed(y).reshape(x.shape[0], 17, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        y = ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2)
+        return y.reshape(x.shape[0], 17, 8)
+
+
+class Folding(nn.Module):
+    """Folds the batch in some way that is the same only for a batch of one."""
+
+    def __init__(self, fold) -> None:
+        super().__init__()
+        self.fold = fold
+
+    def forward(self, x):
+        return self.fold(x)
+
+
+FOLDS = {
+    "mean": lambda x: x - x.mean(0, keepdim=True),
+    "softmax": lambda x: x.reshape(3, 64).softmax(0).reshape(1, 3, 8, 8),
+    "rows": lambda x: (x.reshape(-1, 64) @ x.reshape(-1, 64).t()).reshape(1, 9) / 64,
+    "picked": lambda x: x[0].unsqueeze(0) * 2,
+    "joined": lambda x: torch.cat([x, -x], 0).reshape(1, 6, 8, 8),
+    "squeezed": lambda x: x.mean((0, 2, 3)),
+    "turned": lambda x: x.permute(1, 0, 2, 3),
+}
+
+
+def check_batches(module: nn.Module, path: Path) -> bool:
+    """Holds three samples against onnxruntime one by one; returns whether they ran together."""
+    model = load_onnx(
+        export_onnx(module.eval(), path / "m.onnx", input_shape={"image": (1, 3, 8, 8)})
+    )
+    images = np.random.default_rng(0).standard_normal((3, 3, 8, 8), np.float32)
+    run = OnnxModule(model).eval()
+    is_together = run.allow_batches(torch.from_numpy(images[:2]))
+    with torch.no_grad():
+        for name, got in run(torch.from_numpy(images)).items():
+            for image, one in zip(images, got, strict=True):
+                wanted = run_exactly(model, image[None])[name]
+                np.testing.assert_allclose(one.numpy(), wanted.reshape(one.shape), atol=1e-5)
+    return is_together
+
+
+@pytest.mark.parametrize("module", [nn.ChannelShuffle(3), nn.PixelUnshuffle(2), Attending()])
+def test_shapes_for_one_sample_leave_batches_together(module, tmp_path) -> None:
+    assert check_batches(module, tmp_path)
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+def test_a_network_that_would_mix_samples_is_computed_one_by_one(fold, tmp_path) -> None:
+    assert not check_batches(Folding(FOLDS[fold]), tmp_path)

@@ -1,5 +1,6 @@
 """What is trained is what ships, and training brings back what rounding took."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,27 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
         errors.append(sums)
     assert errors[1] < 0.9 * errors[0]
     assert result.training.score_after < 0.9 * result.training.score_before
+
+
+def test_networks_that_shuffle_channels_learn_in_batches(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), nn.ChannelShuffle(2), nn.Conv2d(8, 4, 1))
+    export_onnx(module.eval(), tmp_path / "m.onnx", input_shape={"image": (1, 3, *SIZE)})
+    teacher = load_onnx(tmp_path / "m.onnx")
+    start = quantize(teacher)
+    result = train_quantized(
+        start, teacher, samples(6), samples(3, 1), training=replace(TRAINING, steps=2)
+    )
+    assert result.training.steps == 2
+    together = disturb(QuantizedModule(start)).eval()
+    shipped = together.write_model()
+    batch = np.concatenate(images(3, 5))
+    assert together.allow_batches(torch.from_numpy(batch[:2]))
+    with torch.no_grad():
+        (got,) = together(torch.from_numpy(batch)).values()
+    for image, one in zip(batch, got.numpy(), strict=True):
+        (wanted,) = run_exactly(shipped, image[None]).values()
+        np.testing.assert_allclose(one, wanted[0], atol=1e-5 * np.ptp(wanted))
 
 
 def test_float_weights_are_recalled_without_changing_an_integer(network) -> None:

@@ -74,6 +74,22 @@ def test_few_infos_are_shown_unless_asked_for(save, draw, capsys):
     assert "more infos" not in capsys.readouterr().out
 
 
+def test_alike_findings_are_shown_once_and_kept_apart_in_json(save, draw, capsys):
+    d = draw()
+    x = "x"
+    for number in range(5):
+        x = d.op("Mul", x, d.floats(32, 1, 1), name=f"scale{number}")
+    path = save(d.model(x))
+    command = ["export", "lint", path, "--target", "openvino"]
+    assert main([*command, "--json", "report.json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("why:") == 1
+    assert "warning: scale0, scale1, scale2 and 2 more: a constant per channel" in out
+    assert len(json.loads(Path("report.json").read_text())["findings"]) == 5
+    assert main([*command, "--verbose"]) == 0
+    assert capsys.readouterr().out.count("why:") == 5
+
+
 def test_bad_input_is_one_line(save, draw, tmp_path, capsys):
     (tmp_path / "text.onnx").write_text("hello")
     assert main(["export", "lint", "text.onnx"]) == 2

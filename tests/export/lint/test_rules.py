@@ -1,5 +1,7 @@
 """Each rule finds its example and not its counter-example, and TensorRT-RTX agrees."""
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -246,8 +248,13 @@ def quantized_result(draw):
     return d.model(d.pair(d.op("Relu", d.conv("x", "conv"), name="act")))
 
 
+def foreign(draw):
+    return draw_one(draw, "Foo", domain="my.domain")
+
+
 EXAMPLES = {
     "unsupported-operator": ([unsupported], [supported]),
+    "runtime-reader": ([foreign], [supported]),
     "unsupported-attribute": ([antialiased], [interpolated]),
     "element-type": ([sixteen_bits], [thirty_two_bits]),
     "tensor-rank": (
@@ -347,6 +354,27 @@ def test_a_rule_finds_its_example_only(name, is_found, graphs, draw):
                 assert finding.place
                 assert finding.why
                 assert finding.fix
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnxruntime"])
+def test_a_runtime_is_asked_and_its_nodes_named(target, draw, monkeypatch):
+    found = lint_model(foreign(draw), target=target)
+    assert [(item.place, item.rule) for item in found.findings if item.severity == "error"] == [
+        ("node", "runtime-reader")
+    ]
+    monkeypatch.setitem(sys.modules, target, None)
+    report = lint_model(foreign(draw), target=target)
+    assert report.is_buildable
+    assert "not installed" in report.findings[-1].what
+
+
+def test_operators_that_openvino_lacks_hide_what_follows_from_them(draw):
+    d = draw(x=(1, 4, 4))
+    d.op("Det", "x", name="one")
+    d.op("Det", "x", name="two")
+    d.op("Conv", "one", d.floats(1, 1, 1, 1), name="after")
+    report = lint_model(d.model("after", "two"), target="openvino")
+    assert [item.place for item in report.findings if item.severity == "error"] == ["one", "two"]
 
 
 @pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)

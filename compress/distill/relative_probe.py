@@ -1,0 +1,118 @@
+"""Scores a student by its losses beside those with which it came."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from compress.distill.lesson import DistillLesson
+from compress.train.lesson import Batch, find_device
+
+SMALLEST_FLOOR = 1e-6
+"""What float32 leaves of a divergence between equal distributions, with room."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """The loss whose rise kept a trained network from being taken.
+
+    Attributes:
+        loss: name of the head.
+        before: its value for the best network.
+        after: its value for the next best.
+    """
+
+    loss: str
+    before: float
+    after: float
+
+
+class RelativeProbe:
+    """Returns the mean over the heads of the loss relative to that of the student as it came.
+
+    A loss counts relative to its floor where it started below. A head that came equal to its
+    teacher may so move by an amount that nobody sees, and costs as much as any other when it moves
+    by more.
+
+    Args:
+        lesson: the losses of its heads are measured, those of features and labels are not.
+        batches: held out.
+        before: losses of the student as it came.
+        floors: see `measure_floors`.
+    """
+
+    def __init__(
+        self,
+        lesson: DistillLesson,
+        batches: Sequence[Batch],
+        before: Mapping[str, float],
+        floors: Mapping[str, float],
+    ) -> None:
+        self._teacher: nn.Module = lesson.__dict__["teacher"]
+        self._lesson = DistillLesson(
+            lesson.student, self._teacher, lesson.match, (), lesson.settings
+        )
+        self._batches = batches
+        self._before = before
+        self._floors = floors
+        self._seen: list[dict[str, float]] = []
+
+    def __call__(self, network: nn.Module) -> float:
+        """Scores a network in evaluation mode; lower is better."""
+        self._lesson.student = network
+        device = find_device(self._teacher)
+        network.to(device)
+        batches = [
+            {name: value.to(device) for name, value in batch.items()} for batch in self._batches
+        ]
+        losses = measure_losses(self._lesson, batches)
+        self._seen.append(losses)
+        return self._score(losses)
+
+    def forget(self) -> None:
+        """Leaves what was scored so far out of `find_obstacle`."""
+        self._seen = []
+
+    def find_obstacle(self) -> Obstacle | None:
+        """Returns the loss that rose most between the best network seen and the next best."""
+        if not self._seen:
+            return None
+        best = min(self._seen, key=self._score)
+        others = [losses for losses in self._seen if self._score(losses) > self._score(best)]
+        if not others:
+            return None
+        other = min(others, key=self._score)
+        name = max(other, key=lambda name: (other[name] - best[name]) / self._unit(name))
+        return Obstacle(loss=name, before=best[name], after=other[name])
+
+    def _score(self, losses: Mapping[str, float]) -> float:
+        heads = self._lesson.match.heads
+        return sum(max(losses[name], 0.0) / self._unit(name) for name in heads) / len(heads)
+
+    def _unit(self, name: str) -> float:
+        return max(self._before[name], self._floors[name])
+
+
+@torch.no_grad()
+def measure_losses(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
+    """Returns the mean of each loss over the batches, in evaluation mode."""
+    lesson.eval()
+    return _average([lesson.compare(batch) for batch in batches])
+
+
+@torch.no_grad()
+def measure_floors(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
+    """Returns, per head and for the features, the loss up to which a difference is not seen.
+
+    It is `DistillSettings.negligible` times the loss of a student whose every output is one number,
+    the mean of the teacher's; so it has the units of the loss.
+    """
+    lesson.eval()
+    share = lesson.settings.negligible
+    trivial = _average([lesson.compare_constants(batch) for batch in batches])
+    return {name: max(share * value, SMALLEST_FLOOR) for name, value in trivial.items()}
+
+
+def _average(losses: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, float]:
+    return {name: sum(float(batch[name]) for batch in losses) / len(losses) for name in losses[0]}

@@ -1,0 +1,100 @@
+"""What the reader of OpenVINO or onnxruntime says of the network, where it is installed."""
+
+import re
+from collections.abc import Iterator
+
+from artifacts.openvino_refusal import read_refusal
+from export.lint.finding import ERROR, INFO, Finding
+from export.lint.graph import LintGraph, walk_nodes
+from export.lint.rule import Rule
+from export.lint.rules.operators import INSTEAD
+from export.lint.target import Target
+
+_PLAIN = "replace it by operators that the target has"
+_OPERATOR = re.compile(r"Fatal error: (\S+):(\w+)\(|implementation for (\w+)\(|Op \((\w+)\)")
+_NODE = re.compile(r"node with name '([^']+)'|Node \(([^)]+)\)|in node \(([^)]+)\)")
+
+
+def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    """Yields what the runtime refuses; that it was not asked, where it is not installed."""
+    ask = {"openvino": _ask_openvino, "onnxruntime": _ask_onnxruntime}[target.name]
+    try:
+        yield from ask(graph, target)
+    except ImportError:
+        yield Finding(
+            rule=RULE.name,
+            severity=INFO,
+            place="the graph",
+            what=f"{target.title} is not installed here",
+            why="whether it reads the network was not tried",
+            fix=f"pip install {target.name}, and lint again",
+        )
+
+
+def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    import openvino
+
+    try:
+        openvino.Core().read_model(graph.model.SerializeToString())
+        return
+    except Exception as error:
+        refusal = read_refusal(str(error))
+    title = f"{target.title} {openvino.__version__.partition('-')[0]}"
+    for written in refusal.missing:
+        operator = re.sub(r"-\d+$", "", written).rpartition(".")[2]
+        for place in _places(graph, operator):
+            yield _refuse(place, f"operator {written}", f"{title} has no conversion for it")
+    if refusal.missing:
+        return
+    for operator, place, reason in refusal.failed:
+        yield _refuse(place or "the graph", f"operator {operator}", f"{title}: {reason}")
+    if not refusal.failed:
+        yield _refuse("the graph", "what its reader refuses", f"{title}: {refusal.reason}")
+
+
+def _ask_onnxruntime(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(
+            graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        return
+    except Exception as error:
+        message = str(error).rpartition(" : ")[2]
+    named = _OPERATOR.search(message)
+    operator = "".join(part or "" for part in named.groups()[1:]) if named else ""
+    node = _NODE.search(message)
+    places = [next(filter(None, node.groups()))] if node else _places(graph, operator)
+    why = f"{target.title} {onnxruntime.__version__} stops there: {message}"
+    for place in places or ["the graph"]:
+        yield _refuse(place, f"operator {operator}" if operator else "what it refuses", why)
+
+
+def _places(graph: LintGraph, operator: str) -> list[str]:
+    nodes = [node for node in walk_nodes(graph.nodes) if node.op_type == operator]
+    return [node.name or node.output[0] for node in nodes] or ["the graph"]
+
+
+def _refuse(place: str, what: str, why: str) -> Finding:
+    operator = re.sub(r"-\d+$", "", what.removeprefix("operator "))
+    return Finding(
+        rule=RULE.name,
+        severity=ERROR,
+        place=place,
+        what=what,
+        why=why,
+        fix=INSTEAD.get(operator, _PLAIN),
+    )
+
+
+RULE = Rule(
+    name="runtime-reader",
+    severities=(ERROR, INFO),
+    targets=("openvino", "onnxruntime"),
+    summary="what the installed runtime does not read, by trying it",
+    check=check,
+)
