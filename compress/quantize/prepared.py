@@ -137,6 +137,8 @@ def prepare_network(
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings,
     progress: Progress | None = None,
+    *,
+    is_draft: bool = False,
 ) -> PreparedNetwork:
     """Simplifies a float model, places Q/DQ pairs and rescales channels where that helps.
 
@@ -145,6 +147,7 @@ def prepare_network(
         samples: calibration samples: a few measure what a repair brings, all are surveyed.
         settings: how to quantize.
         progress: is told ("survey", samples done, samples in all).
+        is_draft: only latency matters: no channels are rescaled, no samples altered.
 
     Raises:
         AlreadyQuantizedError: the model holds integer operators.
@@ -180,7 +183,7 @@ def prepare_network(
             "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
         )
     few = [samples[index] for index in spread_indices(len(samples), FEW_SAMPLES)]
-    if settings.equalization:
+    if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
         simplified += equalize(graph, few, placement, names, settings.weight_grids)
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
@@ -189,7 +192,7 @@ def prepare_network(
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
-        if settings.weighs_quality or len(samples) < FEW_SAMPLES:
+        if not is_draft and (settings.weighs_quality or len(samples) < FEW_SAMPLES):
             _survey_altered(survey, graph, quantized, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
     prepared = PreparedNetwork(

@@ -47,13 +47,12 @@ def choose_forms(
     """
     if settings.target != "openvino" or None not in (settings.symmetric, settings.swish_by_tanh):
         return settings
-    rough = replace(settings, prefer=None, contracts=(), equalization=False)
-    network = prepare_network(model, samples[:1], rough)
+    network = prepare_network(model, samples[:1], settings, is_draft=True)
     layers = {item.node for item in network.quantized}
     has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
     if settings.symmetric is not None and not has_swish:
         return settings
-    decisions = draft_decisions(network, rough, samples[:1])
+    decisions = draft_decisions(network, settings, samples[:1])
     choices = [(settings, decisions)]
     symmetric = {name: _without(qparams) for name, qparams in decisions.activations.items()}
     if settings.symmetric is None and symmetric != decisions.activations:
