@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from artifacts.errors import InputError
+from compress.quantize.side_by_side import map_ahead
 
 if TYPE_CHECKING:
     from engines.session import Session
@@ -59,11 +60,13 @@ class NetworkClock:
 
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
         with tempfile.TemporaryDirectory() as folder:
-            sessions = []
-            for number, model in enumerate(models):
+
+            def open_written(number: int) -> "Session":
                 path = Path(folder) / f"{number}.onnx"
-                path.write_bytes(model.SerializeToString())
-                sessions.append(_open(path, self._runtime))
+                path.write_bytes(models[number].SerializeToString())
+                return _open(path, self._runtime)
+
+            sessions = list(map_ahead(open_written, range(len(models))))
         try:
             times_ms = _interleave(sessions)
         finally:
