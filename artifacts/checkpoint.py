@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
 from artifacts.edits import apply_edits
-from artifacts.errors import InputError, UnavailableError, UnsafeFileError
+from artifacts.errors import InputError, UnavailableError, UnsafeFileError, first_line
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.pt2_check import read_sample_inputs
@@ -293,8 +293,7 @@ def _load_weights_only(stream: Any, label: str) -> Any:
                 "a file with nothing but tensors and plain values",
                 "save model.state_dict() instead of the model",
             ) from error
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise InputError(f"{label} cannot be read: {reason}", _WHAT) from error
+        raise InputError(f"{label} cannot be read: {first_line(error)}", _WHAT) from error
 
 
 def _load_safetensors(path: Path) -> dict[str, Tensor]:

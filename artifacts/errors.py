@@ -10,6 +10,7 @@
 A failed gate (exit 1) is a result and is returned, never raised.
 """
 
+from textwrap import shorten
 from typing import ClassVar
 
 
@@ -72,3 +73,10 @@ class MissingExtraError(UnavailableError):
             f"{needed_for} needs the Python package '{package}', which is not installed",
             fix=f"install it with: pip install 'framefit[{extra}]'",
         )
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error that says something, at most 200 characters."""
+    lines = [line.strip(" =") for line in str(error).splitlines()]
+    telling = next((line for line in lines if line), type(error).__name__)
+    return shorten(telling, 200, placeholder=" …")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, first_line
 from artifacts.external_data import iter_tensors, tensor_bytes
 from artifacts.shape_inference import infer_shapes
 
@@ -52,7 +52,7 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
         _check_size(tensor, path)
     _check_names([value.name for value in (*model.graph.input, *model.graph.output)], path)
     functions = {(function.domain, function.name) for function in model.functions}
-    for node in _iter_nodes(model.graph.node):
+    for node in iter_nodes(model.graph.node):
         _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
     _check_order(model.graph, set(), path)
@@ -85,7 +85,7 @@ def check_scales(graph: onnx.GraphProto, path: Path) -> None:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or len(node.input) < 2:
             continue
         tensor = constants.get(node.input[1])
-        if tensor is None or tensor.data_type not in _FLOAT_TYPES:
+        if tensor is None or tensor.data_type not in FLOAT_TYPES:
             continue
         scales = onnx.numpy_helper.to_array(tensor).astype(np.float64)
         if not (np.isfinite(scales) & (scales > 0)).all():
@@ -105,7 +105,7 @@ def check_finite(graph: onnx.GraphProto, path: Path) -> None:
         InputError: naming the first such tensor.
     """
     for tensor in graph.initializer:
-        if tensor.data_type not in _FLOAT_TYPES:
+        if tensor.data_type not in FLOAT_TYPES:
             continue
         values = onnx.numpy_helper.to_array(tensor)
         if values.dtype.kind != "f":
@@ -121,7 +121,7 @@ def check_finite(graph: onnx.GraphProto, path: Path) -> None:
         )
 
 
-_FLOAT_TYPES = frozenset(
+FLOAT_TYPES = frozenset(
     (
         onnx.TensorProto.FLOAT,
         onnx.TensorProto.FLOAT16,
@@ -131,19 +131,14 @@ _FLOAT_TYPES = frozenset(
 )
 
 
-def first_line(error: BaseException) -> str:
-    """Returns the first line of an error that says something, at most 200 characters."""
-    lines = [line.strip(" =") for line in str(error).splitlines()]
-    return next((line for line in lines if line), type(error).__name__)[:200]
-
-
-def _iter_nodes(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[onnx.NodeProto]:
+def iter_nodes(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[onnx.NodeProto]:
+    """Yields nodes, and those of their subgraphs."""
     if depth > _MAX_NESTING:
         raise InputError(f"sub-graphs are nested more than {_MAX_NESTING} deep")
     for node in nodes:
         yield node
         for graph in node_subgraphs(node):
-            yield from _iter_nodes(graph.node, depth + 1)
+            yield from iter_nodes(graph.node, depth + 1)
 
 
 def node_subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:

@@ -1,11 +1,12 @@
 """Networks in float16 or bfloat16, as networks in float32 with the same inputs and outputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.graph_checks import node_subgraphs
 from artifacts.shape_inference import infer_shapes
 
 HALF = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -67,16 +68,12 @@ def _widen_graph(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                 attribute.i = _WIDE
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)
-            for subgraph in _subgraphs(attribute):
-                for item in (*subgraph.input, *subgraph.output, *subgraph.value_info):
-                    item.name = names.get(item.name, item.name)
-                    if item.type.tensor_type.elem_type in HALF:
-                        item.type.tensor_type.elem_type = _WIDE
-                _widen_graph(subgraph, names)
-
-
-def _subgraphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
+        for subgraph in node_subgraphs(node):
+            for item in (*subgraph.input, *subgraph.output, *subgraph.value_info):
+                item.name = names.get(item.name, item.name)
+                if item.type.tensor_type.elem_type in HALF:
+                    item.type.tensor_type.elem_type = _WIDE
+            _widen_graph(subgraph, names)
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:

@@ -8,14 +8,13 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from artifacts.atomic import atomic_path
-from artifacts.errors import InputError, UnsafeFileError
+from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.graph_checks import (
     check_finite,
     check_graph,
     check_scales,
-    first_line,
     run_checker,
 )
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset

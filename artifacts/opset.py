@@ -10,8 +10,8 @@ from typing import Any
 
 import onnx
 
-from artifacts.errors import InputError
-from artifacts.graph_checks import first_line, model_opset
+from artifacts.errors import InputError, first_line
+from artifacts.graph_checks import model_opset
 from artifacts.shape_inference import infer_shapes
 
 TARGET_OPSET = 17

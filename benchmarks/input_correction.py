@@ -48,7 +48,7 @@ def _open_cases(names: list[str]) -> Iterator[tuple[str, Any, Any, Any]]:
 def _measure(
     name: str, model: Any, calibration: list[Any], held_out: list[Any]
 ) -> Iterator[dict[str, Any]]:
-    judge = HeadJudge(model, held_out, read_heads(model), read_parts(model))
+    judge = HeadJudge(model, held_out, read_heads(model) | read_parts(model))
     for scheme, symmetric in SCHEMES.items():
         row: dict[str, Any] = {"network": name, "scheme": scheme}
         for label, corrects in CORRECTS.items():

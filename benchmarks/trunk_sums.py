@@ -80,7 +80,8 @@ def _measure(case: Case) -> dict[str, Any]:
     with patch.object(layers, "_is_trunk", lambda *_: False):
         models = {"integers": quantize_model(case.model, case.calibration, settings).model}
     models["float"] = quantize_model(case.model, case.calibration, settings).model
-    judge = HeadJudge(case.model, case.held_out, read_heads(case.model), read_parts(case.model))
+    heads = read_heads(case.model) | read_parts(case.model)
+    judge = HeadJudge(case.model, case.held_out, heads)
     with TemporaryDirectory() as folder:
         files = {
             kind: save_onnx(model, Path(folder, f"{kind}.onnx"), metadata={})

@@ -43,7 +43,7 @@ def main() -> None:
 def _measure(network: PackageNetwork) -> dict[str, Any]:
     model = network.load()
     calibration, held_out = network.samples(model)
-    judge = HeadJudge(model, held_out, read_heads(model), read_parts(model))
+    judge = HeadJudge(model, held_out, read_heads(model) | read_parts(model))
     quality = {}
     with TemporaryDirectory() as folder:
         files = {"float": save_onnx(model, Path(folder, "float.onnx"), metadata={})}

@@ -1,6 +1,7 @@
 """How far a candidate network's outputs are from the reference's, per output."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,26 +65,25 @@ class DecidedComparison:
     Agreement is the share of equal integers; where it is none of integers, or of one shape only for
     one picture, it is that of the tensors that are decided about. All else is theirs anyway: of
     several, the one with the most noise.
+
+    Args:
+        parts: the comparisons of the tensors that are decided about.
     """
 
-    def __init__(self) -> None:
-        self._parts: dict[str, OutputComparison] = {}
+    def __init__(self, parts: Sequence[OutputComparison]) -> None:
+        self._parts = parts
         self._equal: list[Array] = []
         self._is_exact = True
 
-    def update(
-        self, reference: Array, candidate: Array, parts: Mapping[str, tuple[Array, Array]]
-    ) -> None:
-        """Adds one sample; `parts` are the tensors decided about, of both networks."""
+    def update(self, reference: Array, candidate: Array) -> None:
+        """Adds one sample."""
         self._is_exact &= reference.dtype.kind in "biu" and reference.shape == candidate.shape
         if self._is_exact:
             self._equal.append(reference == candidate)
-        for name, pair in parts.items():
-            self._parts.setdefault(name, OutputComparison()).update(*pair)
 
     def result(self) -> dict[str, float]:
         """Returns the figures of `OutputComparison.result`."""
-        found = [part.result() for part in self._parts.values()]
+        found = [part.result() for part in self._parts]
         agreement = min(item["agreement"] for item in found)
         if self._is_exact:
             agreement = float(np.mean(np.concatenate([item.reshape(-1) for item in self._equal])))
@@ -121,9 +121,11 @@ def compare_outputs(
     """
     if len(samples) == 0:
         raise InputError("there are no samples to compare on", "at least 1")
-    measured = measured or {}
-    outputs: dict[str, OutputComparison] = {}
-    decided = {name: DecidedComparison() for name in measured}
+    outputs: defaultdict[str, OutputComparison] = defaultdict(OutputComparison)
+    decided = {
+        name: DecidedComparison([outputs[part] for part in parts])
+        for name, parts in (measured or {}).items()
+    }
     for done in range(len(samples)):
         if progress is not None:
             progress("compare", done, len(samples))
@@ -133,16 +135,15 @@ def compare_outputs(
                 raise InputError(
                     f"the candidate has no output '{name}'", f"outputs {', '.join(expected)}"
                 )
-            if name in measured:
-                parts = {part: (expected[part], got[part]) for part in measured[name]}
-                decided[name].update(value, got[name], parts)
+            if name in decided:
+                decided[name].update(value, got[name])
                 continue
             if got[name].shape != value.shape:
                 raise InputError(
                     f"output '{name}' has shape {got[name].shape} in the candidate",
                     f"{value.shape} as in the reference",
                 )
-            outputs.setdefault(name, OutputComparison()).update(value, got[name])
+            outputs[name].update(value, got[name])
     if progress is not None:
         progress("compare", len(samples), len(samples))
     return {"outputs": {name: item.result() for name, item in (outputs | decided).items()}}
@@ -167,18 +168,12 @@ def compare_models(
         for output, names in measured.items()
         for name, twin in zip(names, theirs[output], strict=True)
     }
-    run_candidate = open_runner(candidate, _inner(candidate, twins.values()))
+    run_candidate = open_runner(candidate, tuple(twins.values()))
 
     def run_twin(feeds: Mapping[str, Array]) -> dict[str, Array]:
         got = run_candidate(feeds)
         return got | {name: got[twin] for name, twin in twins.items()}
 
-    run_reference = open_runner(reference, _inner(reference, twins))
+    run_reference = open_runner(reference, tuple(twins))
     found = compare_outputs(run_reference, run_twin, samples, progress, measured)["outputs"]
     return {"outputs": {item.name: found[item.name] for item in reference.graph.output}}
-
-
-def _inner(model: onnx.ModelProto, tensors: Iterable[str]) -> tuple[str, ...]:
-    """Returns those of the tensors that are no outputs anyway."""
-    outputs = {item.name for item in model.graph.output}
-    return tuple(dict.fromkeys(name for name in tensors if name not in outputs))

@@ -9,21 +9,14 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from compress.quantize.graph import Graph, read_tensors
+from artifacts.graph_checks import FLOAT_TYPES
+from compress.quantize.graph import Graph, read_tensors, typed_values
 
 _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 )
 _LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
-_FLOATS = frozenset(
-    {
-        onnx.TensorProto.BFLOAT16,
-        onnx.TensorProto.DOUBLE,
-        onnx.TensorProto.FLOAT,
-        onnx.TensorProto.FLOAT16,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -66,12 +59,11 @@ def set_decisions_aside(graph: Graph) -> list[str]:
 
 def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     """Returns, for each output that depends on a decision, the float tensors decided about."""
-    graph = model.graph
     found = find_decided_outputs(
-        graph.node,
-        [item.name for item in graph.output],
-        [*graph.input, *graph.value_info, *graph.output],
-        {item.name for item in graph.initializer},
+        model.graph.node,
+        [item.name for item in model.graph.output],
+        typed_values(model),
+        {item.name for item in model.graph.initializer},
     )
     return found.measured
 
@@ -93,7 +85,7 @@ def find_decided_outputs(
         values: types of tensors, as far as they are known.
         weights: names of constants.
     """
-    others = {item.name for item in values if item.type.tensor_type.elem_type not in _FLOATS}
+    others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
     others |= _find_constants(nodes, weights)
     before_layers = _find_before_layers(nodes, weights)
     inside: dict[int, list[str]] = {}

@@ -20,14 +20,16 @@ def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
 
     Args:
         model: it is not changed.
-        watched: inner tensors that are returned as well.
+        watched: tensors that are returned as well, where they are no outputs anyway.
     """
     import onnxruntime as ort
 
-    if watched:
+    outputs = {item.name for item in model.graph.output}
+    inner = [name for name in dict.fromkeys(watched) if name not in outputs]
+    if inner:
         original, model = model, onnx.ModelProto()
         model.CopyFrom(original)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in watched)
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
 
     options = ort.SessionOptions()
     options.log_severity_level = 4

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import save_onnx
 from artifacts.synthetic_pictures import draw_input
@@ -211,9 +211,8 @@ def _run_module(module: nn.Module, sample: dict[str, Tensor], order: tuple[str, 
         result = module(*sample.values())
     except Exception as error:
         shapes = {name: list(tensor.shape) for name, tensor in sample.items()}
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"the module cannot run with the input shape {shapes}: {reason[:200]}",
+            f"the module cannot run with the input shape {shapes}: {first_line(error)}",
             "the shape it was trained with",
             "give it with --input-shape",
         ) from error

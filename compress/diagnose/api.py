@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from artifacts.errors import FramefitError
-from artifacts.ownership import read_heads
 from compress.diagnose.head_judge import HeadJudge
 from compress.diagnose.layers import inspect_layers
 from compress.diagnose.remedies import Proposal, combine, propose_remedies
@@ -49,9 +48,7 @@ def diagnose_model(
     decisions = walk.run(calibration, progress)
     (matrix,) = measure_layers(prepared, decisions, [calibration], progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
-    heads = {head: matrix.heads[head] for head in read_heads(model)}
-    parts = {head: names for head, names in matrix.heads.items() if head not in heads}
-    judge = HeadJudge(prepared.write_float(), judged, heads, parts)
+    judge = HeadJudge(prepared.write_float(), judged, matrix.heads)
     heads_db = judge.measure(prepared.write_model(decisions))
     weights_only = replace(settings, activations="float")
     alone = quantize_model(model, calibration, weights_only, progress)
@@ -59,7 +56,7 @@ def diagnose_model(
         model, calibration, propose_remedies(settings, layers), judge, heads_db, progress
     )
     return Diagnosis(
-        heads=heads | parts,
+        heads=matrix.heads,
         heads_db=heads_db,
         weights_only_db=judge.measure(alone.model),
         layers=layers,

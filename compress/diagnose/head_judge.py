@@ -16,8 +16,8 @@ class HeadJudge:
     Args:
         model: the float network.
         samples: to judge on.
-        heads: the tensors that each head is measured at.
-        parts: inner tensors that count as heads, see `artifacts.ownership.read_parts`.
+        heads: the tensors that each head is measured at; parts of an output
+            (`artifacts.ownership.read_parts`) may count as heads too.
     """
 
     def __init__(
@@ -25,19 +25,16 @@ class HeadJudge:
         model: onnx.ModelProto,
         samples: Sequence[dict[str, Array]],
         heads: Mapping[str, Sequence[str]],
-        parts: Mapping[str, Sequence[str]],
     ) -> None:
-        self._heads = {**heads, **parts}
-        outputs = {item.name for item in model.graph.output}
-        self._tensors = dict.fromkeys(name for names in self._heads.values() for name in names)
-        self._watched = tuple(name for name in self._tensors if name not in outputs)
-        reference = open_runner(model, self._watched)
+        self._heads = heads
+        self._tensors = tuple(dict.fromkeys(name for names in heads.values() for name in names))
+        reference = open_runner(model, self._tensors)
         self._samples = samples
         self._expected = [reference(samples[index]) for index in range(len(samples))]
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
-        candidate = open_runner(model, self._watched)
+        candidate = open_runner(model, self._tensors)
         signal = dict.fromkeys(self._tensors, 0.0)
         noise = dict.fromkeys(self._tensors, 0.0)
         for index, expected in enumerate(self._expected):

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
-from artifacts.errors import InputError
-from compress.prune.analysis.api import find_channels, first_line, output_tensors, run_module
+from artifacts.errors import InputError, first_line
+from compress.prune.analysis.api import find_channels, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (

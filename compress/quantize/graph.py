@@ -9,6 +9,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from artifacts.graph_checks import node_subgraphs
+
 Array = NDArray[Any]
 
 
@@ -140,7 +142,7 @@ class Graph:
     @property
     def values(self) -> list[onnx.ValueInfoProto]:
         """Types of tensors of the model that this was made of, as far as they are known."""
-        return _typed_values(self._frame)
+        return typed_values(self._frame)
 
     @property
     def results(self) -> dict[str, tuple[str, ...]]:
@@ -167,7 +169,7 @@ class Graph:
         model.graph.initializer.extend(
             numpy_helper.from_array(np.asarray(value), name) for name, value in self.weights.items()
         )
-        made = self._producers.keys() | {name for node in self.tail for name in node.output}
+        made = {name for node in model.graph.node for name in node.output}
         kept = [item for item in model.graph.value_info if item.name in made]
         del model.graph.value_info[:]
         model.graph.value_info.extend(kept)
@@ -177,7 +179,7 @@ class Graph:
 def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor a node reads, those that its subgraphs take from outside included."""
     yield from (name for name in node.input if name)
-    for subgraph in _subgraphs(node):
+    for subgraph in node_subgraphs(node):
         inner = {item.name for item in subgraph.input}
         inner |= {tensor.name for tensor in subgraph.initializer}
         for child in subgraph.node:
@@ -196,16 +198,11 @@ def rename_tensors(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeP
 def _rename_in_place(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
     for tensors in (node.input, node.output):
         tensors[:] = [names.get(name, name) for name in tensors]
-    for subgraph in _subgraphs(node):
+    for subgraph in node_subgraphs(node):
         for child in subgraph.node:
             _rename_in_place(child, names)
         for result in subgraph.output:
             result.name = names.get(result.name, result.name)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -241,14 +238,14 @@ def _copy_node(node: onnx.NodeProto) -> onnx.NodeProto:
 def _known_float32(model: onnx.ModelProto) -> set[str]:
     return {
         item.name
-        for item in _typed_values(model)
+        for item in typed_values(model)
         if item.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
     }
 
 
 def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     shapes = {}
-    for item in _typed_values(model):
+    for item in typed_values(model):
         if item.type.tensor_type.HasField("shape"):
             dims = item.type.tensor_type.shape.dim
             if all(dim.HasField("dim_value") for dim in dims):
@@ -256,5 +253,6 @@ def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Returns what a model says of its tensors' types and shapes."""
     return [*model.graph.input, *model.graph.value_info, *model.graph.output]

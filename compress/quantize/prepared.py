@@ -162,20 +162,8 @@ def prepare_network(
                 f"the network is quantized already: node '{node.name}' is {node.op_type}",
                 "a float network",
             )
-    wide = widen_half(model)
-    widened = (
-        [] if wide is model else ["float16 and bfloat16 became float32, but for inputs, outputs"]
-    )
-    model = require_opset(wide, settings.opset, f"{settings.weights} with {settings.activations}")
-    graph = Graph(model)
-    simplified = widened + simplify(graph)
-    unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
-    if unknown:
-        raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
-    simplified += set_decisions_aside(graph)
+    graph, simplified = _open_graph(model, settings)
     placement = settings.placement
-    simplified += placement.write_forms(graph)
-    simplified += fold_affines(graph)
     quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
         raise InputError(
@@ -205,6 +193,22 @@ def prepare_network(
         survey=survey,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))
+
+
+def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Graph, list[str]]:
+    """Returns the float network in the forms that the target likes, and what was done to it."""
+    wide = widen_half(model)
+    done = [] if wide is model else ["float16 and bfloat16 became float32, but for inputs, outputs"]
+    graph = Graph(
+        require_opset(wide, settings.opset, f"{settings.weights} with {settings.activations}")
+    )
+    done += simplify(graph)
+    unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
+    if unknown:
+        raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
+    done += set_decisions_aside(graph)
+    done += settings.placement.write_forms(graph)
+    return graph, done + fold_affines(graph)
 
 
 def _survey_altered(

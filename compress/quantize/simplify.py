@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
 
@@ -88,9 +89,8 @@ def fold_constants(graph: Graph) -> list[str]:
 
 
 def _is_constant(graph: Graph, node: onnx.NodeProto) -> bool:
-    has_subgraph = any(item.HasField("g") or item.graphs for item in node.attribute)
     return (
-        not has_subgraph
+        not node_subgraphs(node)
         and bool(node.input)
         and node.domain in ("", "ai.onnx")
         and node.op_type not in NON_DETERMINISTIC

@@ -34,9 +34,9 @@ _SINK_SUFFIX = "/sink_port_0"
 class OpenVinoSession(SessionBase):
     """A model compiled by OpenVINO for the CPU, for the lowest latency of one inference.
 
-    Inputs are handed over without a copy, and only where it is another array than the one before:
-    that alone takes as long as the rest of a call. Outputs of known shape are always written to
-    the same buffers, which `run_borrowed` lends.
+    Inputs are handed over without a copy, and only where it is another array than the one before,
+    since handing over takes time too. Outputs of known shape are always written to the same
+    buffers, which `run_borrowed` lends.
 
     Args:
         path: the `.onnx` file.

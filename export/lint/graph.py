@@ -1,6 +1,6 @@
 """A graph with its edges indexed, its types and its shapes, made for reading only."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+from artifacts.graph_checks import node_subgraphs
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -152,28 +154,12 @@ _PLAIN_CONSTANTS = ("value_float", "value_int", "value_floats", "value_ints")
 def read_names(node: onnx.NodeProto) -> Iterator[str]:
     """Yields the tensors that a node reads, those that its subgraphs take from outside included."""
     yield from (name for name in node.input if name)
-    for graph in subgraphs(node):
+    for graph in node_subgraphs(node):
         inner = {item.name for item in (*graph.input, *graph.initializer)}
         for child in graph.node:
             yield from (name for name in read_names(child) if name not in inner)
             inner |= set(child.output)
         yield from (item.name for item in graph.output if item.name not in inner)
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Yields the graphs in a node's attributes."""
-    for item in node.attribute:
-        if item.HasField("g"):
-            yield item.g
-        yield from item.graphs
-
-
-def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yields nodes, and those of their subgraphs."""
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from walk_nodes(graph.node)
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from artifacts.wording import name_some
 from framefit.commands.options import InputShapeOption, JsonOption, VerboseOption
 
 if TYPE_CHECKING:
@@ -52,13 +53,15 @@ def show_report(report: "LintReport", model: Path, *, is_verbose: bool) -> None:
     asked for.
     """
     groups = [[one] for one in report.findings] if is_verbose else group_alike(report.findings)
-    infos = [group for group in groups if group[0].severity == "info"]
-    hidden = [] if is_verbose else infos[SHOWN_INFOS:]
+    infos = hidden = 0
     for group in groups:
-        if group not in hidden:
+        infos += group[0].severity == "info"
+        if is_verbose or group[0].severity != "info" or infos <= SHOWN_INFOS:
             _show_group(group)
+        else:
+            hidden += len(group)
     if hidden:
-        typer.echo(f"{sum(map(len, hidden))} more infos; --verbose shows them\n")
+        typer.echo(f"{hidden} more infos; --verbose shows them\n")
     if report.unchecked:
         typer.echo(f"not checked: {report.unchecked}")
     counts = ", ".join(f"{count} {severity}" for severity, count in report.counts.items())
@@ -91,9 +94,7 @@ def _mask(text: str) -> str:
 
 def _show_group(group: "list[Finding]") -> None:
     first = group[0]
-    places = ", ".join(one.place for one in group[:SHOWN_PLACES])
-    if len(group) > SHOWN_PLACES:
-        places += f" and {len(group) - SHOWN_PLACES} more"
+    places = name_some([one.place for one in group], SHOWN_PLACES)
     what, why, fix = (
         text if len({getattr(one, name) for one in group}) == 1 else _mask(text)
         for name, text in (("what", first.what), ("why", first.why), ("fix", first.fix))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from artifacts.wording import name_some
 from framefit.commands.options import (
     ColorOption,
     FactoryOption,
@@ -184,6 +185,5 @@ def _name_statistics(names: "Sequence[str]") -> str:
     """Returns what has to be said of the proof where statistics run over channels."""
     if not names:
         return ""
-    shown = ", ".join(names[:_MOST_STATISTICS])
-    more = f" and {len(names) - _MOST_STATISTICS} more" if len(names) > _MOST_STATISTICS else ""
-    return f", with statistics over the remaining channels only: {shown}{more}"
+    shown = name_some(names, _MOST_STATISTICS)
+    return f", with statistics over the remaining channels only: {shown}"

@@ -139,8 +139,9 @@ def test_safetensors_carry_their_edits(run, weights: Path) -> None:
 def test_bad_input_is_one_line(run, weights: Path, arguments, message: str) -> None:
     result = run("compress", "prune", weights, *arguments)
     assert result.code == 2
-    assert message in result.err
-    assert result.err.count("\n") == 1
+    errors = [line for line in result.err.splitlines() if not line.startswith("warning: ")]
+    assert len(errors) == 1, "a busy machine may be warned of as well"
+    assert message in errors[0]
     assert not list(Path().glob("*.pruned.pt"))
 
 

@@ -2,13 +2,12 @@
 
 import re
 from enum import Enum
-from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, first_line
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
@@ -19,7 +18,6 @@ from compress.prune.analysis.tracer import ChannelTracer, follow_modules, plain_
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
-_LONGEST = 200
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
@@ -79,12 +77,6 @@ def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
             if is_wide and _ABOUT_DTYPES.search(reason)
             else "",
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's own message; its class where there is none."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return shorten(lines[0], _LONGEST, placeholder=" …")
 
 
 def output_tensors(result: Any) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from artifacts.wording import name_some
 from export.lint.finding import INFO, Finding
 from export.lint.graph import LintGraph, attribute
 from export.lint.rule import TENSORRT, Rule
@@ -32,7 +33,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.name,
                 severity=INFO,
-                place=f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0],
+                place=name_some(names, 1),
                 what=f"{len(names)} INT8 layers with channels that are no multiple of {step}",
                 why=f"INT8 channels are packed in groups of {step}; the rest is padding",
                 fix=f"choose or prune to multiples of {step} (a network's input and output cannot)",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from artifacts.wording import name_some
 from export.lint.finding import WARNING, Finding
 from export.lint.graph import QUANTIZE, LintGraph
 from export.lint.rule import Rule
@@ -22,7 +23,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.name,
             severity=WARNING,
-            place=f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0],
+            place=name_some(names, 1),
             what=f"{len(names)} layers with Q/DQ on their operands and a float result",
             why=f"{target.title} computes a layer in INT8 only with a Q behind it; these run in "
             "float, with the Q/DQ on top",

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import onnx
 
+from artifacts.graph_checks import iter_nodes
 from export.lint.finding import ERROR, Finding
-from export.lint.graph import LintGraph, walk_nodes
+from export.lint.graph import LintGraph
 from export.lint.rule import TENSORRT, Rule
 from export.lint.target import Target
 
@@ -14,7 +15,7 @@ _PLUGINS = frozenset(
 )
 """Plugins that classic TensorRT ships."""
 
-INSTEAD = {
+_INSTEAD = {
     "NonMaxSuppression": "end the network at the raw boxes and scores, and suppress outside",
     "NonZero": "keep a mask of fixed size instead of a list of positions",
     "RoiAlign": "end the network before the regions; classic TensorRT has it",
@@ -31,7 +32,7 @@ INSTEAD = {
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields one finding per node that the target does not have, in subgraphs too."""
-    for node in walk_nodes(graph.nodes):
+    for node in iter_nodes(graph.nodes):
         reason = _find_reason(node, target)
         if reason:
             yield Finding(
@@ -40,8 +41,13 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 place=node.name or node.output[0],
                 what=f"operator {node.op_type}",
                 why=reason,
-                fix=INSTEAD.get(node.op_type, "replace it by operators that the target has"),
+                fix=suggest_instead(node.op_type),
             )
+
+
+def suggest_instead(operator: str) -> str:
+    """Returns what to do about an operator that a target does not have."""
+    return _INSTEAD.get(operator, "replace it by operators that the target has")
 
 
 def _find_reason(node: onnx.NodeProto, target: Target) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from artifacts.wording import name_some
 from export.lint.finding import INFO, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
@@ -25,7 +26,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.name,
             severity=INFO,
-            place=f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0],
+            place=name_some(names, 1),
             what=f"{len(names)} INT8 convolutions with a scale per channel",
             why=f"{target.title} writes their sums as float32 and scales, adds the bias, activates "
             "and quantizes in a second kernel; with one scale per weight it scales, adds and "

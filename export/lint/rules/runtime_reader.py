@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_refusal import read_refusal
 from export.lint.finding import ERROR, INFO, Finding
-from export.lint.graph import LintGraph, walk_nodes
+from export.lint.graph import LintGraph
 from export.lint.rule import Rule
-from export.lint.rules.operators import INSTEAD
+from export.lint.rules.operators import suggest_instead
 from export.lint.target import Target
 
-_PLAIN = "replace it by operators that the target has"
 _OPERATOR = re.compile(r"Fatal error: (\S+):(\w+)\(|implementation for (\w+)\(|Op \((\w+)\)")
 _NODE = re.compile(r"node with name '([^']+)'|Node \(([^)]+)\)|in node \(([^)]+)\)")
 
@@ -43,11 +43,12 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
     for written in refusal.missing:
         operator = re.sub(r"-\d+$", "", written).rpartition(".")[2]
         for place in _places(graph, operator):
-            yield _refuse(place, f"operator {written}", f"{title} has no conversion for it")
+            why = f"{title} has no conversion for it"
+            yield _refuse(place, f"operator {written}", why, operator)
     if refusal.missing:
         return
     for operator, place, reason in refusal.failed:
-        yield _refuse(place or "the graph", f"operator {operator}", f"{title}: {reason}")
+        yield _refuse(place or "the graph", f"operator {operator}", f"{title}: {reason}", operator)
     if not refusal.failed:
         yield _refuse("the graph", "what its reader refuses", f"{title}: {refusal.reason}")
 
@@ -71,23 +72,23 @@ def _ask_onnxruntime(graph: LintGraph, target: Target) -> Iterator[Finding]:
     places = [next(filter(None, node.groups()))] if node else _places(graph, operator)
     why = f"{target.title} {onnxruntime.__version__} stops there: {message}"
     for place in places or ["the graph"]:
-        yield _refuse(place, f"operator {operator}" if operator else "what it refuses", why)
+        what = f"operator {operator}" if operator else "what it refuses"
+        yield _refuse(place, what, why, operator)
 
 
 def _places(graph: LintGraph, operator: str) -> list[str]:
-    nodes = [node for node in walk_nodes(graph.nodes) if node.op_type == operator]
+    nodes = [node for node in iter_nodes(graph.nodes) if node.op_type == operator]
     return [node.name or node.output[0] for node in nodes] or ["the graph"]
 
 
-def _refuse(place: str, what: str, why: str) -> Finding:
-    operator = re.sub(r"-\d+$", "", what.removeprefix("operator "))
+def _refuse(place: str, what: str, why: str, operator: str = "") -> Finding:
     return Finding(
         rule=RULE.name,
         severity=ERROR,
         place=place,
         what=what,
         why=why,
-        fix=INSTEAD.get(operator, _PLAIN),
+        fix=suggest_instead(operator),
     )
 
 
