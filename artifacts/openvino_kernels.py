@@ -61,12 +61,9 @@ def _joined_neighbours(
     is_fitting = channels % 4 == 0 and (channels <= BLOCK or channels % BLOCK == 0)
     if values.get("group", 1) != 1 or is_padded or not is_fitting:
         return 1
-    is_line = data[0] == 1 and all(size == 1 for size in data[2:-1])
     return max(
         count
         for count in range(1, min(kernel, stride, width) + 1)
-        if kernel % count == 0
-        and stride % count == 0
-        and (is_line or width % count == 0)
+        if kernel % count == stride % count == width % count == 0
         and (channels * count <= BLOCK or channels * count % BLOCK == 0)
     )

@@ -8,7 +8,6 @@ import pytest
 from onnx import helper
 
 from compress.quantize.api import quantize_model
-from compress.quantize.graph import Graph
 from compress.quantize.placement import tensorrt
 from compress.quantize.settings import QuantizeSettings
 
@@ -78,12 +77,3 @@ def test_openvino_miscomputes_the_kernel(case, make_strided, run_model, monkeypa
     monkeypatch.setattr(tensorrt, "find_misread_kernels", lambda graph: {})
     result, feeds = quantize(make_strided(*case), case[-1])
     assert agreement_db(result.model, feeds, run_model) < 30
-
-
-def test_a_line_is_taken_apart_at_any_width(make_model):
-    """Where the height is 1, OpenVINO asks for no width that can be divided."""
-    weight = np.ones((8, 32, 1, 4), np.float32)
-    node = helper.make_node("Conv", ["x", "w"], ["y"], "strided", strides=[1, 4])
-    for height, count in ((1, 1), (2, 0)):
-        model = make_model([node], {"w": weight}, {"x": (1, 32, height, 37)}, ["y"])
-        assert len(tensorrt.find_misread_kernels(Graph(model))) == count
