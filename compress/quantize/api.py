@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
 from artifacts.ownership import read_heads
-from artifacts.samples import open_samples, spread_indices
+from artifacts.samples import Samples, open_samples, spread_indices
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
@@ -93,11 +94,12 @@ def quantize(
         InputError: the model, the data or a setting is not usable.
     """
     loaded = model if isinstance(model, onnx.ModelProto) else load_onnx(Path(model))
-    samples = data
-    if isinstance(samples, str | Path):
+    if isinstance(data, str | Path):
         stored = read_metadata(loaded).get(INPUT_SPEC_KEY)
         spec = input_spec or (InputSpec.from_json(stored) if stored else InputSpec())
-        samples = open_samples(samples, input_tensors(loaded), spec, limit=limit)
+        samples: Samples = open_samples(data, input_tensors(loaded), spec, limit=limit)
+    else:
+        samples = ArraySamples(data, input_tensors(loaded))
     return quantize_model(loaded, samples, settings, progress, clock)
 
 
