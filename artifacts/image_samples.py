@@ -133,6 +133,12 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
             "give an .npz with one array per input",
         )
     name, tensor = next(iter(inputs.items()))
+    if tensor.shape[:1] != (1,):
+        raise InputError(
+            f"input '{name}' has the shape {list(tensor.shape)}",
+            "a batch of 1 for pictures one by one",
+            "export the network with batch 1, or give an .npz",
+        )
     is_picture = len(tensor.shape) == 4 and (
         tensor.shape[1] in (1, 3) or _is_channels_last(tensor.shape)
     )

@@ -144,9 +144,9 @@ def _skip(stream: IO[bytes], count: int) -> None:
 
 
 def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
-    expected = f"[samples, {', '.join(str(size) for size in tensor.shape[1:])}] {tensor.dtype}"
+    expected = _describe_array(tensor)
     name = f"array '{member.name}' of {label}"
-    if member.shape[1:] != tensor.shape[1:] or not member.shape:
+    if member.shape[1:] != tensor.row_shape or not member.shape:
         raise InputError(f"{name} has the shape {list(member.shape)}", expected)
     wanted = np.dtype(tensor.dtype)
     if member.dtype == wanted or (member.dtype.kind == "f" and wanted.kind == "f"):
@@ -160,7 +160,9 @@ def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
 
 
 def _describe(inputs: dict[str, TensorShape]) -> str:
-    return ", ".join(
-        f"'{name}' [samples, {', '.join(str(size) for size in tensor.shape[1:])}] {tensor.dtype}"
-        for name, tensor in inputs.items()
-    )
+    return ", ".join(f"'{name}' {_describe_array(tensor)}" for name, tensor in inputs.items())
+
+
+def _describe_array(tensor: TensorShape) -> str:
+    sizes = ("samples", *(str(size) for size in tensor.row_shape))
+    return f"[{', '.join(sizes)}] {tensor.dtype}"

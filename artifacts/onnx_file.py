@@ -141,10 +141,14 @@ def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
     """Returns shape and type of each network input; a dynamic dimension is 0.
 
+    Weights that the graph lists among its inputs, as old exporters do, are none.
+
     Raises:
         InputError: an input is no tensor, or of a type that ONNX does not know.
     """
-    return {value.name: TensorShape(_dims(value), _type_name(value)) for value in model.graph.input}
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = (value for value in model.graph.input if value.name not in weights)
+    return {value.name: TensorShape(_dims(value), _type_name(value)) for value in inputs}
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:

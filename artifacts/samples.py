@@ -29,6 +29,11 @@ class TensorShape:
     shape: tuple[int, ...]
     dtype: str = "float32"
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of one sample in a file: a batch of 1 has no axis of its own there."""
+        return self.shape[1:] if self.shape[:1] == (1,) else self.shape
+
 
 class Samples(Sequence[dict[str, NDArray[Any]]]):
     """Samples in a fixed order; each is read when it is asked for, and checked to be finite.
@@ -50,7 +55,7 @@ class Samples(Sequence[dict[str, NDArray[Any]]]):
     def __getitem__(
         self, index: int | slice
     ) -> dict[str, NDArray[Any]] | list[dict[str, NDArray[Any]]]:
-        """Reads a sample: per input name an array [1, ...] of the network's type.
+        """Reads a sample: per input name an array of the network's shape and type.
 
         Raises:
             InputError: the sample cannot be read, or has values that are NaN or infinite.
@@ -83,7 +88,8 @@ def open_samples(
 
     Args:
         path: a folder of pictures, one picture, or an `.npz` with one array per network input,
-            whose first axis counts samples and whose other axes are the input's.
+            whose first axis counts samples and whose other axes are the input's (a batch of 1 is
+            left out; several cameras or points without a batch are not).
         inputs: the network's inputs by name.
         spec: how pixels become the tensor; `.npz` arrays are taken as they are.
         limit: use at most this many samples, spread evenly over all; None for all.
@@ -102,12 +108,8 @@ def open_samples(
     if limit is not None and limit < 1:
         raise InputError(f"the limit is {limit} samples", "at least 1")
     for name, item in inputs.items():
-        if not item.shape or item.shape[0] != 1:
-            raise InputError(
-                f"input '{name}' has the shape {list(item.shape)}",
-                "a batch of 1 for samples one by one",
-                "export the network with batch 1",
-            )
+        if 0 in item.shape:
+            raise InputError(f"input '{name}' has the shape {list(item.shape)}", "a static shape")
     if path.is_dir():
         return ImageSamples(path, list_pictures(path), inputs, spec, limit)
     if path.is_file() and path.suffix.lower() == ".npz":

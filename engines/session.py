@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from artifacts.feeds import check_array, check_names
 
 DYNAMIC = -1
 
@@ -188,27 +189,11 @@ def check_feeds(
     Raises:
         InputError: an input is missing, unknown, not an array, or of another shape or dtype.
     """
-    known = [tensor.name for tensor in inputs]
-    unknown = [name for name in feeds if name not in known]
-    if unknown:
-        raise InputError(f"input '{unknown[0]}' is not one of the network's", ", ".join(known))
-    return [_check_feed(tensor, feeds.get(tensor.name)) for tensor in inputs]
-
-
-def _check_feed(tensor: TensorInfo, array: NDArray[Any] | None) -> NDArray[Any]:
-    if array is None:
-        raise InputError(f"input '{tensor.name}' is missing", f"an array {tensor}")
-    if not isinstance(array, np.ndarray):
-        raise InputError(
-            f"input '{tensor.name}' is a {type(array).__name__}", f"a numpy array {tensor}"
-        )
-    if array.dtype != tensor.dtype:
-        raise InputError(f"input '{tensor.name}' is {array.dtype}", str(tensor.dtype))
-    if array.shape != tensor.shape:
-        raise InputError(
-            f"input '{tensor.name}' has the shape {list(array.shape)}", str(list(tensor.shape))
-        )
-    return np.ascontiguousarray(array)
+    check_names([tensor.name for tensor in inputs], feeds)
+    return [
+        check_array(tensor.name, feeds.get(tensor.name), tensor.shape, tensor.dtype)
+        for tensor in inputs
+    ]
 
 
 def require_static(inputs: tuple[TensorInfo, ...], path: object) -> None:

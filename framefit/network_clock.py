@@ -40,6 +40,7 @@ class NetworkClock:
 
     def __init__(self, runtime: str) -> None:
         self._runtime = runtime
+        self._has_opened = False
         self._has_warned = False
 
     def __call__(self, models: Sequence[onnx.ModelProto]) -> list[float]:
@@ -66,7 +67,12 @@ class NetworkClock:
                 path.write_bytes(models[number].SerializeToString())
                 return _open(path, self._runtime)
 
-            sessions = list(map_ahead(open_written, range(len(models))))
+            # OpenVINO's bindings set themselves up when they are first used, and two threads that
+            # do so at once wait for each other for ever: one for Python's lock, one for the setup.
+            alone = 0 if self._has_opened else 1
+            sessions = [open_written(number) for number in range(len(models))[:alone]]
+            sessions += map_ahead(open_written, range(len(models))[alone:])
+            self._has_opened = True
         try:
             times_ms = _interleave(sessions)
         finally:

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
 from artifacts.ownership import read_heads
-from artifacts.samples import open_samples, spread_indices
+from artifacts.samples import Samples, open_samples, spread_indices
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
@@ -21,7 +22,7 @@ from compress.quantize.memory_estimate import count_walked, estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.search.candidates import Candidate
-from compress.quantize.search.contract import Contract, Judge, measure_contracts
+from compress.quantize.search.contract import Judge, check_contracts, measure_contracts
 from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
 from compress.quantize.search.sensitivity import measure_layers, take_worse
 from compress.quantize.search.stress import enlarge_quarters
@@ -93,11 +94,12 @@ def quantize(
         InputError: the model, the data or a setting is not usable.
     """
     loaded = model if isinstance(model, onnx.ModelProto) else load_onnx(Path(model))
-    samples = data
-    if isinstance(samples, str | Path):
+    if isinstance(data, str | Path):
         stored = read_metadata(loaded).get(INPUT_SPEC_KEY)
         spec = input_spec or (InputSpec.from_json(stored) if stored else InputSpec())
-        samples = open_samples(samples, input_tensors(loaded), spec, limit=limit)
+        samples: Samples = open_samples(data, input_tensors(loaded), spec, limit=limit)
+    else:
+        samples = ArraySamples(data, input_tensors(loaded))
     return quantize_model(loaded, samples, settings, progress, clock)
 
 
@@ -134,15 +136,16 @@ def quantize_model(
         InputError: nothing in it can be quantized, or an operator cannot be run.
     """
     settings = settings or QuantizeSettings()
+    if settings.prefer is not None and clock is None:
+        raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+    check_contracts(settings.contracts, read_heads(model), judge)
     log = DecisionLog(log_folder)
     if clock is not None:
         given, settings = settings, choose_forms(model, samples, settings, clock)
         log = log if settings.symmetric == given.symmetric else log.branch("symmetric")
     prepared = prepare_network(model, samples, settings, progress)
     work = _Work(prepared, samples, settings, progress, log)
-    if settings.prefer is not None:
-        if clock is None:
-            raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+    if settings.prefer is not None and clock is not None:
         return _search_precision(work, settings.prefer, clock, judge)
     result = work.finish(work.prepared)
     if clock is None:
@@ -198,7 +201,6 @@ def _search_precision(
     contracts = work.settings.contracts
     model = work.prepared.write_float()
     heads = read_heads(model)
-    _check_heads(contracts, heads)
     search = _open_search(work, clock)
     floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
     for _ in range(CONTRACT_ROUNDS):
@@ -235,12 +237,6 @@ def _time_whole(prepared: PreparedNetwork, result: QuantizeResult, clock: Clock)
     return PrecisionChoice(
         float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
     )
-
-
-def _check_heads(contracts: Sequence[Contract], heads: Mapping[str, Sequence[str]]) -> None:
-    for item in contracts:
-        if item.head not in heads:
-            raise InputError(f"a contract names head '{item.head}'", f"one of {', '.join(heads)}")
 
 
 def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[str, float]:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import onnx
 
 from artifacts.errors import InputError
@@ -14,7 +15,7 @@ from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import Declined, Placement, QuantizedNode
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
@@ -203,12 +204,27 @@ def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Gra
         require_opset(wide, settings.opset, f"{settings.weights} with {settings.activations}")
     )
     done += simplify(graph)
+    _refuse_training(graph)
     unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
     if unknown:
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
     done += set_decisions_aside(graph)
     done += settings.placement.write_forms(graph)
     return graph, done + fold_affines(graph)
+
+
+def _refuse_training(graph: Graph) -> None:
+    """Refuses a network that drops values at random, or normalizes by the statistics of a batch."""
+    for node in graph.nodes:
+        is_training = bool(attribute(node, "training_mode", 0))
+        if node.op_type == "Dropout" and len(node.input) > 2:
+            is_training = bool(np.any(graph.weights.get(node.input[2], False)))
+        if is_training:
+            raise InputError(
+                f"node '{node.name}' ({node.op_type}) is in training mode",
+                "a network that computes the same every time",
+                "export it after model.eval()",
+            )
 
 
 def _survey_altered(

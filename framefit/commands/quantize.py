@@ -223,10 +223,11 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         )
         for item in result.declined:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
-    print_table(
-        ("output", "SQNR dB on the calibration data"),
-        ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
-    )
+    if result.outputs_db:
+        print_table(
+            ("output", "SQNR dB on the calibration data"),
+            ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
+        )
     if result.settings.takes_zero_points_or_none and result.settings.symmetric:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if result.settings.swish_by_tanh:

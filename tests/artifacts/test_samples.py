@@ -230,6 +230,23 @@ def test_npz_of_other_names_types_or_shapes_is_refused(
         open_samples(tmp_path / "d.npz", INPUTS, SPEC)
 
 
+def test_npz_for_inputs_with_a_batch_or_none(tmp_path: Path) -> None:
+    """Six cameras at once, a camera's matrix, and a number."""
+    shapes = {"cameras": (6, 3, 4, 4), "matrix": (3, 3), "one": (1, 2), "speed": ()}
+    inputs = {name: TensorShape(shape) for name, shape in shapes.items()}
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.random((5, *shape), np.float32) for name, shape in shapes.items()}
+    arrays["one"] = arrays["one"][:, 0]
+    np.savez(tmp_path / "d.npz", **arrays)
+    feeds = open_samples(tmp_path / "d.npz", inputs, SPEC)[3]
+    assert {name: array.shape for name, array in feeds.items()} == shapes
+    for name, array in feeds.items():
+        np.testing.assert_array_equal(array.reshape(arrays[name][3].shape), arrays[name][3])
+    np.savez(tmp_path / "d.npz", **{**arrays, "cameras": arrays["cameras"][:, 0]})
+    with pytest.raises(InputError, match=r"expected \[samples, 6, 3, 4, 4\] float32"):
+        open_samples(tmp_path / "d.npz", inputs, SPEC)
+
+
 def test_npz_with_pickled_objects_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
 

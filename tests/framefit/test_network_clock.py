@@ -1,6 +1,7 @@
 """Networks are timed; a disturbed machine, and what a runtime refuses, are named."""
 
 import logging
+import threading
 
 import numpy as np
 import onnx
@@ -67,3 +68,20 @@ def test_operators_are_named_and_no_temporary_file() -> None:
     assert "the network" in str(seen.value)
     assert "lint MODEL --target openvino" in str(seen.value)
     assert "tmp" not in str(seen.value)
+
+
+def test_the_first_network_is_opened_alone(monkeypatch):
+    """OpenVINO's bindings hang where two threads use them for the first time."""
+    machine, opened = Machine(1), []
+
+    def open_slowly(path, runtime):
+        del path, runtime
+        opened.append("begin")
+        threading.Event().wait(0.05)
+        opened.append("end")
+        return machine
+
+    monkeypatch.setattr(network_clock, "time", machine)
+    monkeypatch.setattr("engines.runtimes.open_session", open_slowly)
+    NetworkClock("openvino")([onnx.ModelProto()] * 3)
+    assert opened[:2] == ["begin", "end"]

@@ -6,7 +6,8 @@
 
 `artifacts/openvino_reductions.py` says which. The result is 0 to 20 dB of what the graph says,
 whatever the zero_point, and a guard between them is fused along. Other sums, products, means and
-norms are right. What reads such a tensor has few values to work on, so it stays in float.
+norms are right. What reads such a tensor has few values to work on, so it stays in float. Behind an
+Expand or a Tile, which gives the maximum back to every place (PointNet), all is right.
 """
 
 import onnx
@@ -15,6 +16,9 @@ from artifacts.openvino_reductions import EXTREMA, SCALING, drops_an_inner_axis
 from compress.quantize.graph import Graph
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.placement.movement import moved_inputs
+
+REPEATING = frozenset({"Expand", "Tile"})
+"""Operators that OpenVINO moves no quantizer past."""
 
 
 def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
@@ -35,6 +39,8 @@ def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
 
 def _find_source(graph: Graph, node: onnx.NodeProto, sources: dict[str, str]) -> str:
     """Returns what is misread behind a node, because of it or of those before; empty if nothing."""
+    if node.op_type in REPEATING:
+        return ""
     if node.op_type in EXTREMA:
         return f"a maximum or minimum ('{node.name}')"
     computed = [name for name in node.input if name and name not in graph.weights]

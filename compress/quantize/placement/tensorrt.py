@@ -13,6 +13,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import place_layers, sort_nodes
+from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.qparams import IntegerGrid
 
@@ -45,7 +46,7 @@ class TensorRT:
         quantized, declined = place_layers(
             graph,
             keep_float,
-            reasons=find_layers_behind_reduction(graph),
+            reasons=find_layers_behind_reduction(graph) | find_misread_kernels(graph),
             attention_slower_on=self.attention_slower_on,
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,

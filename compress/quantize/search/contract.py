@@ -9,7 +9,8 @@ from artifacts.errors import InputError
 from compress.compare import compare_models
 from compress.quantize.graph import Array
 
-KINDS = {"sqnr": "dB at least", "agreement": "share of decisions at least", "drop": "at most"}
+KINDS = {"sqnr": " dB, at least", "agreement": " of its decisions, at least", "drop": ", at most"}
+"""What stands between the value and the limit."""
 
 Judge = Callable[[onnx.ModelProto], Mapping[str, float]]
 """Measures by how much each head's metric is worse than the float network's; needs labels."""
@@ -73,8 +74,32 @@ class Finding:
 
     def __str__(self) -> str:
         """Returns the finding in words."""
-        limit = f"{KINDS[self.contract.kind]} {self.contract.limit:g}"
-        return f"head '{self.contract.head}' has {self.contract.kind} {self.value:.4g}, {limit}"
+        kind, limit = self.contract.kind, self.contract.limit
+        return f"head '{self.contract.head}' has {kind} {self.value:.4g}{KINDS[kind]} {limit:g}"
+
+
+def check_contracts(
+    contracts: Sequence[Contract], heads: Mapping[str, Sequence[str]], judge: Judge | None
+) -> None:
+    """Refuses contracts that nothing could measure, before anything is.
+
+    Raises:
+        InputError: there is no such head, or nothing that judges a metric.
+    """
+    for contract in contracts:
+        if contract.head not in heads:
+            raise InputError(
+                f"a contract names head '{contract.head}'", f"one of {', '.join(heads)}"
+            )
+        if contract.kind == "drop" and judge is None:
+            raise _no_labels(contract)
+
+
+def _no_labels(contract: Contract) -> InputError:
+    return InputError(
+        f"a contract limits the drop of head '{contract.head}', which has no labels",
+        fix="give labelled data, or a contract on sqnr or agreement",
+    )
 
 
 def measure_contracts(
@@ -98,10 +123,7 @@ def measure_contracts(
     for contract in contracts:
         if contract.kind == "drop":
             if contract.head not in drops:
-                raise InputError(
-                    f"a contract limits the drop of head '{contract.head}', which has no labels",
-                    fix="give labelled data, or a contract on sqnr or agreement",
-                )
+                raise _no_labels(contract)
             value = drops[contract.head]
         else:
             figure = "sqnr_db" if contract.kind == "sqnr" else "agreement"

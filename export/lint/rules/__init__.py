@@ -18,6 +18,7 @@ from export.lint.rules import (
     integer_islands,
     openvino_concat,
     openvino_forms,
+    openvino_kernel,
     openvino_reduction,
     operators,
     opset,
@@ -55,6 +56,7 @@ _ALL = (
     channel_counts,
     openvino_concat,
     openvino_forms,
+    openvino_kernel,
     openvino_reduction,
     integer_islands,
 )

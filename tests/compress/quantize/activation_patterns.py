@@ -209,6 +209,15 @@ def anchors(net):
 DECODERS = {rule.__name__: rule for rule in (boxes, anchors)}
 
 
+def point_context(net):
+    """PointNet: every place reads its own values beside the maximum of all places."""
+    data = net.conv("x", 3, 32, size=1)
+    axes, shape = (net.constant(np.array(value, np.int64)) for value in ([2, 3], [1, 32, 12, 16]))
+    maximum = net.add("ReduceMax", [data, axes], keepdims=1)
+    joined = net.add("Concat", [data, net.add("Expand", [maximum, shape])], axis=1)
+    return net.conv(joined, 64, 16, size=1)
+
+
 def token_mean(net):
     """The head of LeViT: the mean over tokens, BatchNormalization, a Gemm."""
     data = net.reshape(net.conv("x", 3, 32, size=3), [1, 32, 192])
@@ -225,7 +234,7 @@ def token_mean(net):
 NETWORKS = (
     GATES
     | DECODERS
-    | {"token_mean": token_mean}
+    | {"point_context": point_context, "token_mean": token_mean}
     | {name: behind_a_layer(name) for name in ACTIVATIONS}
     | {f"bottleneck_{name}": bottleneck(name) for name in SHORTCUTS}
 )

@@ -28,12 +28,10 @@ EXTREMA = ("squeeze_maximum", "squeeze_minimum", "spatial")
 EXPLICIT = ("tensorrt", "openvino")
 
 
+ALL_FLOAT = ("gelu", "mish", "point_context", "spatial", "squeeze_minimum", "token_mean")
+"""How networks begin of which onnxruntime's placement leaves everything in float."""
 CASES = [(name, target) for name in PATTERNS.NETWORKS for target in EXPLICIT]
-CASES += [
-    (name, "onnxruntime")
-    for name in PATTERNS.NETWORKS
-    if not name.startswith(("gelu", "mish", "spatial", "squeeze_minimum", "token_mean"))
-]
+CASES += [(name, "onnxruntime") for name in PATTERNS.NETWORKS if not name.startswith(ALL_FLOAT)]
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +150,14 @@ def test_what_reads_scaled_means_of_an_inner_axis_stays_in_float(make_network):
     graph.nodes.remove(norm)
     graph.index()
     assert PLACEMENTS["openvino"]().place(graph)[1] == []
+
+
+@pytest.mark.parametrize("target", EXPLICIT)
+def test_what_reads_a_repeated_extremum_is_quantized(target, make_network):
+    """`test_runtimes_compute_what_the_file_says` holds that OpenVINO is right there."""
+    placed, declined = PLACEMENTS[target]().place(Graph(make_network("point_context")))
+    assert not declined
+    assert len([item for item in placed if item.weight is not None]) == 2
 
 
 def test_what_an_extremum_scales_is_quantized(make_network):

@@ -285,3 +285,27 @@ def test_openvino_reads_int8_behind_a_concat_and_an_affine_as_written(
         got = session.run(samples[0])["y"]
     wanted = run_model(result.model, samples[0])["y"]
     assert np.square(got - wanted).sum() < 1e-4 * np.square(wanted).sum()
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_training"),
+    [("Dropout", True), ("Dropout", False), ("BatchNormalization", True)],
+)
+def test_a_network_in_training_mode_is_refused(operator, is_training, make_model):
+    """Its SQNR was a matter of chance: 10 dB said and 14 dB measured."""
+    weights = {"w": normal(4, 4, 3, 3), "w2": normal(4, 4, 3, 3, seed=1)}
+    if operator == "Dropout":
+        weights |= {"ratio": np.float32(0.5), "trains": np.bool_(is_training)}
+        middle = helper.make_node(operator, ["h", "ratio", "trains"], ["d"], "middle")
+    else:
+        weights |= {name: np.ones(4, np.float32) for name in ("scale", "shift", "mean", "var")}
+        names = ["h", "scale", "shift", "mean", "var"]
+        middle = helper.make_node(operator, names, ["d", "m", "v"], "middle", training_mode=1)
+    nodes = [conv("x", "w", "h"), middle, conv("d", "w2", "y")]
+    weights = {name: np.asarray(value) for name, value in weights.items()}
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
+    if not is_training:
+        assert len(quantize_model(model, draw_samples()).layers) == 2
+        return
+    with pytest.raises(InputError, match=f"'middle' \\({operator}\\) is in training mode.*eval"):
+        quantize_model(model, draw_samples())

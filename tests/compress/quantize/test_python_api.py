@@ -12,6 +12,7 @@ import pytest
 import compress
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import input_tensors
 from compress.quantize.api import QuantizeResult, quantize
 from compress.quantize.settings import QuantizeSettings
 
@@ -51,6 +52,37 @@ def test_files_are_read_with_the_input_spec(residual_model, pictures, tmp_path):
 def test_a_folder_without_pictures_is_refused(residual_model, tmp_path):
     with pytest.raises(InputError):
         quantize(residual_model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda name, x: [{}], "sample 0: input '.*' is missing; expected a numpy array float32"),
+        (lambda name, x: [{name: x}, {name: x, "y": x}], "sample 1: input 'y' is not one of"),
+        (lambda name, x: [{name: x.astype(np.float64)}], "is float64; expected float32"),
+        (lambda name, x: [{name: x[0]}], "has the shape .*; expected"),
+        (lambda name, x: [{name: x.tolist()}], "is a list; expected a numpy array"),
+        (lambda name, x: [x], "sample 0 is a ndarray; expected a dictionary"),
+        (lambda name, x: ({name: x} for _ in range(2)), "the samples are a generator; expected"),
+        (lambda name, x: [{name: x * np.float32(np.nan)}], "NaN or infinite"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused_by_name(spoil, said, residual_model):
+    """Before, onnxruntime and Python told what they tripped over."""
+    (name, tensor), *_ = input_tensors(residual_model).items()
+    with pytest.raises(InputError, match=said):
+        quantize(residual_model, spoil(name, np.ones(tensor.shape, np.float32)))
+
+
+def test_weights_among_the_inputs_take_no_samples(residual_model):
+    """Files of the first ONNX versions list them."""
+    (name, tensor), *_ = input_tensors(residual_model).items()
+    for weight in residual_model.graph.initializer:
+        residual_model.graph.input.append(
+            onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
+        )
+    assert list(input_tensors(residual_model)) == [name]
+    assert quantize(residual_model, [{name: np.ones(tensor.shape, np.float32)}]).layers
 
 
 def test_the_example_runs(residual_model, pictures, tmp_path):

@@ -10,7 +10,7 @@ from artifacts.ownership import TRUNK
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
-from compress.quantize.search.contract import Contract
+from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.layer_cost import count_macs
 from compress.quantize.search.sensitivity import measure_sensitivity
 from compress.quantize.settings import QuantizeSettings
@@ -270,16 +270,27 @@ def test_a_judge_with_labels_makes_the_search_go_on(outlier_model):
     assert result.precision.findings[0].value <= 0.06
 
 
-def test_a_contract_on_a_metric_needs_labels(outlier_model):
+@pytest.mark.parametrize(
+    ("contract", "said"),
+    [
+        (Contract(head="left", kind="drop", limit=0.1), "no labels"),
+        (Contract(head="middle", limit=40), "names head 'middle'; expected one of left, "),
+    ],
+)
+def test_a_contract_that_nothing_measures_is_refused_at_once(contract, said, outlier_model):
+    def clock(models):
+        raise AssertionError("it was timed before")
+
     model, samples = outlier_model
-    contract = Contract(head="left", kind="drop", limit=0.1)
-    with pytest.raises(InputError, match="no labels"):
-        quantize_model(
-            model,
-            samples,
-            settings(prefer="speed", contracts=(contract,)),
-            clock=clock_by_float_layers,
-        )
+    with pytest.raises(InputError, match=said):
+        quantize_model(model, samples, settings(prefer="speed", contracts=(contract,)), clock=clock)
+
+
+def test_a_finding_is_told_with_its_unit():
+    kept = Finding(contract=Contract(head="boxes", limit=40), value=41.25)
+    assert str(kept) == "head 'boxes' has sqnr 41.25 dB, at least 40"
+    broken = Finding(contract=Contract(head="depth", kind="drop", limit=0.01), value=0.02)
+    assert str(broken) == "head 'depth' has drop 0.02, at most 0.01"
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,14 @@ def behind_pool(draw, kind):
     return d.model(d.conv(d.op("Relu", d.op(kind, "x", name="pool", **size)), "conv"))
 
 
+def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True):
+    d = draw(x=(1, channels, 32, 32))
+    weight = d.weight((32, channels // group, kernel, kernel))
+    source = d.pair("x") if pair else "x"
+    window = {"strides": [stride] * 2, "pads": list(pads), "group": group}
+    return d.model(d.op("Conv", source, weight, **window))
+
+
 def behind_mean(draw, size, keepdims=0):
     d = draw(x=(1, 16, 8))
     axes = d.constant(np.asarray([1]))
@@ -313,6 +321,20 @@ EXAMPLES = {
             lambda d: gated(d, "HardSwish"),
             lambda d: normed(d, None),
             lambda d: moved_last(d, "Relu"),
+        ],
+    ),
+    "openvino-kernel": (
+        [
+            lambda d: strided(d, 32, kernel=4, stride=4),
+            lambda d: strided(d, 16, kernel=8, stride=1),
+        ],
+        [
+            lambda d: strided(d, 64, kernel=4, stride=4),
+            lambda d: strided(d, 32, kernel=4, stride=4, pads=[1] * 4),
+            lambda d: strided(d, 32, kernel=2, stride=2),
+            lambda d: strided(d, 20, kernel=8, stride=1),
+            lambda d: strided(d, 32, kernel=4, stride=4, group=2),
+            lambda d: strided(d, 32, kernel=4, stride=4, pair=False),
         ],
     ),
     "openvino-reduction": (

@@ -1,0 +1,21 @@
+"""What `compress quantize` prints of its result."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from compress.quantize.settings import QuantizeSettings
+from framefit.commands.quantize import show_outcome
+
+
+@pytest.mark.parametrize(("outputs_db", "is_shown"), [({"y": 40.0}, True), ({}, False)])
+def test_a_network_that_stays_in_float_has_no_table_of_sqnr(outputs_db, is_shown, capsys):
+    result = SimpleNamespace(
+        outputs_db=outputs_db, settings=QuantizeSettings(), layers=(), declined=(), precision=None
+    )
+    outcome = SimpleNamespace(
+        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2
+    )
+    show_outcome(outcome, is_verbose=False)
+    assert ("SQNR" in capsys.readouterr().out) == is_shown
