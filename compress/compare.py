@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.decided_outputs import find_measured
-from compress.model_runner import open_runner
+from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.sqnr import SignalToNoise
 
@@ -154,10 +154,18 @@ def compare_models(
     candidate: onnx.ModelProto,
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
+    open_candidate: Callable[[onnx.ModelProto, Sequence[str]], Runner] = open_runner,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two ONNX models on onnxruntime, Q/DQ pairs computed as written.
 
-    See `compare_outputs` for arguments, result and errors.
+    See `compare_outputs` for result and errors.
+
+    Args:
+        reference: the network that is right by definition.
+        candidate: the network to judge.
+        samples: one dictionary of input arrays per sample.
+        progress: is told ("compare", samples done, samples in all).
+        open_candidate: opens the candidate on another runtime, see `open_runner`.
     """
     ours, theirs = find_measured(reference), find_measured(candidate)
     measured = {
@@ -168,7 +176,7 @@ def compare_models(
         for output, names in measured.items()
         for name, twin in zip(names, theirs[output], strict=True)
     }
-    run_candidate = open_runner(candidate, tuple(twins.values()))
+    run_candidate = open_candidate(candidate, tuple(twins.values()))
 
     def run_twin(feeds: Mapping[str, Array]) -> dict[str, Array]:
         got = run_candidate(feeds)

@@ -13,6 +13,18 @@ Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
+def with_outputs(model: onnx.ModelProto, watched: Sequence[str]) -> onnx.ModelProto:
+    """Returns the model, or a copy in which the watched tensors are outputs as well."""
+    outputs = {item.name for item in model.graph.output}
+    inner = [name for name in dict.fromkeys(watched) if name not in outputs]
+    if not inner:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
+    return copy
+
+
 def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """Returns a function from inputs to outputs, both by name.
 
@@ -24,13 +36,7 @@ def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """
     import onnxruntime as ort
 
-    outputs = {item.name for item in model.graph.output}
-    inner = [name for name in dict.fromkeys(watched) if name not in outputs]
-    if inner:
-        original, model = model, onnx.ModelProto()
-        model.CopyFrom(original)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-
+    model = with_outputs(model, watched)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -39,7 +39,7 @@ class NetworkClock:
     """
 
     def __init__(self, runtime: str) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._has_opened = False
         self._has_warned = False
 
@@ -65,7 +65,7 @@ class NetworkClock:
             def open_written(number: int) -> "Session":
                 path = Path(folder) / f"{number}.onnx"
                 path.write_bytes(models[number].SerializeToString())
-                return _open(path, self._runtime)
+                return _open(path, self.runtime)
 
             # OpenVINO's bindings set themselves up when they are first used, and two threads that
             # do so at once wait for each other for ever: one for Python's lock, one for the setup.

@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from artifacts.onnx_file import (
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
+from framefit.target_check import TargetCheck, check_on_target
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class QuantizeOutcome:
         samples: calibration samples used.
         float_bytes: size of the float model as ONNX.
         int8_bytes: size of the file.
+        check: what the target computes with it; None where that does not run here.
     """
 
     out: Path
@@ -62,6 +64,7 @@ class QuantizeOutcome:
     samples: int
     float_bytes: int
     int8_bytes: int
+    check: TargetCheck | None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
@@ -75,6 +78,7 @@ class QuantizeOutcome:
             "float_bytes": self.float_bytes,
             "int8_bytes": self.int8_bytes,
             "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
+            "on_target": asdict(self.check) if self.check is not None else None,
             "layers": [
                 {
                     "node": item.node,
@@ -231,6 +235,11 @@ def quantize_file(
     save_onnx(result.model, out, metadata=metadata)
     shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")
+    check = None
+    if clock is not None and result.layers:
+        check = check_on_target(
+            opened.model, result.model, calibration, clock.runtime, result.outputs_db
+        )
     return QuantizeOutcome(
         out=out,
         source=model,
@@ -239,4 +248,5 @@ def quantize_file(
         samples=len(calibration),
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,
+        check=check,
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
     from framefit.quantize_job import QuantizeOutcome
+    from framefit.target_check import TargetCheck
 
 
 def quantize(
@@ -224,10 +225,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         for item in result.declined:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
     if result.outputs_db:
-        print_table(
-            ("output", "SQNR dB on the calibration data"),
-            ((name, f"{value:.1f}") for name, value in result.outputs_db.items()),
-        )
+        show_errors(result.outputs_db, outcome.check)
     if result.settings.takes_zero_points_or_none and result.settings.symmetric:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if result.settings.swish_by_tanh:
@@ -247,6 +245,18 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
         f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
     )
+
+
+def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> None:
+    """Prints the SQNR of each output, as the file says and as the target computes it."""
+    from framefit.table import print_table
+
+    headings = ["output", "SQNR dB on the calibration data"]
+    rows = [[name, f"{value:.1f}"] for name, value in outputs_db.items()]
+    if check is not None:
+        headings.append(f"on {check.runtime}, {check.samples} of them")
+        rows = [[*row, f"{check.outputs_db[row[0]]:.1f}"] for row in rows]
+    print_table(headings, rows)
 
 
 def show_precision(choice: "PrecisionChoice", *, is_float: bool) -> None:

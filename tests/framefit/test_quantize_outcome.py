@@ -15,7 +15,7 @@ def test_a_network_that_stays_in_float_has_no_table_of_sqnr(outputs_db, is_shown
         outputs_db=outputs_db, settings=QuantizeSettings(), layers=(), declined=(), precision=None
     )
     outcome = SimpleNamespace(
-        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2
+        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2, check=None
     )
     show_outcome(outcome, is_verbose=False)
     assert ("SQNR" in capsys.readouterr().out) == is_shown

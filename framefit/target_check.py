@@ -1,0 +1,107 @@
+"""Whether the target computes what a quantized network says.
+
+A file says what its integers are; a runtime may have kernels that compute something else. The SQNR
+of a quantization is that of the file, so it is measured on the target too, where that runs here.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+
+from artifacts.samples import spread_indices
+from compress.compare import compare_models
+from compress.model_runner import Runner, with_outputs
+
+SAMPLES = 4
+"""Calibration samples that are run, evenly spread."""
+NOTICEABLE_DB = 3.0
+CLEAN_DB = 50.0
+"""SQNR from which kernels that approximate functions in float may disagree too."""
+
+_log = logging.getLogger(__name__)
+Samples = Sequence[dict[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetCheck:
+    """What a quantized network computes on its target.
+
+    Attributes:
+        runtime: where it was run.
+        samples: how many samples were run.
+        outputs_db: SQNR of each output against the float network, in dB.
+        said_db: the same for the outputs that the target gets wrong, computed as the file says.
+    """
+
+    runtime: str
+    samples: int
+    outputs_db: dict[str, float]
+    said_db: dict[str, float]
+
+
+def check_on_target(
+    reference: onnx.ModelProto,
+    quantized: onnx.ModelProto,
+    samples: Samples,
+    runtime: str,
+    expected_db: Mapping[str, float],
+) -> TargetCheck:
+    """Runs a quantized network on its target, and warns where it is worse than the file says.
+
+    Args:
+        reference: the float network.
+        quantized: what was made of it.
+        samples: those of the calibration.
+        runtime: a name of `engines.runtimes.BACKENDS`.
+        expected_db: SQNR of each output as it is known so far. Where the target comes close, what
+            the file says of these samples is not computed.
+
+    Raises:
+        InputError: the runtime does not open the network.
+    """
+    few = [samples[index] for index in spread_indices(len(samples), SAMPLES)]
+    got = _measure_there(reference, quantized, few, runtime)
+    said: dict[str, float] = {}
+    if any(_is_worse(got[name], expected_db.get(name, CLEAN_DB)) for name in got):
+        written = _read_db(compare_models(reference, quantized, few))
+        said = {name: db for name, db in written.items() if _is_worse(got[name], db)}
+    for name, db in said.items():
+        _log.warning(
+            "%s computes output '%s' at %.1f dB and not what the file says, %.1f dB: "
+            "framefit export lint FILE --target %s may name the node, --keep-float excludes it",
+            *(runtime, name, got[name], db, runtime),
+        )
+    return TargetCheck(runtime=runtime, samples=len(few), outputs_db=got, said_db=said)
+
+
+def _measure_there(
+    reference: onnx.ModelProto, quantized: onnx.ModelProto, samples: Samples, runtime: str
+) -> dict[str, float]:
+    """Returns the SQNR of each output that a runtime computes."""
+    from engines.runtimes import open_session
+
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+
+        def open_there(model: onnx.ModelProto, watched: Sequence[str]) -> Runner:
+            path = Path(folder, "network.onnx")
+            path.write_bytes(with_outputs(model, watched).SerializeToString())
+            session = stack.enter_context(open_session(path, runtime))
+            names = [item.name for item in session.inputs]
+            return lambda feeds: session.run({name: feeds[name] for name in names})
+
+        return _read_db(compare_models(reference, quantized, samples, open_candidate=open_there))
+
+
+def _read_db(comparison: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, float]:
+    return {name: figures["sqnr_db"] for name, figures in comparison["outputs"].items()}
+
+
+def _is_worse(got_db: float, said_db: float) -> bool:
+    return got_db < min(said_db, CLEAN_DB) - NOTICEABLE_DB
