@@ -1,5 +1,6 @@
 """Where the frames of a running pipeline come from: lines of JSON, or a ring file."""
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,7 +129,7 @@ def open_source(name: str, *, follow: bool) -> Source:
         InputError: the file cannot be read.
     """
     if name == STANDARD_INPUT:
-        return LineSource(sys.stdin)
+        return LineSource(_standard_input())
     path = Path(name)
     try:
         with path.open("rb") as stream:
@@ -140,3 +141,11 @@ def open_source(name: str, *, follow: bool) -> Source:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}", "a .jsonl or a ring file, or -"
         ) from error
+
+
+def _standard_input() -> IO[str]:
+    if sys.stdin is None:
+        raise InputError("standard input is closed", "frames on it, or the name of a file")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    return sys.stdin
