@@ -7,7 +7,7 @@ import onnx
 import pytest
 from typer.testing import CliRunner
 
-from artifacts.errors import FramefitError
+from artifacts.errors import FramefitError, InputError
 from framefit.cli import budget_check_main
 from framefit.commands.budget import app
 
@@ -70,6 +70,26 @@ def quality(tmp_path):
     path = tmp_path / "quality.json"
     path.write_text(json.dumps(QUALITY))
     return path
+
+
+def test_a_report_that_cannot_be_written_is_refused_first_and_the_verdict_shown(
+    budget, quality, tmp_path, monkeypatch
+):
+    (tmp_path / "file").touch()
+    arguments = ["check", "--budget", budget, "--quality", quality, "--samples"]
+    code, error = run(*arguments, tmp_path / "none.npz", "--out", tmp_path / "file")
+    assert code == 2
+    assert "cannot write" in error
+    samples = write_samples(tmp_path / "s.npz", 18)
+
+    def fail(report, folder):
+        raise InputError("no space left")
+
+    monkeypatch.setattr("latency_budget.reports.write_report", fail)
+    given = [str(argument) for argument in (*arguments, samples, "--out", tmp_path / "o")]
+    result = CliRunner().invoke(app, given)
+    assert isinstance(result.exception, InputError)
+    assert "PASS: s.npz keeps its frame budget" in result.stdout
 
 
 def write_samples(path, centre, n=1000):
