@@ -25,13 +25,16 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
     """Returns the stages' names.
 
     Raises:
-        InputError: there is no stage, one is not a `Stage`, or two have the same name.
+        InputError: there is no stage, one is not a `Stage` or has no name, or two have the same
+            name.
     """
     for stage in stages:
         if not isinstance(stage, Stage):
             raise InputError(
                 f"a stage is a {type(stage).__name__}", "latency_budget.Stage(name, function)"
             )
+        if not isinstance(stage.name, str) or not stage.name:
+            raise InputError(f"a stage's name is {stage.name!r}", "a name in quotes")
     names = tuple(stage.name for stage in stages)
     if not names:
         raise InputError("there is no stage to measure", "at least one Stage")

@@ -202,6 +202,20 @@ def frame(model=None):
 def wrong():
     return 3
 
+PICTURES = [1]
+
+def uneven():
+    return 3, [1]
+
+def nameless():
+    return [Stage("", print)], [1]
+
+def fails():
+    raise OSError("no camera")
+
+def rewrites(model):
+    return [Stage("network", lambda x: model.write_bytes(b"another network"))], [0]
+
 def broken():
     def fail(x):
         raise RuntimeError("no camera")
@@ -230,6 +244,14 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
     assert variant["artifact"] == "tiny.onnx"
 
 
+def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, module, model):
+    found, text = run(
+        "check", "--budget", fast, model, "--pipeline", f"{module}:rewrites", "--frames", 5
+    )
+    assert found == 2
+    assert "changed while it was measured" in text
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -237,6 +259,10 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
         ("{}:none", "has no 'none'"),
         ("no_such_module_here:f", "cannot import"),
         ("nonsense", "package.module:function"),
+        ("{}:PICTURES", "is a list"),
+        ("{}:uneven", "returned (int, list)"),
+        ("{}:nameless", "a stage's name is ''"),
+        ("{}:fails", "raised OSError: no camera; try it"),
         ("{}:broken", "stage 'network' raised RuntimeError on frame 0: no camera"),
     ],
 )
