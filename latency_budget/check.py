@@ -219,6 +219,11 @@ def _conclude(
     quality, baseline_ns = files
     whole = budget = budget_of(settings)
     notes = []
+    if budget.frame.deadline_ns < round(budget.frame.deadline_ms * 1e6):
+        notes.append(
+            f"The deadline of {budget.frame.deadline_ms:g} ms is longer than a frame period at "
+            f"{budget.frame.rate_hz:g} Hz: {budget.frame.deadline_ns / 1e6:.4g} ms are judged."
+        )
     if settings.mode:
         notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
     if not run.is_whole_frame:

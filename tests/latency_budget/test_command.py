@@ -404,3 +404,12 @@ def test_the_installed_command_has_init_and_selftest(tmp_path, capsys):
     assert all(outcome["is_right"] for outcome in outcomes)
     assert "faults got the right verdict" in capsys.readouterr().out
     assert budget_check_main(["init"]) == 2
+
+
+def test_a_deadline_beyond_the_period_is_said_to_be_cut(budget, tmp_path):
+    budget.write_text("[frame]\ndeadline_ms = 50.0")
+    samples = write_samples(tmp_path / "s.npz", 18)
+    _, text = run("check", "--budget", budget, "--samples", samples)
+    assert "50 ms is longer than a frame period at 30 Hz: 33.33 ms are judged" in text
+    budget.write_text("[frame]\ndeadline_ms = 33.0")
+    assert "is longer" not in run("check", "--budget", budget, "--samples", samples)[1]
