@@ -63,6 +63,7 @@ def test_dropped_frames_are_misses_however_fast_the_rest_is():
     dropped[::40] = True
     judgement = judge(run_of(noisy(), dropped=dropped), Budget(), environment=QUIET)
     assert gate(judgement, "frame P99").verdict is Verdict.FAIL
+    assert "too many frames were dropped" in gate(judgement, "jitter P99/P50").detail
     everything = judge(run_of(noisy(), dropped=~dropped), Budget(), environment=QUIET)
     assert everything.verdict is Verdict.FAIL
 
