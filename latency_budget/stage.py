@@ -6,6 +6,9 @@ from typing import Any
 
 from artifacts.errors import InputError
 
+FRAME_NAMES = ("frame", "latency")
+"""What reports and columns of samples call the whole frame; no stage can have these names."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -35,6 +38,11 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
             )
         if not isinstance(stage.name, str) or not stage.name:
             raise InputError(f"a stage's name is {stage.name!r}", "a name in quotes")
+        if stage.name in FRAME_NAMES:
+            raise InputError(
+                f"a stage's name is '{stage.name}', which stands for the whole frame",
+                "another name",
+            )
     names = tuple(stage.name for stage in stages)
     if not names:
         raise InputError("there is no stage to measure", "at least one Stage")
