@@ -291,3 +291,20 @@ def test_onnx_needs_no_torch_and_a_checkpoint_says_that_it_does(
     assert process.returncode == 4
     assert "pip install 'framefit[torch]'" in err
     assert err.count("\n") == 1
+
+
+def test_watching_tells_what_it_saw_when_it_is_interrupted(start, judged, tmp_path: Path) -> None:
+    frames, figures = tmp_path / "frames.jsonl", tmp_path / "figures.json"
+    frames.write_text('{"latency_ms": 20}\n')
+    wait = (
+        "from latency_budget.watch.sources import LineSource\n"
+        "LineSource._is_renewed = lambda self: print('waiting', flush=True)\n"
+    )
+    process = start("watch", frames, "--budget", judged[3], "--json", figures, code=wait)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 128 + signal.SIGINT
+    assert "1 frames, 0 missed" in out
+    assert '"frames": 1' in figures.read_text()
