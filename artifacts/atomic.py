@@ -17,7 +17,8 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
 
     The temporary file is fsynced before the rename and the folder after it, so that a power loss
     leaves the old file or the new one. On any exception (interrupts too) the temporary file is
-    removed and `target` is as it was.
+    removed and `target` is as it was. A device, a pipe or an open stream such as /dev/stdout is
+    written to and never replaced.
 
     Args:
         target: the file to write; its folder is made if it is missing.
@@ -31,6 +32,11 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
     target = Path(target)
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    if _is_stream(target):
+        with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
+            yield Path(folder) / target.name
+            _pour(Path(folder) / target.name, target)
+        return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(
@@ -63,6 +69,8 @@ def require_writable(target: Path | str) -> Path:
     target = Path(target)
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    if _is_stream(target):
+        return target
     folder = target.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -87,6 +95,32 @@ def write_text(target: Path | str, content: str) -> None:
 def write_json(target: Path | str, content: Any) -> None:
     """Writes `content` to `target` atomically; NaN and infinity are refused, JSON has none."""
     write_text(target, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _is_stream(target: Path) -> bool:
+    return _own_descriptor(target) is not None or (target.exists() and not target.is_file())
+
+
+def _own_descriptor(target: Path) -> int | None:
+    """Returns the number of the open stream that a path such as /dev/stdout or /dev/fd/63 names."""
+    link = target.parent / target.readlink() if target.is_symlink() else target
+    for place in (target, link):
+        if place.name.isdigit() and place.parent.resolve() == Path(f"/proc/{os.getpid()}/fd"):
+            return int(place.name)
+    return None
+
+
+def _pour(source: Path, target: Path) -> None:
+    """Writes a file's content to a stream, where the stream stands."""
+    number = _own_descriptor(target)
+    try:
+        descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(source.read_bytes())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(target, error) from error
 
 
 def _fsync(path: Path) -> None:

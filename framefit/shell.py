@@ -4,6 +4,7 @@ Exit codes: 0 pass, 1 gate failed, 2 wrong use or bad input, 3 inconclusive, 4 i
 5 internal error, 130 and 143 interrupted, 141 the reader of a pipe went away.
 """
 
+import io
 import logging
 import os
 import signal
@@ -60,10 +61,14 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = _DEBUG in arguments
     arguments = [argument for argument in arguments if argument != _DEBUG]
+    _open_streams()
     try:
         with _interruptible(ends_process), _quiet_libraries():
             return _invoke(program, command, arguments)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        # rich turns a closed pipe into exit code 1, which is that of a failed gate.
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except _Interrupt as interrupt:
@@ -73,6 +78,16 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
         if is_debug:
             traceback.print_exc()
         return _report(error, program)
+
+
+def _open_streams() -> None:
+    """Closed streams swallow what is written to them; what an encoding lacks becomes an escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _invoke(program: str, command: Any, arguments: list[str]) -> int:

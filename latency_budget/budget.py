@@ -192,7 +192,7 @@ def _parse_frame(source: str, values: Mapping[str, Any]) -> FrameBudget:
         elif name == "jitter_floor_ms":
             checked[name] = check_number(source, key, value, unit="ms", high=10_000, zero=True)
         elif name == "rate_hz":
-            checked[name] = check_number(source, key, value, unit="Hz", high=10_000)
+            checked[name] = check_number(source, key, value, unit="Hz", high=10_000, low=0.1)
         elif name == "deadline_ms":
             checked[name] = check_number(source, key, value, unit="ms", high=10_000, low=0.1)
         else:

@@ -28,8 +28,8 @@ def check_number(
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
         raise InputError(shown, expected.replace("above 0", "of 0 or more") if zero else expected)
     if 0 < value < low:
-        hint = f"is it in seconds? then write {value * 1000:g}"
-        raise InputError(shown, f"{expected}, at least {low:g}", hint)
+        hints = {"ms": f"is it in seconds? then write {value * 1000:g}"}
+        raise InputError(shown, f"{expected}, at least {low:g}", hints.get(unit, ""))
     if value > high:
         hints = {"ms": f"is it in µs or ns? {value:g} µs are {value / 1000:g} ms"}
         raise InputError(shown, f"{expected}, at most {high:g}", hints.get(unit, ""))

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from artifacts.errors import InputError
+from artifacts.digest import sha256_file
+from artifacts.errors import InputError, UnsafeFileError
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
@@ -90,10 +91,12 @@ def check_subject(
 
     Raises:
         InputError: the settings or files are wrong, or a stage raised an error.
+        UnsafeFileError: the artifact is not the file any more that was measured.
     """
     if subject.recipe is None:
         raise InputError(f"'{subject.name}' has no recipe", "something to measure")
     files = _read_files(settings)
+    sha256 = sha256_file(subject.artifact) if subject.artifact else ""
     budget = budget_of(settings)
     part = budget.for_part(subject.stage_names) if subject.stage_names else budget
     plan = begin_attempt(_make_plan(subject, settings, part), settings.ledger)
@@ -106,6 +109,10 @@ def check_subject(
     reference = measured["before"].paced if subject.against is not None else None
     experiment = measured["after" if subject.against is not None else ""]
     report = _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
+    if report.variants[-1].sha256 != sha256:
+        raise UnsafeFileError(
+            f"{subject.artifact} changed while it was measured", f"the digest {sha256[:12]}…"
+        )
     if settings.sweep_frames:
         rows = sweep_phases(subject.recipe.bind(), process, settings.sweep_frames, progress)
         report.variants[-1].details["phase_sweep"] = describe_sweep(rows)
@@ -212,6 +219,11 @@ def _conclude(
     quality, baseline_ns = files
     whole = budget = budget_of(settings)
     notes = []
+    if budget.frame.deadline_ns < round(budget.frame.deadline_ms * 1e6):
+        notes.append(
+            f"The deadline of {budget.frame.deadline_ms:g} ms is longer than a frame period at "
+            f"{budget.frame.rate_hz:g} Hz: {budget.frame.deadline_ns / 1e6:.4g} ms are judged."
+        )
     if settings.mode:
         notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
     if not run.is_whole_frame:

@@ -5,7 +5,10 @@ garbage of earlier work. What it has to say goes out as lines of JSON on its sta
 between the timed parts; what it measured goes into the file that the request names.
 """
 
+import ctypes
 import json
+import os
+import signal
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,19 +24,41 @@ from latency_budget.run_file import save_runs
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.workload import Recipe
 
+_PR_SET_PDEATHSIG = 1
+
 
 def main() -> int:
     """Follows the request; returns 0, or 1 after telling the error."""
     begun_ns = MonotonicClock().now_ns()
+    _end_with_parent()
     request = json.load(sys.stdin)
-    channel, sys.stdout = sys.stdout, sys.stderr
+    channel = _take_channel()
     try:
         _follow(request, begun_ns, channel)
     except FramefitError as error:
         words = {"what": error.what, "expected": error.expected, "fix": error.fix}
         _tell(channel, {"error": words, "kind": type(error).__name__})
         return 1
+    _tell(channel, {"measured": True})
     return 0
+
+
+def _end_with_parent() -> None:
+    """A measurement that nobody waits for any more would disturb the next one; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _take_channel() -> TextIO:
+    """Returns standard output for messages; whatever else is printed there goes to stderr.
+
+    That is so for a stage's C library and for the processes that a stage starts, too.
+    """
+    sys.stdout.flush()
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = sys.stderr
+    return channel
 
 
 def _follow(request: dict[str, Any], begun_ns: int, channel: TextIO) -> None:

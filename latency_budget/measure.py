@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from artifacts.errors import FramefitError, InputError
+from artifacts.errors import FramefitError, InputError, first_line
 from latency_budget.clock import Clock, MonotonicClock
 from latency_budget.run import DROPPED_NS, Nanoseconds, Run
 from latency_budget.stage import Stage, check_stages
@@ -185,13 +185,13 @@ def _named_errors(names: tuple[str, ...], recording: Recording) -> Iterator[None
         yield
     except FramefitError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         begun = recording.marks_ns[:, 0] >= 0
         frame = int(np.flatnonzero(begun)[-1]) if begun.any() else 0
         stage = max(0, int((recording.marks_ns[frame] >= 0).sum()) - 1)
         raise InputError(
             f"stage '{names[min(stage, len(names) - 1)]}' raised {type(error).__name__} "
-            f"on frame {frame}: {error}",
+            f"on frame {frame}: {first_line(error)}",
             fix="try the stage on this frame by itself",
         ) from error
 

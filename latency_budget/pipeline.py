@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from artifacts.errors import InputError
+from artifacts.errors import FramefitError, InputError, first_line
 from latency_budget.stage import Stage, check_stages
 from latency_budget.workload import Workload
 
@@ -46,23 +46,25 @@ def load_pipeline(
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except ImportError as error:
-        raise InputError(
-            f"cannot import the pipeline '{name}': {error}",
-            _EXPECTED,
-            "run the command in the folder that holds the module",
-        ) from error
-    except AttributeError as error:
-        raise InputError(f"'{module_name}' has no '{function_name}'", _EXPECTED) from error
+    function = _import_function(name, module_name, function_name)
     keywords = {} if heads is None else {"heads": _require_heads(name, function, heads)}
-    result = function(model, **keywords) if model is not None else function(**keywords)
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise InputError(f"the pipeline '{name}' returned a {type(result).__name__}", _EXPECTED)
+    try:
+        result = function(model, **keywords) if model is not None else function(**keywords)
+    except FramefitError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _raised(f"the pipeline '{name}'", error) from error
+    _check_result(name, result)
     stages = list(result[0])
     check_stages(stages)
     return stages, result[1]
+
+
+def _raised(what: str, error: BaseException) -> InputError:
+    return InputError(
+        f"{what} raised {type(error).__name__}: {first_line(error)}",
+        fix="try it by itself in Python",
+    )
 
 
 def _require_heads(name: str, function: Any, heads: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,3 +76,30 @@ def _require_heads(name: str, function: Any, heads: tuple[str, ...]) -> tuple[st
             "or measure without --mode",
         )
     return heads
+
+
+def _import_function(name: str, module_name: str, function_name: str) -> Any:
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ImportError as error:
+        raise InputError(
+            f"cannot import the pipeline '{name}': {error}",
+            _EXPECTED,
+            "run the command in the folder that holds the module",
+        ) from error
+    except AttributeError as error:
+        raise InputError(f"'{module_name}' has no '{function_name}'", _EXPECTED) from error
+    except (Exception, SystemExit) as error:
+        raise _raised(f"the pipeline's module '{module_name}'", error) from error
+    if not callable(function):
+        raise InputError(f"the pipeline '{name}' is a {type(function).__name__}", _EXPECTED)
+    return function
+
+
+def _check_result(name: str, result: Any) -> None:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise InputError(f"the pipeline '{name}' returned a {type(result).__name__}", _EXPECTED)
+    for part in result:
+        if not hasattr(part, "__iter__") and not hasattr(part, "__getitem__"):
+            kinds = ", ".join(type(one).__name__ for one in result)
+            raise InputError(f"the pipeline '{name}' returned ({kinds})", _EXPECTED)

@@ -5,6 +5,7 @@ twenty. So the limits, the evidence and the artifact are hashed before anything 
 each attempt leaves a line in a ledger before its first frame, aborted ones too.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -85,10 +86,11 @@ def begin_attempt(plan: Plan, ledger: Path | None) -> Plan:
         return plan
     try:
         ledger.parent.mkdir(parents=True, exist_ok=True)
-        before = _count(ledger, plan.sha256) if ledger.exists() else 0
-        line = {"plan": plan.sha256, "attempt": before + 1, "started_s": unix_time_s()}
         with ledger.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            before, is_torn = _count(ledger, plan.sha256)
+            line = {"plan": plan.sha256, "attempt": before + 1, "started_s": unix_time_s()}
+            stream.write("\n" * is_torn + json.dumps(line) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
@@ -96,13 +98,16 @@ def begin_attempt(plan: Plan, ledger: Path | None) -> Plan:
     return Plan(values=plan.values, attempt=before + 1)
 
 
-def _count(ledger: Path, sha256: str) -> int:
-    """Lines that are torn or of another kind count for nothing."""
-    found = 0
-    for line in ledger.read_text(encoding="utf-8", errors="replace").splitlines():
+def _count(ledger: Path, sha256: str) -> tuple[int, bool]:
+    """Returns the plan's attempts, and whether the last line is torn.
+
+    Lines that are torn or of another kind count for nothing.
+    """
+    found, text = 0, ledger.read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines():
         try:
             entry = json.loads(line)
         except ValueError:
             continue
         found += isinstance(entry, dict) and entry.get("plan") == sha256
-    return found
+    return found, bool(text) and not text.endswith("\n")

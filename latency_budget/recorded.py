@@ -68,8 +68,26 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
     }
     defects += _check_ids(path, columns.get("frame"))
     return Run.from_latencies(
-        latency, stages_ns=stages, dropped=dropped, rate_hz=rate_hz, defects=tuple(defects)
+        latency,
+        stages_ns=stages,
+        dropped=dropped,
+        rate_hz=rate_hz,
+        defects=tuple(defects),
+        rounding_ns=sum(_find_step(times) for times in (latency, *stages.values())) // 2,
     )
+
+
+def _find_step(times: Nanoseconds) -> int:
+    """Returns the last digit that a column was written with, in ns: at most 1 ms.
+
+    A float32 has 24 binary digits, too few for a nanosecond from 17 ms on; a sum loses one or two.
+    """
+    largest = int(times.max(initial=0))
+    common = int(np.gcd.reduce(times)) if largest else 1
+    step = 1
+    while step < 1_000_000 and common % (10 * step) == 0:
+        step *= 10
+    return max(step, largest >> 22)
 
 
 def _find_latency(path: Path, columns: Columns) -> str:
@@ -81,9 +99,11 @@ def _find_latency(path: Path, columns: Columns) -> str:
             "the unit is part of a column's name",
         )
     for name in columns:
-        if name not in ("dropped", "frame") and name.rsplit("_", 1)[-1] not in UNITS:
+        stage, _, unit = name.rpartition("_")
+        if name not in ("dropped", "frame") and (unit not in UNITS or not stage):
             raise InputError(
-                f"{path}: column '{name}' does not say its unit", f"such as {name}_ms or {name}_ns"
+                f"{path}: column '{name}' does not say its {'stage' if unit in UNITS else 'unit'}",
+                f"such as network{name}" if unit in UNITS else f"such as {name}_ms or {name}_ns",
             )
     return found[0]
 
@@ -134,11 +154,20 @@ def _read_number(path: Path, name: str, index: int, value: Any) -> float:
 def _read_flags(path: Path, values: Sequence[Any] | None, count: int) -> NDArray[np.bool_]:
     if values is None:
         return np.zeros(count, bool)
-    words = [str(value).strip().lower() for value in values]
+    words = [_word_of(value) for value in values]
     for index, word in enumerate(words):
         if word not in _TRUE + _FALSE:
             raise InputError(f"{path}: dropped of row {index} is {word!r}", "0 or 1")
     return np.asarray([word in _TRUE for word in words], bool)
+
+
+def _word_of(value: Any) -> str:
+    """A flag that a frame leaves out is not set; numpy and JSON may hold it as a float."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip().lower()
 
 
 def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
@@ -156,6 +185,9 @@ def _read_csv(path: Path) -> Columns:
     with path.open(newline="", encoding="utf-8-sig") as stream:
         reader = csv.DictReader(stream, strict=True)
         names = [name.strip() for name in reader.fieldnames or []]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"its header has '{name}' twice")
         rows = [list(row.values()) for row in reader]
     for index, row in enumerate(rows):
         if len(row) != len(names) or any(isinstance(cell, list) for cell in row):

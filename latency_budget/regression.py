@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latency_budget.run import DROPPED_NS, Nanoseconds, Run
-from latency_budget.statistics import bound_ns, percentile_ns
+from latency_budget.statistics import bound_ns, frames_needed, percentile_ns
 
 MEDIAN_P_VALUE = 0.002
 MEDIAN_EFFECT = 0.01
@@ -45,8 +45,8 @@ def compare_runs(baseline_ns: Nanoseconds, candidate_ns: Nanoseconds) -> Regress
     p50_before = percentile_ns(np.sort(baseline_ns), 0.5)
     p50_after = percentile_ns(np.sort(candidate_ns), 0.5)
     tail = compare_tails(baseline_ns, candidate_ns)
-    if not p50_before or not p50_after or tail.outcome == "inconclusive":
-        return Regression("inconclusive", "too few frames for an interval of P99 (368 needed)")
+    if tail.outcome == "inconclusive" or not p50_before or not p50_after:
+        return Regression("inconclusive", tail.detail)
     effect = p50_after / p50_before - 1
     p_value = mann_whitney_p(
         baseline_ns[baseline_ns < DROPPED_NS], candidate_ns[candidate_ns < DROPPED_NS]
@@ -109,7 +109,7 @@ def compare_tails(
     high_before = bound_ns(before, 0.99, 0.975, upper=True)
     low_after = bound_ns(after, 0.99, 0.975, upper=False)
     if high_before is None or low_after is None:
-        return Regression("inconclusive", "too few frames for an interval of P99 (368 needed)")
+        return Regression("inconclusive", _no_interval(before, after))
     if low_after > high_before * (1 + allowed):
         return Regression(
             "fail",
@@ -117,6 +117,18 @@ def compare_tails(
             f"{high_before / 1e6:.2f} ms or less",
         )
     return Regression("pass", "P99 intervals overlap or improved")
+
+
+def _no_interval(before: Nanoseconds, after: Nanoseconds) -> str:
+    needed = frames_needed(0, 0.99, 0.975)
+    if min(len(before), len(after)) < needed:
+        return f"too few frames for an interval of P99 ({needed} needed)"
+    which = [
+        name
+        for name, ordered in (("the baseline's", before), ("the candidate's", after))
+        if bound_ns(ordered, 0.99, 0.975, upper=ordered is before) is None
+    ]
+    return f"too many of {' and '.join(which)} frames were dropped for an interval of P99"
 
 
 def mann_whitney_p(first: Nanoseconds, second: Nanoseconds) -> float:

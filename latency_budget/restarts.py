@@ -7,10 +7,12 @@ ISMM 2013). Two variants are measured in turns, A B B A, so that a slow drift me
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from latency_budget.run_file import load_runs
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.workload import Recipe
 
+ENDING_S = 5.0
 _REPEATED = Parts(control=30, closed=0, other=0)
 
 
@@ -194,14 +197,19 @@ def _run_child(request: dict[str, Any], progress: Progress | None, label: str) -
             start_new_session=True,
         )
         try:
-            _listen(child, request, progress, label)
+            is_measured = _listen(child, request, progress, label)
         finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-        if child.returncode:
+            _end(child)
+        if not is_measured:
             complaints.seek(0)
             raise _died(child.returncode, complaints.read())
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """Kills the process if it has not ended, and what it started."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def _listen(
@@ -209,7 +217,11 @@ def _listen(
     request: dict[str, Any],
     progress: Progress | None,
     label: str,
-) -> None:
+) -> bool:
+    """Follows the process; returns whether it said that its measurement is written.
+
+    It is given some time to end then; a thread that a pipeline left behind would keep it forever.
+    """
     if child.stdin is None or child.stdout is None:
         raise FramefitError("the measuring process has no pipes")
     try:
@@ -223,10 +235,15 @@ def _listen(
             if "error" in message:
                 child.wait()
                 raise _error_of(message)
+            if "measured" in message:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(ENDING_S)
+                return True
             if progress is not None:
                 what, done, total = message["progress"]
                 progress(f"{label}{what}", done, total)
     child.wait()
+    return False
 
 
 def _child_environment() -> dict[str, str]:
@@ -250,4 +267,4 @@ def _died(code: int, complaints: str) -> FramefitError:
     words = [line for line in complaints.strip().splitlines() if line.strip()]
     last = words[-1] if words else "it said nothing"
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return FramefitError(f"the measuring process ended {how}: {last}")
+    return FramefitError(f"the measuring process ended {how} before it was done: {last}")

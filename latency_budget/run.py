@@ -36,6 +36,8 @@ class Run:
         is_whole_frame: False where only a part of the frame was measured (a network alone).
         snapshots: the machine's counters before and after the timed part, where they were read.
         defects: what is wrong with the samples themselves, found while reading them.
+        rounding_ns: by how much the stages may take longer than their frame, as they were recorded
+            with so few digits.
     """
 
     mode: str
@@ -52,6 +54,7 @@ class Run:
     is_whole_frame: bool = True
     snapshots: tuple[Any, Any] | None = None
     defects: tuple[str, ...] = ()
+    rounding_ns: int = 0
 
     @classmethod
     def from_latencies(
@@ -62,6 +65,7 @@ class Run:
         dropped: NDArray[np.bool_] | None = None,
         rate_hz: float | None = None,
         defects: tuple[str, ...] = (),
+        rounding_ns: int = 0,
     ) -> Self:
         """Builds a run from recorded latencies.
 
@@ -72,6 +76,7 @@ class Run:
             dropped: [n] frames that were never processed.
             rate_hz: the camera's rate, for the timeline; 30 where unknown.
             defects: what is wrong with the samples.
+            rounding_ns: see `Run`.
         """
         latency_ns = np.asarray(latency_ns, np.int64)
         durations = [np.asarray(values, np.int64) for values in (stages_ns or {}).values()]
@@ -92,6 +97,7 @@ class Run:
             dropped=np.zeros(len(latency_ns), bool) if dropped is None else dropped,
             warmup_ns=np.empty(0, np.int64),
             defects=defects,
+            rounding_ns=rounding_ns,
         )
 
     @classmethod
@@ -211,7 +217,7 @@ class Run:
         latency = (self.done_ns - self.arrival_ns)[processed]
         if (latency <= 0).any() and not (steps < 0).any():
             found.append(f"{int((latency <= 0).sum())} frames have a latency of zero or less")
-        early = (self.start_ns - self.arrival_ns)[processed] < 0
+        early = (self.start_ns - self.arrival_ns)[processed] < -self.rounding_ns
         if early.any() and self.stage_names:
             found.append(f"in {int(early.sum())} frames the stages take longer than the frame")
         if (np.diff(self.arrival_ns) <= 0).any():

@@ -6,6 +6,9 @@ from typing import Any
 
 from artifacts.errors import InputError
 
+FRAME_NAMES = ("frame", "latency")
+"""What reports and columns of samples call the whole frame; no stage can have these names."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -25,12 +28,20 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
     """Returns the stages' names.
 
     Raises:
-        InputError: there is no stage, one is not a `Stage`, or two have the same name.
+        InputError: there is no stage, one is not a `Stage` or has no name, or two have the same
+            name.
     """
     for stage in stages:
         if not isinstance(stage, Stage):
             raise InputError(
                 f"a stage is a {type(stage).__name__}", "latency_budget.Stage(name, function)"
+            )
+        if not isinstance(stage.name, str) or not stage.name:
+            raise InputError(f"a stage's name is {stage.name!r}", "a name in quotes")
+        if stage.name in FRAME_NAMES:
+            raise InputError(
+                f"a stage's name is '{stage.name}', which stands for the whole frame",
+                "another name",
             )
     names = tuple(stage.name for stage in stages)
     if not names:

@@ -4,7 +4,7 @@ import numpy as np
 
 from latency_budget.budget import Budget
 from latency_budget.gate import Gate, Verdict, judge_percentile
-from latency_budget.run import Run
+from latency_budget.run import DROPPED_NS, Run
 from latency_budget.statistics import bound_ns, claim_percentile, frames_needed, stage_quantile
 from latency_budget.tiers import Tier
 
@@ -31,8 +31,10 @@ def judge_stages_together(run: Run, budget: Budget, tier: Tier) -> Gate:
     """Judges whether the stages alone prove the frame, whatever the dependence between them.
 
     P(total > sum of b_i) <= sum of P(stage_i > b_i): k stages with budgets that add up to the
-    deadline, each proven at 1 - 0.01 / k with its share of the error chance, imply the frame's P99.
-    A stage that is not proven makes it inconclusive: the frame's own gate decides.
+    deadline, each proven at 1 - 0.01 / k with its share of the error chance, imply the frame's P99,
+    its wait apart. A dropped frame counts as over in every stage. A stage that is not proven or has
+    no budget makes it inconclusive, and so does a frame that was late though its stages were not:
+    the frame's own gate decides.
     """
     name = "stages imply the frame"
     count = len(budget.stages)
@@ -45,19 +47,27 @@ def judge_stages_together(run: Run, budget: Budget, tier: Tier) -> Gate:
             f"{budget.frame.deadline_ns / 1e6:g} ms",
         )
     quantile, confidence = stage_quantile(count), 1 - (1 - tier.confidence) / count
-    open_stages = []
+    open_stages = [f"{s} has no budget" for s in run.stage_names if s not in budget.stages]
+    dropped = int(run.dropped.sum())
+    is_late = run.find_misses(budget.frame.deadline_ns)[~run.dropped]
     for stage, limit_ms in budget.stages.items():
         if stage not in run.stage_names:
             open_stages.append(f"{stage} was not measured")
             continue
         durations = run.stage_ns(stage)
-        misses = int((durations > round(limit_ms * 1e6)).sum())
-        if claim_percentile(misses, len(durations), quantile, confidence).outcome != "pass":
-            bound = bound_ns(np.sort(durations), quantile, confidence, upper=True)
+        is_over = durations > round(limit_ms * 1e6)
+        is_late &= ~is_over
+        misses = int(is_over.sum()) + dropped
+        if claim_percentile(misses, run.count, quantile, confidence).outcome != "pass":
+            ordered = np.sort(np.append(durations, np.full(dropped, DROPPED_NS)))
+            bound = bound_ns(ordered, quantile, confidence, upper=True)
             shown = "no bound" if bound is None else f"at most {bound / 1e6:.2f} ms"
             needed = frames_needed(misses, quantile, confidence)
             open_stages.append(f"{stage}: {misses} over, {shown}, {needed} frames needed")
+    if is_late.any():
+        open_stages.append(f"{int(is_late.sum())} frames late with every stage within its budget")
     claim = f"each of {count} stages at P{100 * quantile:.4g}, {100 * confidence:.4g} % confidence"
     if open_stages:
         return Gate(name, Verdict.INCONCLUSIVE, f"{claim}; not proven: {'; '.join(open_stages)}")
-    return Gate(name, Verdict.PASS, f"{claim}: proven, so P99 of the frame is within its deadline")
+    claim += ": proven, so P99 of the frame, its wait apart, is within its deadline"
+    return Gate(name, Verdict.PASS, claim)

@@ -234,6 +234,8 @@ def _judge_jitter(run: Run, budget: Budget) -> Gate:
     parts.append(f"limit {limit:g}")
     if claim.outcome == "inconclusive" and claim.more_frames:
         parts.append(f"{claim.more_frames} more frames needed")
+    elif claim.ratio is None:
+        parts.append("no P99: too many frames were dropped")
     return Gate("jitter P99/P50", Verdict(claim.outcome), ", ".join(parts))
 
 

@@ -97,8 +97,12 @@ def check(
 
     Exit codes: 0 pass, 1 fail, 2 bad input, 3 inconclusive, 4 invalid environment, 5 internal.
     """
+    from artifacts.atomic import require_writable
     from framefit.budget_job import make_report, read_check_settings
 
+    for path in (out / "report.json" if out else None, json_file):
+        if path is not None:
+            require_writable(path)
     settings = read_check_settings(
         budget,
         tier=tier,
@@ -140,7 +144,7 @@ def init(
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write a budget file from a measurement of MODEL or --pipeline, or from recorded latencies."""
-    from artifacts.atomic import write_text
+    from artifacts.atomic import require_writable, write_text
     from artifacts.errors import InputError
     from framefit.budget_job import measure_or_read
     from latency_budget.budget_file import render_budget
@@ -152,6 +156,7 @@ def init(
         )
     if out.exists() and not force:
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
+    require_writable(out)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": None}
     run, heads = measure_or_read(
         model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress
@@ -202,9 +207,11 @@ def _show(report: "Report", out: Path | None, json_file: Path | None) -> None:
     from latency_budget.reports.json_report import render
     from latency_budget.reports.terminal import print_report
 
-    if out is not None:
-        paths = write_report(report, out)
-        typer.echo(f"wrote {', '.join(str(path) for path in paths.values())}", err=True)
-    if json_file is not None:
-        write_text(json_file, render(report))
-    print_report(report, Console())
+    try:
+        if out is not None:
+            paths = write_report(report, out)
+            typer.echo(f"wrote {', '.join(str(path) for path in paths.values())}", err=True)
+        if json_file is not None:
+            write_text(json_file, render(report))
+    finally:  # A verdict that cannot be written is still shown.
+        print_report(report, Console())

@@ -37,7 +37,7 @@ def watch(
 ) -> None:
     """Watch a running pipeline: frames as JSON lines or from a ring file, statistics live.
 
-    Exit codes: 0 the stream ended, 1 stopped at an overrun, 2 bad input.
+    Exit codes: 0 the stream ended, 1 stopped at an overrun, 2 bad input, 130 Ctrl-C.
     """
     from artifacts.atomic import write_json
     from framefit.watch_job import watch as run_watch
@@ -56,18 +56,22 @@ def watch(
             endpoint = PrometheusEndpoint(limits.frame.deadline_ns / 1e6, prometheus, address)
             stack.callback(endpoint.close)
             typer.echo(f"metrics on http://{address}:{endpoint.port}/metrics", err=True)
-        outcome = run_watch(
-            frames,
-            Watcher(limits, window),
-            clock=MonotonicClock(),
-            show=stack.enter_context(_live(limits)),
-            endpoint=endpoint,
-            is_stopping=stop_on_overrun,
-            snapshot=snapshot,
-        )
-        typer.echo(_describe(outcome.figures, frames))
-    if json_file is not None:
-        write_json(json_file, outcome.figures.to_dict())
+        watcher = Watcher(limits, window)
+        try:
+            outcome = run_watch(
+                frames,
+                watcher,
+                clock=MonotonicClock(),
+                show=stack.enter_context(_live(limits)),
+                endpoint=endpoint,
+                is_stopping=stop_on_overrun,
+                snapshot=snapshot,
+            )
+        finally:  # Ctrl-C is how a file that is followed ends.
+            figures = watcher.figures()
+            typer.echo(_describe(figures, frames))
+            if json_file is not None:
+                write_json(json_file, figures.to_dict())
     if outcome.overrun_frame is not None:
         typer.echo(f"stopped at frame {outcome.overrun_frame}, the first over its deadline")
         raise typer.Exit(1)

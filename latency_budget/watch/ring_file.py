@@ -10,6 +10,7 @@ a dropped frame), int64 per stage.
 """
 
 import mmap
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,6 +92,7 @@ class RingReader:
 
     Attributes:
         lost: frames that were overwritten before they were read.
+        file: which file it is; a pipeline that starts again makes another one of that name.
 
     Raises:
         InputError: the file cannot be read or is no ring.
@@ -101,6 +103,7 @@ class RingReader:
         try:
             with path.open("rb") as stream:
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                self.file = os.fstat(stream.fileno())
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {path}: {error}", "a ring file") from error
         self.stages = self._read_head(path)

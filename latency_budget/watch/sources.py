@@ -1,5 +1,7 @@
 """Where the frames of a running pipeline come from: lines of JSON, or a ring file."""
 
+import io
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +44,8 @@ class LineSource(Source):
         stream: text, read line by line.
         follow: wait for more at the end, as `tail -f` does.
         wait: called with seconds where there is nothing to read.
+        path: of the stream; where another file takes that name (a rotated log) or it is cut, the
+            new content is followed from its start.
     """
 
     def __init__(
@@ -50,9 +54,10 @@ class LineSource(Source):
         *,
         follow: bool = False,
         wait: Callable[[float], object] | None = None,
+        path: Path | None = None,
     ) -> None:
         super().__init__()
-        self._stream, self._follow = stream, follow
+        self._stream, self._follow, self._path = stream, follow, path
         self._wait = wait or Event().wait
 
     def batches(self) -> Iterator[list[Sample]]:
@@ -70,8 +75,27 @@ class LineSource(Source):
             elif not text:
                 if not self._follow:
                     return
+                if self._is_renewed():
+                    self.unreadable += bool(part.strip())
+                    part = ""
+                    continue
                 yield []
                 self._wait(POLL_S)
+
+    def _is_renewed(self) -> bool:
+        """Goes to the start of the file's new content, if it has one."""
+        found = _find(self._path) if self._path else None
+        if self._path is None or found is None:
+            return False
+        held = os.fstat(self._stream.fileno())
+        if not os.path.samestat(found, held):
+            self._stream.close()
+            self._stream = _open_lines(self._path)
+            return True
+        if held.st_size >= self._stream.tell():
+            return False
+        self._stream.seek(0)
+        return True
 
     def _parse(self, line: str) -> list[Sample]:
         if not line.strip():
@@ -101,7 +125,9 @@ class RingSource(Source):
         self, path: Path, *, follow: bool = True, wait: Callable[[float], object] | None = None
     ) -> None:
         super().__init__()
+        self._path = path
         self._reader = RingReader(path)
+        self._lost_before = 0
         self._follow = follow
         self._wait = wait or Event().wait
 
@@ -109,12 +135,23 @@ class RingSource(Source):
         """Yields what came since the last look."""
         while True:
             found = self._reader.poll()
-            self.lost = self._reader.lost
+            self.lost = self._lost_before + self._reader.lost
             yield found
             if not found:
                 if not self._follow:
                     return
-                self._wait(POLL_S)
+                if not self._is_renewed():
+                    self._wait(POLL_S)
+
+    def _is_renewed(self) -> bool:
+        """Goes to the ring that a pipeline made when it started again, if it did."""
+        found = _find(self._path)
+        if found is None or os.path.samestat(found, self._reader.file):
+            return False
+        self._reader.close()
+        self._lost_before = self.lost
+        self._reader = RingReader(self._path)
+        return True
 
     def close(self) -> None:
         """Unmaps the file."""
@@ -128,15 +165,36 @@ def open_source(name: str, *, follow: bool) -> Source:
         InputError: the file cannot be read.
     """
     if name == STANDARD_INPUT:
-        return LineSource(sys.stdin)
+        return LineSource(_standard_input())
     path = Path(name)
     try:
+        if not path.is_file() and not path.is_dir() and path.exists():
+            return LineSource(_open_lines(path), follow=follow)  # a pipe is read only once
         with path.open("rb") as stream:
             is_ring = stream.read(len(MAGIC)) == MAGIC
         if is_ring:
             return RingSource(path, follow=follow)
-        return LineSource(path.open(encoding="utf-8", errors="replace"), follow=follow)
+        return LineSource(_open_lines(path), follow=follow, path=path)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}", "a .jsonl or a ring file, or -"
         ) from error
+
+
+def _find(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _open_lines(path: Path) -> IO[str]:
+    return path.open(encoding="utf-8", errors="replace")
+
+
+def _standard_input() -> IO[str]:
+    if sys.stdin is None:
+        raise InputError("standard input is closed", "frames on it, or the name of a file")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    return sys.stdin

@@ -1,6 +1,7 @@
 """Writing is all or nothing, whatever happens in the middle."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -109,3 +110,27 @@ def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
         process.communicate()
         content = path.read_bytes()
         assert content in (b"a" * 2_000_000, b"b" * 2_000_000)
+
+
+def test_open_streams_are_written_to_and_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    code = (
+        "from artifacts.atomic import require_writable, write_text\n"
+        "for name in ('stdout', '/proc/self/fd/1'):\n"
+        f"    write_text(require_writable('{tmp_path}/' + name if name[0] != '/' else name), 'x')\n"
+        "print('end')"
+    )
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True, cwd=ROOT)
+    assert (tmp_path / "log").read_text() == "xxend\n"
+    assert (tmp_path / "stdout").is_symlink()
+    assert names(tmp_path) == ["log", "stdout"]
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        write_text(pipe, "content")
+        assert reader.communicate()[0] == b"content"
+    assert pipe.is_fifo()

@@ -1,6 +1,7 @@
 """The command line: help without heavy imports, one-line errors, exit codes, pipes, interrupts."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -167,6 +168,52 @@ def test_closed_pipe_is_quiet() -> None:
     assert process.wait() == 128 + signal.SIGPIPE
 
 
+def run_redirected(redirection: str, *arguments: object, **environment: str) -> tuple[int, str]:
+    """Runs `framefit ARGUMENTS REDIRECTION` in a shell; returns its exit code and its output."""
+    command = shlex.join([sys.executable, "-m", "framefit", *map(str, arguments)])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {redirection}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> tuple[object, ...]:
+    """Arguments of a check that takes no time and fails; its table is drawn by rich."""
+    samples, budget = tmp_path / "slow.csv", tmp_path / "budget.toml"
+    samples.write_text("latency_ms\n" + "50\n" * 400)
+    budget.write_text("[frame]\ndeadline_ms = 33\n")
+    return ("budget", "check", "--budget", budget, "--samples", samples)
+
+
+def test_a_pipe_closed_under_a_table_is_no_verdict(judged) -> None:
+    code, out = run_redirected("| (exec true); exit ${PIPESTATUS[0]}", *judged)
+    assert (code, out) == (128 + signal.SIGPIPE, "")
+
+
+def test_closed_streams_and_a_poor_encoding_keep_the_exit_code(judged, tmp_path: Path) -> None:
+    assert run_redirected(">&-", *judged)[0] == 1
+    assert run_redirected("2>&-", "budget", "check", "--budget", tmp_path / "none.toml")[0] == 2
+    code, out = run_redirected("", *judged, PYTHONIOENCODING="ascii")
+    assert code == 1
+    assert "\\u2713 pass" in out
+
+
+def test_watching_a_closed_standard_input_says_so(judged) -> None:
+    code, out = run_redirected("<&-", "watch", "--budget", judged[3])
+    assert code == 2
+    assert out.startswith("error: standard input is closed; expected")
+    code, out = run_redirected(
+        r"""<<<$'\xff garbage'""", "watch", "--budget", judged[3], PYTHONIOENCODING="utf-8:strict"
+    )
+    assert code == 0
+    assert "1 unreadable lines" in out
+
+
 SLOW_WRITE = """
 import time
 from pathlib import Path
@@ -244,3 +291,20 @@ def test_onnx_needs_no_torch_and_a_checkpoint_says_that_it_does(
     assert process.returncode == 4
     assert "pip install 'framefit[torch]'" in err
     assert err.count("\n") == 1
+
+
+def test_watching_tells_what_it_saw_when_it_is_interrupted(start, judged, tmp_path: Path) -> None:
+    frames, figures = tmp_path / "frames.jsonl", tmp_path / "figures.json"
+    frames.write_text('{"latency_ms": 20}\n')
+    wait = (
+        "from latency_budget.watch.sources import LineSource\n"
+        "LineSource._is_renewed = lambda self: print('waiting', flush=True)\n"
+    )
+    process = start("watch", frames, "--budget", judged[3], "--json", figures, code=wait)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 128 + signal.SIGINT
+    assert "1 frames, 0 missed" in out
+    assert '"frames": 1' in figures.read_text()

@@ -55,6 +55,7 @@ def test_the_deadline_is_never_longer_than_the_period(tmp_path):
         ("[frame]\ndeadline_ms = 0.033", ["in seconds? then write 33"]),
         ("[frame]\ndeadline_ms = 33000", ["33000 µs are 33 ms"]),
         ("[frame]\nrate_hz = 0", ["frame.rate_hz = 0", "above 0 in Hz"]),
+        ("[frame]\nrate_hz = 1e-300", ["frame.rate_hz = 1e-300", "in Hz, at least 0.1"]),
         ("[frame]\np99_over_p50 = 0.9", ["frame.p99_over_p50 = 0.9", "a ratio above 1"]),
         ("[frame]\nmax_consecutive_misses = 1.5", ["max_consecutive_misses = 1.5", "whole"]),
         ("[stages]\nnetwork = 0", ["stages.network = 0", "above 0 in ms"]),

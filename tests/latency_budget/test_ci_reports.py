@@ -161,7 +161,7 @@ def test_a_report_of_recorded_samples_binds_no_artifact(tmp_path):
         match_artifact(make_report_once(), tmp_path)
 
 
-def run_action(tmp_path, latency_ms, **environment):
+def run_action(tmp_path, latency_ms, folder=Path(sys.executable).parent, **environment):
     script = ROOT / ".github" / "actions" / "budget-check" / "check.sh"
     (tmp_path / "budget.toml").write_text(
         "[frame]\nrate_hz = 30\ndeadline_ms = 33.0\n[environment]\nmode = 'report'\n"
@@ -174,7 +174,6 @@ def run_action(tmp_path, latency_ms, **environment):
         "HISTORY": "history.jsonl", "OUT": "out", "ARGUMENTS": "--samples frames.csv",
         "GITHUB_SHA": "0123456789abcdef", **environment,
     }  # fmt: skip
-    folder = Path(sys.executable).parent
     done = subprocess.run(
         ["bash", script],
         capture_output=True,
@@ -206,6 +205,21 @@ def test_the_action_ends_with_the_checks_exit_code_and_shows_why(tmp_path):
     history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [point["label"] for point in history] == ["012345678", "fffffffff"]
     assert [point["verdict"] for point in history] == ["pass", "fail"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_shows_no_report_of_an_earlier_check(tmp_path):
+    assert run_action(tmp_path, 40.0)[0].returncode == 1
+    (tmp_path / "summary").unlink()
+    unfit = tmp_path / "tools" / "budget-check"
+    unfit.parent.mkdir()
+    unfit.write_text("#!/usr/bin/env bash\nexit 4\n")
+    unfit.chmod(0o755)
+    done, files = run_action(tmp_path, 40.0, unfit.parent)
+    assert done.returncode == 4
+    assert done.stdout == ""
+    assert "GITHUB_STEP_SUMMARY" not in files
+    assert files["GITHUB_OUTPUT"].endswith("verdict=invalid\n")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from typer.testing import CliRunner
 
-from artifacts.errors import FramefitError
+from artifacts.errors import FramefitError, InputError
 from framefit.cli import budget_check_main
 from framefit.commands.budget import app
 
@@ -70,6 +70,26 @@ def quality(tmp_path):
     path = tmp_path / "quality.json"
     path.write_text(json.dumps(QUALITY))
     return path
+
+
+def test_a_report_that_cannot_be_written_is_refused_first_and_the_verdict_shown(
+    budget, quality, tmp_path, monkeypatch
+):
+    (tmp_path / "file").touch()
+    arguments = ["check", "--budget", budget, "--quality", quality, "--samples"]
+    code, error = run(*arguments, tmp_path / "none.npz", "--out", tmp_path / "file")
+    assert code == 2
+    assert "cannot write" in error
+    samples = write_samples(tmp_path / "s.npz", 18)
+
+    def fail(report, folder):
+        raise InputError("no space left")
+
+    monkeypatch.setattr("latency_budget.reports.write_report", fail)
+    given = [str(argument) for argument in (*arguments, samples, "--out", tmp_path / "o")]
+    result = CliRunner().invoke(app, given)
+    assert isinstance(result.exception, InputError)
+    assert "PASS: s.npz keeps its frame budget" in result.stdout
 
 
 def write_samples(path, centre, n=1000):
@@ -182,6 +202,20 @@ def frame(model=None):
 def wrong():
     return 3
 
+PICTURES = [1]
+
+def uneven():
+    return 3, [1]
+
+def nameless():
+    return [Stage("", print)], [1]
+
+def fails():
+    raise OSError("no camera")
+
+def rewrites(model):
+    return [Stage("network", lambda x: model.write_bytes(b"another network"))], [0]
+
 def broken():
     def fail(x):
         raise RuntimeError("no camera")
@@ -210,6 +244,14 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
     assert variant["artifact"] == "tiny.onnx"
 
 
+def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, module, model):
+    found, text = run(
+        "check", "--budget", fast, model, "--pipeline", f"{module}:rewrites", "--frames", 5
+    )
+    assert found == 2
+    assert "changed while it was measured" in text
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -217,6 +259,10 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
         ("{}:none", "has no 'none'"),
         ("no_such_module_here:f", "cannot import"),
         ("nonsense", "package.module:function"),
+        ("{}:PICTURES", "is a list"),
+        ("{}:uneven", "returned (int, list)"),
+        ("{}:nameless", "a stage's name is ''"),
+        ("{}:fails", "raised OSError: no camera; try it"),
         ("{}:broken", "stage 'network' raised RuntimeError on frame 0: no camera"),
     ],
 )
@@ -358,3 +404,12 @@ def test_the_installed_command_has_init_and_selftest(tmp_path, capsys):
     assert all(outcome["is_right"] for outcome in outcomes)
     assert "faults got the right verdict" in capsys.readouterr().out
     assert budget_check_main(["init"]) == 2
+
+
+def test_a_deadline_beyond_the_period_is_said_to_be_cut(budget, tmp_path):
+    budget.write_text("[frame]\ndeadline_ms = 50.0")
+    samples = write_samples(tmp_path / "s.npz", 18)
+    _, text = run("check", "--budget", budget, "--samples", samples)
+    assert "50 ms is longer than a frame period at 30 Hz: 33.33 ms are judged" in text
+    budget.write_text("[frame]\ndeadline_ms = 33.0")
+    assert "is longer" not in run("check", "--budget", budget, "--samples", samples)[1]

@@ -158,6 +158,7 @@ def test_a_stage_that_raises_is_named_with_its_frame():
         ([], [0], "no stage"),
         ([Stage("a", str), Stage("a", str)], [0], "used twice"),
         ([("a", str)], [0], "a stage is a tuple"),
+        ([Stage("latency", str)], [0], "'latency', which stands for the whole frame"),
         ([Stage("a", str)], [], "no frame"),
     ],
 )

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -67,3 +68,13 @@ def test_the_error_chance_is_shared_among_the_planned_attempts():
 
 def test_the_release_tier_allows_41_misses_for_p999():
     assert misses_allowed(TIERS["release"].frames, 0.999, TIERS["release"].p999_confidence) == 41
+
+
+def test_attempts_at_once_and_after_a_torn_line_are_counted_each(tmp_path):
+    ledger = tmp_path / "attempts.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda _: begin_attempt(plan_of(), ledger).attempt, range(80))
+        assert sorted(found) == list(range(1, 81))
+    with ledger.open("a") as stream:
+        stream.write('{"plan": "torn')
+    assert [begin_attempt(plan_of(), ledger).attempt for _ in range(2)] == [81, 82]

@@ -95,6 +95,8 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
         ("a.npz", "text", "not a valid .npz"),
         ("a.txt", "3", "unknown suffix"),
         ("a.csv", "latency_ms,dropped\n1,maybe\n", "dropped of row 0"),
+        ("a.csv", "latency_ms,_ms\n1,2\n", "'_ms' does not say"),
+        ("a.csv", "latency_ms,a_ms,a_ms\n1,2,3\n", "'a_ms' twice"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
@@ -147,3 +149,30 @@ def test_a_written_budget_is_kept_by_the_run_it_came_from(tmp_path):
     assert budget.frame.deadline_ms == 33.3
     assert set(budget.stages) == {"network", "a b.c"}
     assert judge(run, budget).verdict.exit_code == 0
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 3, 6, 12])
+def test_stages_rounded_up_are_no_defect(tmp_path, digits):
+    stages = np.random.default_rng(1).normal(6, 0.3, (3, 500))
+    columns = {
+        name: np.round(values, digits).tolist()
+        for name, values in zip(("a_ms", "b_ms", "c_ms"), stages, strict=True)
+    }
+    columns["latency_ms"] = np.round(stages.sum(axis=0), digits).tolist()
+    assert read_recorded(write(tmp_path, ".csv", columns)).find_defects() == ()
+    columns["b_ms"][7] += 4 * 10.0 ** -min(digits, 5)
+    assert "in 1 frames" in read_recorded(write(tmp_path, ".csv", columns)).find_defects()[0]
+
+
+def test_stages_of_float32_are_no_defect(tmp_path):
+    stages = np.random.default_rng(1).normal(9, 0.3, (3, 500)).astype(np.float32)
+    columns = {"latency_ms": stages.sum(axis=0), "a_ms": stages[0], "b_ms": stages[1:].sum(axis=0)}
+    assert read_recorded(write(tmp_path, ".npz", columns)).find_defects() == ()
+
+
+def test_a_frame_may_leave_the_flag_out_and_numpy_write_it_as_a_float(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"latency_ms": 3}\n{"dropped": 1}\n{"latency_ms": 3, "dropped": null}\n')
+    assert read_recorded(path).dropped.tolist() == [False, True, False]
+    columns = {"latency_ms": [3.0, 4.0], "dropped": [0.0, 1.0]}
+    assert read_recorded(write(tmp_path, ".npz", columns)).dropped.tolist() == [False, True]

@@ -1,14 +1,18 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from artifacts.errors import FramefitError, InputError, UnsafeFileError
+from latency_budget import restarts
 from latency_budget.budget import Budget
 from latency_budget.experiment import Parts
 from latency_budget.measure import MeasureSettings
@@ -24,7 +28,7 @@ from latency_budget.workload import Recipe
 
 MS = 1_000_000
 MODULE = """
-import os, signal, sys, time
+import os, signal, subprocess, sys, threading, time
 from latency_budget import Stage
 from latency_budget.workload import Workload
 
@@ -39,6 +43,31 @@ def broken():
     def work(x):
         raise RuntimeError("no camera")
     return Workload(stages=[Stage("work", work)], frames=[0])
+
+def loud():
+    def work(x):
+        os.write(1, b"from a C library\\n")
+        subprocess.run(["echo", "from a process"], check=True)
+        return x
+    return Workload(stages=[Stage("work", work)], frames=[0])
+
+def leaves():
+    def work(x):
+        sys.exit(0)
+    return Workload(stages=[Stage("work", work)], frames=[0])
+
+def gone():
+    os._exit(0)
+
+def held():
+    threading.Thread(target=threading.Event().wait).start()
+    return frame()
+
+def hung(note):
+    child = subprocess.Popen(["sleep", "60"])
+    with open(note, "w") as stream:
+        stream.write(f"{os.getpid()} {child.pid}\\n")
+    child.wait()
 
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -99,12 +128,54 @@ def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
         ("broken", InputError, "stage 'work' raised RuntimeError on frame 0: no camera"),
         ("nothing", InputError, "returned a int"),
         ("killed", FramefitError, "ended by signal 9"),
+        ("gone", FramefitError, "ended with exit code 0 before it was done"),
+        ("leaves", InputError, "stage 'work' raised SystemExit on frame 0: 0"),
         ("absent", FramefitError, "has no attribute 'absent'"),
     ],
 )
 def test_what_a_process_raises_is_told_in_one_line(name, kind, message):
     with pytest.raises(kind, match=message):
         measure_in_processes(recipe(name), settings(5))
+
+
+def test_what_stages_print_is_no_message():
+    assert measure_in_processes(recipe("loud"), settings(5)).paced.count == 5
+
+
+def test_a_thread_left_behind_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(restarts, "ENDING_S", 0.2)
+    assert measure_in_processes(recipe("held"), settings(5)).paced.count == 5
+
+
+def is_running(pid):
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and the kernel ends the child")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_measurement_ends_with_the_one_that_asked(tmp_path, number):
+    note = tmp_path / "pids"
+    code = (
+        "from latency_budget.restarts import *\n"
+        f"recipe = Recipe(function='workload_for_test:hung', arguments={{'note': '{note}'}})\n"
+        "measure_in_processes(recipe, ProcessSettings(measure=MeasureSettings(frames=5)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    command = [sys.executable, "-c", code]
+    asker = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not (note.exists() and note.read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child, grandchild = map(int, note.read_text().split())
+    asker.send_signal(number)
+    asker.wait()
+    while is_running(child) or (number == signal.SIGINT and is_running(grandchild)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    if is_running(grandchild):
+        os.kill(grandchild, signal.SIGKILL)
 
 
 def test_two_variants_are_measured_in_turns(tmp_path):

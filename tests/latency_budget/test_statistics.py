@@ -274,3 +274,11 @@ def test_a_true_ratio_at_the_limit_does_not_pass():
 
     assert passes(sigma, 200) <= 0.03
     assert passes(np.log(1.15) / stats.norm.ppf(0.99), 100) >= 0.95
+
+
+def test_a_comparison_says_whose_frames_were_dropped():
+    level = np.random.default_rng(2).normal(20 * MS, MS, 1000).astype(np.int64)
+    dropping = np.where(np.arange(1000) % 20 == 0, DROPPED_NS, level)
+    assert "candidate's frames were dropped" in compare_runs(level, dropping).detail
+    assert "baseline's frames were dropped" in compare_runs(dropping, level).detail
+    assert "368 needed" in compare_runs(level[:300], dropping).detail

@@ -63,6 +63,7 @@ def test_dropped_frames_are_misses_however_fast_the_rest_is():
     dropped[::40] = True
     judgement = judge(run_of(noisy(), dropped=dropped), Budget(), environment=QUIET)
     assert gate(judgement, "frame P99").verdict is Verdict.FAIL
+    assert "too many frames were dropped" in gate(judgement, "jitter P99/P50").detail
     everything = judge(run_of(noisy(), dropped=~dropped), Budget(), environment=QUIET)
     assert everything.verdict is Verdict.FAIL
 
@@ -306,3 +307,25 @@ def test_governor_and_clock_source_are_reported(tmp_path):
     assert verdicts["clock source"] == "warn"
     assert verdicts["garbage collections"] == "warn"
     assert verdicts["no-op control, wake-up error"] == "unknown"
+
+
+STAGES_TIER = Tier(frames=4000, stages_imply_frame=True)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "dropped_every", "budgets", "reason"),
+    [
+        (0.1, 0, {"a": 10.0, "b": 10.0}, ""),
+        (20.0, 0, {"a": 10.0, "b": 10.0}, "4000 frames late with every stage within its budget"),
+        (0.1, 2, {"a": 10.0, "b": 10.0}, "a: 2000 over, no bound"),
+        (0.1, 0, {"a": 10.0}, "b has no budget"),
+    ],
+)
+def test_stages_imply_only_the_frame_that_they_make_up(wait_ms, dropped_every, budgets, reason):
+    a, b = noisy(4000, 8, seed=1), noisy(4000, 8, seed=2)
+    dropped = np.arange(4000) % dropped_every == 0 if dropped_every else None
+    stages = {name: (np.asarray(ms) * MS).astype(np.int64) for name, ms in (("a", a), ("b", b))}
+    run = run_of(a + b + wait_ms, stages_ns=stages, dropped=dropped)
+    found = gate(judge(run, Budget(stages=budgets), tier=STAGES_TIER), "stages imply the frame")
+    assert found.verdict is (Verdict.INCONCLUSIVE if reason else Verdict.PASS)
+    assert reason in found.detail

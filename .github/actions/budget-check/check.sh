@@ -7,6 +7,8 @@ if [ -n "$PIPELINE" ]; then check+=(--pipeline "$PIPELINE"); fi
 read -r -a more <<<"$ARGUMENTS"
 check+=(${more[@]+"${more[@]}"})
 if [ -n "$MODEL" ]; then check+=("$MODEL"); fi
+started=$(mktemp)
+trap 'rm -f "$started"' EXIT
 "${check[@]}"
 code=$?
 
@@ -18,7 +20,8 @@ case $code in
   *) verdict="" ;;
 esac
 echo "verdict=$verdict" >>"$GITHUB_OUTPUT"
-if [ -z "$verdict" ] || [ ! -f "$OUT/report.json" ]; then exit "$code"; fi
+# An older report must not be shown where the check could not begin.
+if [ -z "$verdict" ] || [ ! "$OUT/report.json" -nt "$started" ]; then exit "$code"; fi
 
 show=(budget-check report "$OUT/report.json" --out "$OUT" --github --step-summary "$GITHUB_STEP_SUMMARY")
 if [ -n "$BASE" ] && [ -f "$BASE" ]; then show+=(--base "$BASE"); fi

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import threading
 import urllib.request
 from pathlib import Path
@@ -275,3 +276,56 @@ def test_a_ring_source_ends_where_it_does_not_follow(tmp_path):
     source = RingSource(tmp_path / "ring", follow=False)
     assert [sample for batch in source.batches() for sample in batch] == [Sample(5)]
     source.close()
+
+
+def follow(source, steps):
+    """Runs a source that does the next of `steps` whenever it has nothing; returns the frames."""
+    steps, found = iter(steps), []
+    for batch in source.batches():
+        found += [sample.latency_ns // MS for sample in batch]
+        if not batch and (step := next(steps, None)) is None:
+            break
+        if not batch:
+            step()
+    source.close()
+    return found
+
+
+def test_a_rotated_and_a_cut_file_are_followed(tmp_path):
+    path = tmp_path / "frames.jsonl"
+
+    def write(*values):
+        path.write_text("".join(f'{{"latency_ms": {value}}}\n' for value in values))
+
+    def rotate():
+        path.rename(tmp_path / "frames.1")
+
+    write(20, 21)
+    source = open_source(str(path), follow=True)
+    source._wait = lambda seconds: None
+    assert follow(source, [rotate, lambda: write(22, 23), lambda: write(24)]) == [*range(20, 25)]
+    assert source.unreadable == 0
+
+
+def test_the_ring_of_a_pipeline_that_started_again_is_followed(tmp_path):
+    path = tmp_path / "ring"
+
+    def write(*values):
+        with RingWriter(path, slots=16) as ring:
+            for value in values:
+                ring.write(value * MS)
+
+    write(*range(1, 21))
+    source = open_source(str(path), follow=True)
+    source._wait = lambda seconds: None
+    assert follow(source, [lambda: write(30, 31)])[-3:] == [20, 30, 31]
+    assert source.lost > 0
+
+
+def test_a_pipe_is_read_from_its_first_byte(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text('{"latency_ms": 20}\n'))
+    writer.start()
+    assert follow(open_source(str(pipe), follow=False), []) == [20]
+    writer.join()
