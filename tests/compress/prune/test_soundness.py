@@ -251,6 +251,20 @@ def test_sizes_that_the_code_takes_to_be_equal_are_left_alone() -> None:
     assert "names a size that cannot follow" in reasons["features.weight"]
 
 
+def test_features_divided_by_their_norm_lose_channels() -> None:
+    class Normalized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.output = conv(3, 16), conv(16, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.output(F.normalize(self.first(x), dim=1))
+
+    network = open_network(Normalized().eval(), (torch.randn(1, 3, 8, 8),))
+    (family,) = network.channels.families
+    assert network.largest_difference(set(family.roots[::3])) < 1e-9
+
+
 TIMM = ("regnetx_002", "ghostnet_100", "mobilenetv3_small_100", "convnext_atto")
 
 
