@@ -7,7 +7,6 @@ those channels zeroed. A family for which nothing works is left alone, with the 
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, first_line
+from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
@@ -70,7 +70,7 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        wide = deepcopy(self.module).double().eval()
+        wide = copy_module(self.module).double().eval()
         wanted = run_zeroed(wide, self.channels, removed, self.inputs)
         apply_edits(wide, self.make_edits(removed))
         with torch.no_grad():
@@ -107,7 +107,7 @@ def open_network(
     Raises:
         InputError: the network cannot run with these inputs.
     """
-    wide = deepcopy(module).double().eval()
+    wide = copy_module(module).double().eval()
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = find_channels(wide, given, protect)
     network = PrunableNetwork(module, given, channels, frozenset())
