@@ -1,11 +1,10 @@
 """How far a module's float32 outputs are from the exact ones, by rounding alone."""
 
-import copy
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from artifacts.module_copy import copy_module
 from export.outputs import flatten_outputs
 
 MAX_SHARE = 0.01
@@ -36,7 +35,7 @@ def measure_own_rounding(
     """
     errors: dict[str, float] = {}
     try:
-        exact = copy.deepcopy(module).double()
+        exact = copy_module(module).double()
         for sample, reference in zip(samples, wanted, strict=True):
             inputs = [x.double() if x.is_floating_point() else x for x in sample.values()]
             for name, value in flatten_outputs(exact(*inputs), order):

@@ -5,8 +5,8 @@ follow is found by trying: a few channels leave, and the pruned network must equ
 those channels zeroed. A family for which nothing works is left alone, with the reason.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, first_line
+from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels, output_tensors, run_module
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
@@ -33,6 +34,8 @@ TOLERANCE = 1e-9
 _MOST_TOGETHER = 3
 _MOST_NEAR, _MOST_FAR = 5, 8
 """How many attributes are tried, of the module that names the size and of those around it."""
+_PROBED_PART = 4
+"""One in so many channel groups leaves at most (of few groups two) while a network is tried."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        wide = deepcopy(self.module).double().eval()
+        wide = copy_module(self.module).double().eval()
         wanted = run_zeroed(wide, self.channels, removed, self.inputs)
         apply_edits(wide, self.make_edits(removed))
         with torch.no_grad():
@@ -104,12 +107,11 @@ def open_network(
     Raises:
         InputError: the network cannot run with these inputs.
     """
-    wide = deepcopy(module).double().eval()
+    wide = copy_module(module).double().eval()
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = find_channels(wide, given, protect)
     network = PrunableNetwork(module, given, channels, frozenset())
-    everything = {_probe_root(family) for family in channels.families}
-    if _problem(network, everything) == "":
+    if not _problem(network, set().union(*_probe_apart(channels).values())):
         return network
     return _try_families(network, progress)
 
@@ -189,22 +191,39 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
 
 def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
     """Adds family by family until all prune together; one that disturbs others is left alone."""
-    everything = {_probe_root(family) for family in network.channels.families}
-    if not everything or not _problem(network, everything):
+    probes = _probe_apart(network.channels)
+    if not probes or not _problem(network, set().union(*probes.values())):
         return network
     removed: set[int] = set()
     reasons = {}
-    for family in network.channels.families:
-        problem = _problem(network, removed | {_probe_root(family)})
+    for name, probe in probes.items():
+        problem = _problem(network, removed | probe)
         if problem:
-            reasons[family.name] = problem
+            reasons[name] = problem
         else:
-            removed.add(_probe_root(family))
+            removed |= probe
     return replace(network, channels=network.channels.without(reasons))
 
 
 def _probe_root(family: Family) -> int:
     return family.roots[len(family.roots) // 3]
+
+
+def _probe_apart(channels: Channels) -> dict[str, set[int]]:
+    """Returns roots to remove per family, so that families of one size get different sizes.
+
+    Code may take two of them to be equal (a view with the size of another tensor), which would
+    hold as long as each loses as many; a real cut takes more from one than from the other.
+    """
+    probes = {}
+    seen: Counter[int] = Counter()
+    for family in channels.families:
+        size = len(family.roots)
+        most = min(max(size // _PROBED_PART, 2), size - 1)
+        first, count = size // 3, 1 + seen[size] % most
+        seen[size] += 1
+        probes[family.name] = {family.roots[(first + step) % size] for step in range(count)}
+    return probes
 
 
 def _problem(network: PrunableNetwork, removed: set[int]) -> str:

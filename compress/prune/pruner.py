@@ -1,7 +1,6 @@
 """One network on its way: known channels, importance, cuts, and what they did to the outputs."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from artifacts.module_copy import copy_module
 from compress.progress import Progress
 from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
 from compress.prune.analysis.api import output_tensors
@@ -118,7 +118,7 @@ class Pruner:
 
     def narrow(self, selection: Selection) -> nn.Module:
         """Returns the network without the selection, as quickly as possible."""
-        return apply_edits(deepcopy(self.module), self._network.make_edits(selection.removed))
+        return apply_edits(copy_module(self.module), self._network.make_edits(selection.removed))
 
     def cut(self, selection: Selection) -> Cut:
         """Removes channels, proves that nothing else changed, and renews BatchNorm's statistics.
@@ -134,7 +134,7 @@ class Pruner:
                 "protect the part that is to blame with --protect",
             )
         edits = self._network.make_edits(selection.removed)
-        module = apply_edits(deepcopy(self.module), edits)
+        module = apply_edits(copy_module(self.module), edits)
         module.eval()
         self._renew_statistics(module)
         statistics = self._network.narrowed_statistics(selection.removed)

@@ -1,7 +1,6 @@
 """The original network with channels zeroed: what a pruned one must equal."""
 
 from collections import Counter
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import output_tensors, run_module
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
@@ -44,7 +44,7 @@ def run_zeroed(
         the output tensors.
     """
     gone = np.array(sorted(removed), np.int64)
-    zeroed = deepcopy(module)
+    zeroed = copy_module(module)
     tensors = dict((*zeroed.named_parameters(), *zeroed.named_buffers()))
     with torch.no_grad():
         for name, axes in channels.trace.weights.items():

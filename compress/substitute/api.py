@@ -1,7 +1,6 @@
 """Chooses substitutions by their measured time: `choose_substitutions` is what users call."""
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ from torch import nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from artifacts.module_copy import copy_module
 from compress.progress import Progress
 from compress.substitute.candidates import Candidate, find_candidates
 
@@ -72,13 +72,13 @@ def choose_substitutions(
         InputError: the network has nothing to substitute, or not a kind that was asked for.
     """
     candidates = _wanted(find_candidates(module), kinds)
-    current = deepcopy(module)
+    current = copy_module(module)
     edits: list[dict[str, Any]] = []
     trials: list[Trial] = []
     for done, candidate in enumerate(candidates):
         if progress is not None:
             progress("measure", done, len(candidates))
-        changed = apply_edits(deepcopy(current), candidate.edits())
+        changed = apply_edits(copy_module(current), candidate.edits())
         before_ms, after_ms = clock([current, changed])
         pays = after_ms <= (1 - LEAST_GAIN) * before_ms
         trials.append(

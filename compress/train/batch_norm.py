@@ -1,11 +1,12 @@
 """Re-estimates BatchNorm's statistics after a network was changed."""
 
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from artifacts.module_copy import copy_module
 
 
 def count_batch_norms(module: nn.Module) -> int:
@@ -60,7 +61,7 @@ def improve_batch_norm(
     """
     if not count_batch_norms(module):
         return False
-    candidate = deepcopy(module)
+    candidate = copy_module(module)
     reestimate_batch_norm(candidate, batches)
     if not score(candidate) < score(module):
         return False

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.module_copy import copy_module
 from compress.train.average import MovingAverage, local_part
 from compress.train.batches import Sample, open_batches
 from compress.train.launch import open_fabric, watch_other_processes
@@ -144,7 +144,7 @@ class _Run:
         self.settings = settings
         self.identity = identity
         self.probe = probe
-        self.probed = deepcopy(lesson.student) if probe is not None else None
+        self.probed = copy_module(lesson.student) if probe is not None else None
         if settings.is_compiled:
             lesson.compile()
         self.module = fabric.setup_module(lesson)

@@ -29,16 +29,19 @@ def combine(tracer: ChannelTracer, call: Call) -> None:
 
 
 def combine_axes(tracer: ChannelTracer, operands: list[Tensor], out: Tensor) -> AxisIds:
-    """Returns the ids of an elementwise result of these operands."""
+    """Returns the ids of an elementwise result of these operands.
+
+    An operand that was expanded along an axis has one value there, and so no channels that would
+    have to match: F.normalize divides by such a norm.
+    """
     axes: AxisIds = {}
     for axis, size in enumerate(out.shape):
         if size < 2:
             continue
-        rows = []
-        for operand in operands:
-            own = axis - (out.ndim - operand.ndim)
-            if own >= 0 and operand.shape[own] == size:
-                rows.append(tracer.ids(operand).get(own))
+        pairs = [(operand, axis - (out.ndim - operand.ndim)) for operand in operands]
+        pairs = [(x, own) for x, own in pairs if own >= 0 and x.shape[own] == size]
+        varying = [(x, own) for x, own in pairs if x.stride(own)] or pairs
+        rows = [tracer.ids(x).get(own) for x, own in varying]
         tied = tie_rows(tracer, rows, f"combined by the operators of '{tracer.place}'")
         if tied is not None:
             axes[axis] = tied

@@ -229,6 +229,42 @@ def test_code_that_names_sizes_is_left_alone_with_the_reason() -> None:
     )
 
 
+def test_sizes_that_the_code_takes_to_be_equal_are_left_alone() -> None:
+    class Dynamic(nn.Module):
+        """Kernels made from the features; as long as both lose as many channels, it runs."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.features = conv(3, 16), conv(16, 16)
+            self.mixed, self.kernels = conv(16, 16), nn.Linear(16, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.features(self.first(x))
+            kernels = self.kernels(x.mean((2, 3))).view(-1, 2, x.shape[1])
+            return torch.einsum("nkc,nchw->nkhw", kernels, self.mixed(x))
+
+    network = open_network(Dynamic().eval(), (torch.randn(1, 3, 8, 8),))
+    (family,) = network.channels.families
+    assert family.source[0] == "first.weight"
+    assert network.largest_difference(set(family.roots[:5])) < 1e-9
+    reasons = {item.weight: item.reason for item in network.channels.left_alone}
+    assert "names a size that cannot follow" in reasons["features.weight"]
+
+
+def test_features_divided_by_their_norm_lose_channels() -> None:
+    class Normalized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.output = conv(3, 16), conv(16, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.output(F.normalize(self.first(x), dim=1))
+
+    network = open_network(Normalized().eval(), (torch.randn(1, 3, 8, 8),))
+    (family,) = network.channels.families
+    assert network.largest_difference(set(family.roots[::3])) < 1e-9
+
+
 TIMM = ("regnetx_002", "ghostnet_100", "mobilenetv3_small_100", "convnext_atto")
 
 

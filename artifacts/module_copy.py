@@ -1,0 +1,23 @@
+"""Copies networks, those that keep computed weights between forward passes too."""
+
+from copy import deepcopy
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def copy_module(module: Module) -> Module:
+    """Returns a network of its own.
+
+    `torch.nn.utils.weight_norm` and `spectral_norm` leave the weight that a forward pass computed
+    on the module, with its gradient's graph, which `deepcopy` refuses; it is copied off the graph.
+    """
+    computed = {
+        id(value): value.detach().clone()
+        for part in module.modules()
+        for value in vars(part).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    return deepcopy(module, computed)
