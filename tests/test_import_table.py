@@ -23,6 +23,7 @@ MAY_USE_TORCH = (
     "export/",
     "artifacts/checkpoint.py",
     "artifacts/edits.py",
+    "artifacts/module_copy.py",
     "compress/prune/",
 )
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")
