@@ -7,6 +7,7 @@ and turns constants into buffers whose names are lost; the names are what we tra
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from artifacts.errors import InputError
+from compress.qat.decoder_operators import (
+    find_extreme,
+    gather_elements,
+    gather_places,
+    keep_triangle,
+    sample_grid,
+    scatter_elements,
+    scatter_places,
+    space_to_depth,
+    sum_up,
+    take_top,
+)
 from compress.qat.layer_operators import (
     Attributes,
     Values,
@@ -36,6 +49,11 @@ _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: t
 
 def _elementwise(function: Callable[..., Tensor]) -> Operator:
     return lambda values, attributes: function(*values)
+
+
+def _of_all(function: Callable[..., Tensor]) -> Operator:
+    """Returns an operator that takes any number of inputs, two at a time."""
+    return lambda values, attributes: reduce(function, values)
 
 
 def _clip(values: Values, attributes: Attributes) -> Any:
@@ -149,14 +167,14 @@ def _pad(values: Values, attributes: Attributes) -> Any:
     return F.pad(x, flat, mode={"edge": "replicate", "reflect": "reflect"}[mode])
 
 
-def _reduce(function: Callable[..., Tensor]) -> Operator:
-    def reduce(values: Values, attributes: Attributes) -> Tensor:
+def _over_axes(function: Callable[..., Tensor]) -> Operator:
+    def run(values: Values, attributes: Attributes) -> Tensor:
         x: Tensor = values[0]
         axes = _axes(values, attributes)
         axes = list(range(x.ndim)) if axes is None else axes
         return function(x, axes, bool(attributes.get("keepdims", 1)))
 
-    return reduce
+    return run
 
 
 def _resize(values: Values, attributes: Attributes) -> Any:
@@ -239,13 +257,23 @@ OPERATORS: dict[str, Operator] = {
     "Mul": _elementwise(torch.mul),
     "Div": lambda v, a: v[0] / v[1] if v[0].is_floating_point() else v[0] // v[1],
     "Pow": _elementwise(torch.pow),
-    "Min": _elementwise(torch.minimum),
-    "Max": _elementwise(torch.maximum),
+    "Mod": lambda v, a: torch.fmod(*v) if a.get("fmod", 0) else torch.remainder(*v),
+    "Min": _of_all(torch.minimum),
+    "Max": _of_all(torch.maximum),
+    "Sum": _of_all(torch.add),
+    "Mean": lambda v, a: reduce(torch.add, v) / len(v),
     "Neg": _elementwise(torch.neg),
     "Abs": _elementwise(torch.abs),
     "Sqrt": _elementwise(torch.sqrt),
     "Exp": _elementwise(torch.exp),
     "Log": _elementwise(torch.log),
+    "Sin": _elementwise(torch.sin),
+    "Cos": _elementwise(torch.cos),
+    "Atan": _elementwise(torch.atan),
+    "Sign": _elementwise(torch.sign),
+    "Floor": _elementwise(torch.floor),
+    "Ceil": _elementwise(torch.ceil),
+    "Round": _elementwise(torch.round),
     "Erf": _elementwise(torch.erf),
     "Tanh": _elementwise(torch.tanh),
     "Relu": _elementwise(F.relu),
@@ -259,10 +287,26 @@ OPERATORS: dict[str, Operator] = {
     "Softsign": _elementwise(F.softsign),
     "Reciprocal": _elementwise(torch.reciprocal),
     "Elu": lambda v, a: F.elu(v[0], a.get("alpha", 1.0)),
+    "Celu": lambda v, a: F.celu(v[0], a.get("alpha", 1.0)),
+    "ThresholdedRelu": lambda v, a: v[0] * (v[0] > a.get("alpha", 1.0)),
     "PRelu": _prelu,
     "Gelu": _gelu,
     "Clip": _clip,
     "Softmax": lambda v, a: v[0].softmax(a.get("axis", -1)),
+    "LogSoftmax": lambda v, a: v[0].log_softmax(a.get("axis", -1)),
+    "LpNormalization": lambda v, a: F.normalize(v[0], a.get("p", 2), a.get("axis", -1)),
+    "Greater": _elementwise(torch.gt),
+    "GreaterOrEqual": _elementwise(torch.ge),
+    "Less": _elementwise(torch.lt),
+    "LessOrEqual": _elementwise(torch.le),
+    "Equal": _elementwise(torch.eq),
+    "And": _elementwise(torch.logical_and),
+    "Or": _elementwise(torch.logical_or),
+    "Not": _elementwise(torch.logical_not),
+    "Where": _elementwise(torch.where),
+    "ArgMax": find_extreme(torch.argmax),
+    "ArgMin": find_extreme(torch.argmin),
+    "TopK": take_top,
     "Identity": lambda v, a: v[0],
     "Dropout": lambda v, a: v[0],
     "Cast": lambda v, a: v[0].to(_TYPES[a["to"]]),
@@ -270,22 +314,36 @@ OPERATORS: dict[str, Operator] = {
     "Split": _split,
     "Slice": _slice,
     "Gather": _gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_places,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_places,
+    "GridSample": sample_grid,
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Transpose": lambda v, a: v[0].permute(a.get("perm", list(range(v[0].ndim))[::-1])),
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Expand": lambda v, a: v[0].expand(torch.broadcast_shapes(v[0].shape, _integers(v[1]))),
+    "Tile": lambda v, a: v[0].repeat(_integers(v[1])),
+    "Range": _elementwise(torch.arange),
+    "Trilu": keep_triangle,
+    "CumSum": sum_up,
+    "Einsum": lambda v, a: torch.einsum(a["equation"].decode(), *v),
     "Shape": lambda v, a: torch.tensor(v[0].shape),
     "Pad": _pad,
-    "ReduceMean": _reduce(lambda x, axes, keep: x.mean(axes, keep)),
-    "ReduceSum": _reduce(lambda x, axes, keep: x.sum(axes, keep)),
-    "ReduceL2": _reduce(lambda x, axes, keep: x.square().sum(axes, keep).sqrt()),
-    "ReduceMin": _reduce(lambda x, axes, keep: x.amin(axes, keep)),
-    "ReduceMax": _reduce(lambda x, axes, keep: x.amax(axes, keep)),
+    "ReduceL1": _over_axes(lambda x, axes, keep: x.abs().sum(axes, keep)),
+    "ReduceSumSquare": _over_axes(lambda x, axes, keep: x.square().sum(axes, keep)),
+    "ReduceLogSumExp": _over_axes(lambda x, axes, keep: x.logsumexp(axes, keep)),
+    "ReduceMean": _over_axes(lambda x, axes, keep: x.mean(axes, keep)),
+    "ReduceSum": _over_axes(lambda x, axes, keep: x.sum(axes, keep)),
+    "ReduceL2": _over_axes(lambda x, axes, keep: x.square().sum(axes, keep).sqrt()),
+    "ReduceMin": _over_axes(lambda x, axes, keep: x.amin(axes, keep)),
+    "ReduceMax": _over_axes(lambda x, axes, keep: x.amax(axes, keep)),
     "Resize": _resize,
     "Upsample": _upsample,
     "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": space_to_depth,
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
 }
