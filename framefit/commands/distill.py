@@ -157,7 +157,7 @@ def _show(outcome: "DistillOutcome") -> None:
     result = outcome.result
     for name, reason in {**result.match.student_only, **result.match.teacher_only}.items():
         typer.echo(f"not compared: output '{name}': {reason}", err=True)
-    print_losses("loss against the teacher", result, 4)
+    print_losses("loss against the teacher", result)
     if outcome.heads:
         print_table(
             ("head", "figure", "teacher", "before", "after"),

@@ -121,5 +121,5 @@ def qat(
 
 def _show(outcome: "QatOutcome") -> None:
     training = outcome.result.training
-    print_losses("loss against the float network", training, 5)
+    print_losses("loss against the float network", training)
     typer.echo(f"{outcome.out}: {describe_run(training)}")

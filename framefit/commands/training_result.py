@@ -30,14 +30,14 @@ def show_once(outcome: T, json_file: Path | None, show: Callable[[T], None]) -> 
     show(outcome)
 
 
-def print_losses(title: str, result: "DistillResult", decimals: int) -> None:
+def print_losses(title: str, result: "DistillResult") -> None:
     """Prints the loss of each output before and after."""
     from framefit.table import print_table
 
     print_table(
         (title, "before", "after"),
         (
-            (name, f"{value:.{decimals}f}", f"{result.losses_after[name]:.{decimals}f}")
+            (name, f"{value:.3g}", f"{result.losses_after[name]:.3g}")
             for name, value in result.losses_before.items()
         ),
     )

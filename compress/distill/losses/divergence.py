@@ -13,11 +13,12 @@ def soft_divergence(student: Tensor, teacher: Tensor, axis: int, temperature: fl
         temperature: T.
 
     Returns:
-        the logits' shape without `axis`; T² keeps the gradient's size whatever T is.
+        the logits' shape without `axis`; T² keeps the gradient's size whatever T is. Never below 0,
+        where rounding alone would take equal distributions.
     """
     wanted = (teacher / temperature).log_softmax(axis)
     got = (student / temperature).log_softmax(axis)
-    return temperature**2 * (wanted.exp() * (wanted - got)).sum(axis)
+    return temperature**2 * (wanted.exp() * (wanted - got)).sum(axis).clamp(min=0)
 
 
 def channel_wise_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
