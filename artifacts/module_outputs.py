@@ -1,7 +1,11 @@
-"""The one walk through what a module returns, however it is nested."""
+"""What a module returns, however it is nested: the one walk through it, and its names."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from torch import Tensor, nn
+
+from artifacts.errors import InputError
 
 _SINGLE = "output"
 
@@ -23,6 +27,25 @@ def name_leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         return
     for key, child in children:
         yield from name_leaves(child, f"{prefix}_{key}" if prefix else key)
+
+
+def name_outputs(module: nn.Module, answer: Any) -> dict[str, Tensor]:
+    """Returns what a module answered by name.
+
+    The names are those of an export, see `name_leaves`; what is not a tensor is left out. A tensor
+    or a plain tuple takes them from the module's `output_names` where it has as many.
+
+    Raises:
+        InputError: the module answered no tensor.
+    """
+    outputs = {name: leaf for name, leaf in name_leaves(answer) if isinstance(leaf, Tensor)}
+    if not outputs:
+        raise InputError(f"the network answers a {type(answer).__name__}", "tensors")
+    names = list(getattr(module, "output_names", ()))
+    is_plain = isinstance(answer, Tensor) or type(answer) in (tuple, list)
+    if is_plain and len(names) == len(outputs):
+        return dict(zip(names, outputs.values(), strict=True))
+    return outputs
 
 
 def _children(value: Any, *, is_nested: bool) -> list[tuple[str, Any]] | None:

@@ -38,9 +38,8 @@ def open_prune_data(
     from compress.prune.importance import ImportanceData
     from compress.prune.importance.gradient import output_distance
 
-    names = tuple(getattr(module, "output_names", ()))
     if data is None:
-        return PruneData(output_names=names)
+        return PruneData()
     if len(shapes) != 1:
         raise InputError("--data was given for a network of several inputs", "one input")
     heads = _heads(module) if data == SCENES else {}
@@ -57,10 +56,10 @@ def open_prune_data(
         [(torch.from_numpy(sample[IMAGE])[None].contiguous(),) for sample in part]
         for part in (training, held_out)
     )
-    importance = ImportanceData(images, output_distance(names), images)
+    importance = ImportanceData(images, output_distance(), images)
     if heads:
         importance = ImportanceData(_batches(training), _label_losses(heads), images)
-    return PruneData(importance=importance, calibration=images, held_out=judged, output_names=names)
+    return PruneData(importance=importance, calibration=images, held_out=judged)
 
 
 def _heads(module: "nn.Module") -> dict[str, Any]:

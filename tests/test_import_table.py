@@ -24,6 +24,7 @@ MAY_USE_TORCH = (
     "artifacts/checkpoint.py",
     "artifacts/edits.py",
     "artifacts/module_copy.py",
+    "artifacts/module_outputs.py",
     "compress/prune/",
 )
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")

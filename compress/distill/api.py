@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_outputs
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
-from compress.distill.outputs import OutputMatch, match_outputs, name_outputs
+from compress.distill.outputs import OutputMatch, match_outputs
 from compress.distill.relative_probe import (
     Obstacle,
     RelativeProbe,

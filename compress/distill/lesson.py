@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from artifacts.module_outputs import name_outputs
 from compress.distill.balance import UncertaintyBalance
 from compress.distill.losses import HEAD_LOSSES, plain_loss
 from compress.distill.losses.divergence import channel_wise_divergence
-from compress.distill.outputs import OutputMatch, name_outputs
+from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
 from compress.train.lesson import Batch, Lesson, find_device

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from artifacts.errors import InputError
-from artifacts.module_outputs import name_leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,25 +22,6 @@ class OutputMatch:
     heads: dict[str, tuple[str, ...]]
     student_only: dict[str, str]
     teacher_only: dict[str, str]
-
-
-def name_outputs(module: nn.Module, answer: Any) -> dict[str, Tensor]:
-    """Returns what a module answered by name.
-
-    The names are those of an export, see `name_leaves`; what is not a tensor is left out. A tensor
-    or a plain tuple takes them from the module's `output_names` where it has as many.
-
-    Raises:
-        InputError: the module answered no tensor.
-    """
-    outputs = {name: leaf for name, leaf in name_leaves(answer) if isinstance(leaf, Tensor)}
-    if not outputs:
-        raise InputError(f"the network answers a {type(answer).__name__}", "tensors")
-    names = list(getattr(module, "output_names", ()))
-    is_plain = isinstance(answer, Tensor) or type(answer) in (tuple, list)
-    if is_plain and len(names) == len(outputs):
-        return dict(zip(names, outputs.values(), strict=True))
-    return outputs
 
 
 def match_outputs(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from compress.distill.outputs import name_outputs
+from artifacts.module_outputs import name_outputs
 
 LARGEST_COUNT = 4
 """Most features that are chosen without being named."""

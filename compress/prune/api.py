@@ -1,6 +1,6 @@
 """Prunes a network to a share of its channels, to a count of multiplications, or to a latency."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,7 +197,7 @@ def _take(
     cut: Cut,
     settings: PruneSettings,
     data: PruneData,
-    wanted: Sequence[Sequence[Tensor]],
+    wanted: Sequence[Mapping[str, Tensor]],
 ) -> bool:
     """Takes a step over, unless it damages an output more than is allowed."""
     quality = probe_quality(cut.module, data, wanted)

@@ -1,6 +1,6 @@
 """One network on its way: known channels, importance, cuts, and what they did to the outputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
+from artifacts.module_outputs import name_outputs
 from compress.progress import Progress
 from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
-from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
@@ -33,13 +33,11 @@ class PruneData:
         importance: for gradients and activations.
         calibration: arguments of the network for BatchNorm's statistics.
         held_out: arguments for the quality probe.
-        output_names: names of the outputs, in order.
     """
 
     importance: ImportanceData = field(default_factory=ImportanceData)
     calibration: Sequence[Inputs] = ()
     held_out: Sequence[Inputs] = ()
-    output_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,32 +167,29 @@ def _nothing_to_remove(channels: Channels) -> InputError:
 
 
 @torch.no_grad()
-def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[list[Tensor]]:
-    """Returns the outputs on each sample."""
-    return [output_tensors(module(*inputs)) for inputs in samples]
+def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[dict[str, Tensor]]:
+    """Returns the outputs on each sample, by name."""
+    return [name_outputs(module, module(*inputs)) for inputs in samples]
 
 
 def probe_quality(
-    module: nn.Module, data: PruneData, wanted: Sequence[Sequence[Tensor]]
+    module: nn.Module, data: PruneData, wanted: Sequence[Mapping[str, Tensor]]
 ) -> dict[str, float]:
     """Compares a network with what the original gave on the held-out samples.
 
     Returns:
         SQNR in dB per output; empty without samples.
     """
-    return compare_outputs(run_all(module, data.held_out), wanted, data.output_names)
+    return compare_outputs(run_all(module, data.held_out), wanted)
 
 
 def compare_outputs(
-    outputs: Sequence[Sequence[Tensor]],
-    wanted: Sequence[Sequence[Tensor]],
-    names: tuple[str, ...] = (),
+    outputs: Sequence[Mapping[str, Tensor]], wanted: Sequence[Mapping[str, Tensor]]
 ) -> dict[str, float]:
-    """Returns the SQNR in dB per output over all samples; unnamed outputs are numbered."""
+    """Returns the SQNR in dB per output over all samples."""
     noise: dict[str, SignalToNoise] = {}
     for found, references in zip(outputs, wanted, strict=True):
-        for index, (value, reference) in enumerate(zip(found, references, strict=True)):
-            name = names[index] if index < len(names) else f"output_{index}"
+        for name, reference in references.items():
             meter = noise.setdefault(name, SignalToNoise())
-            meter.update(reference.numpy(), value.numpy())
+            meter.update(reference.numpy(), found[name].numpy())
     return {name: meter.sqnr_db for name, meter in noise.items()}

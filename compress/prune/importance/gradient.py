@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from compress.prune.analysis.api import output_tensors
+from artifacts.module_outputs import name_outputs
 from compress.prune.analysis.families import Channels
 from compress.prune.importance.contract import (
     GroupSums,
@@ -38,7 +38,7 @@ def score_by_fisher(module: nn.Module, channels: Channels, data: ImportanceData)
     return _score(module, channels, data, np.square)
 
 
-def output_distance(names: tuple[str, ...], seed: int = 0) -> Callable[..., dict[str, Tensor]]:
+def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
     """Returns losses that need no labels: one per output.
 
     The squared distance to the network's own outputs has no gradient at the network itself, but a
@@ -46,17 +46,16 @@ def output_distance(names: tuple[str, ...], seed: int = 0) -> Callable[..., dict
     The loss is r·y / |y|, so its Fisher score is the relative squared change of that output.
 
     Args:
-        names: of the outputs, in order; numbered where there are fewer.
         seed: of the random directions.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        found = [out for out in output_tensors(module(*inputs)) if out.is_floating_point()]
         result = {}
-        for index, out in enumerate(found):
+        for name, out in name_outputs(module, module(*inputs)).items():
+            if not out.is_floating_point():
+                continue
             direction = torch.randn(out.shape, generator=generator).to(out)
-            name = names[index] if index < len(names) else f"output_{index}"
             result[name] = (direction * out).sum() / (out.detach().norm() + 1e-12)
         return result
 

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from artifacts.errors import InputError
+from artifacts.module_outputs import name_outputs
 from compress.distill.api import distill_module
 from compress.distill.lesson import DistillLesson
-from compress.distill.outputs import match_outputs, name_outputs
+from compress.distill.outputs import match_outputs
 from compress.distill.relative_probe import RelativeProbe, measure_floors, measure_losses
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import choose_taps

@@ -57,12 +57,10 @@ def build(seed: int = 0) -> TwoHeads:
 
 def samples(network: nn.Module, count: int = 4) -> PruneData:
     images = [(torch.randn(1, 3, 8, 8),) for _ in range(count)]
-    names = network.output_names
     return PruneData(
-        importance=ImportanceData(images, output_distance(names), images),
+        importance=ImportanceData(images, output_distance(), images),
         calibration=images,
         held_out=images,
-        output_names=names,
     )
 
 
@@ -81,6 +79,23 @@ def test_ratio_is_reached_and_quality_probed(importance: str) -> None:
     assert set(result.quality[0]) == {"large", "small"}
     assert result.differences[0] < 1e-9
     assert build().trunk[0][0].out_channels == network.trunk[0][0].out_channels
+
+
+class TwoNamedHeads(TwoHeads):
+    """Names its outputs in what it returns."""
+
+    output_names = ()
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        large, small = super().forward(x)
+        return {"boxes": large, "masks": small}
+
+
+def test_outputs_are_called_as_in_the_exported_file() -> None:
+    network = TwoNamedHeads().eval()
+    settings = PruneSettings(importance="fisher", limits=FINE)
+    result = prune_module(network, INPUTS, RatioGoal(0.5), settings, samples(network))
+    assert set(result.quality[0]) == {"boxes", "masks"}
 
 
 def test_every_head_counts_the_same() -> None:
