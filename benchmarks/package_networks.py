@@ -60,6 +60,7 @@ class PackageNetwork:
         shape: of its input.
         spec: how pixels become its input, as the package does it.
         pictures: what it looks at; every third judges, the others calibrate.
+        rounds: inferences per file and process when latencies are taken.
     """
 
     name: str
@@ -68,6 +69,7 @@ class PackageNetwork:
     shape: tuple[int, int, int, int]
     spec: InputSpec
     pictures: Callable[[], list[Picture]]
+    rounds: int = 100
 
     @property
     def path(self) -> Path:
@@ -140,6 +142,7 @@ PACKAGE_NETWORKS = (
         shape=(1, 3, 640, 640),
         spec=InputSpec(resize="letterbox"),
         pictures=read_photos,
+        rounds=20,
     ),
     PackageNetwork(
         name="YOLOX",

@@ -110,7 +110,7 @@ def list_cases() -> list[Case]:
             name=network.name,
             split=f"from {network.package}; two of three pictures calibrate, the third judges",
             write=partial(_write_package, network),
-            rounds=100,
+            rounds=network.rounds,
         )
         for network in fetched_networks()
     ]
