@@ -23,6 +23,9 @@ BATCH = 6
 SECONDS_PER_BATCH = 2.0
 MIN_ROUNDS = 12
 MAX_ROUNDS = 200
+LONG_SECONDS = 10.0
+FEWEST_ROUNDS = 5
+"""Enough once a batch has taken `LONG_SECONDS`: a short disturbance is little of a slow inference."""
 WARM_UP = 3
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
@@ -117,7 +120,13 @@ def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:
             start = time.perf_counter_ns()
             session.run_borrowed(feeds)
             taken.append(time.perf_counter_ns() - start)
-        is_enough = turn >= WARM_UP + MIN_ROUNDS
-        if is_enough and time.perf_counter() - began > SECONDS_PER_BATCH:
+        if _is_enough(turn + 1 - WARM_UP, time.perf_counter() - began):
             break
     return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
+
+
+def _is_enough(rounds: int, seconds: float) -> bool:
+    """Tells whether a batch has been timed often enough."""
+    if seconds > LONG_SECONDS:
+        return rounds >= FEWEST_ROUNDS
+    return seconds > SECONDS_PER_BATCH and rounds >= MIN_ROUNDS

@@ -17,19 +17,20 @@ from framefit.network_clock import NetworkClock
 class Machine:
     """A machine's time, and a session on it.
 
-    The session takes 2 ms, and another 2 ms in all but one of `calm_every` turns.
+    The session takes `ms`, and as much again in all but one of `calm_every` turns.
     """
 
     inputs = (TensorInfo("x", (1, 3), np.dtype(np.float32)),)
 
-    def __init__(self, calm_every):
+    def __init__(self, calm_every, ms=2):
         self.calm_every = calm_every
+        self.took_ns = ms * 1_000_000
         self.turn = 0
         self.ns = 0
 
     def run_borrowed(self, feeds):
         self.turn += 1
-        self.ns += 2_000_000 if self.turn % self.calm_every == 0 else 4_000_000
+        self.ns += self.took_ns if self.turn % self.calm_every == 0 else 2 * self.took_ns
 
     def perf_counter_ns(self):
         return self.ns
@@ -52,6 +53,15 @@ def test_a_disturbed_machine_is_warned_of_once(calm_every, is_disturbed, monkeyp
             (latency,) = clock([onnx.ModelProto()])
     assert latency == (4 if is_disturbed else 2)
     assert len(caplog.records) == is_disturbed
+
+
+@pytest.mark.parametrize(("ms", "turns"), [(2, 203), (400, 15), (2000, 8)])
+def test_slow_networks_are_timed_less_often(ms, turns, monkeypatch):
+    machine = Machine(1, ms)
+    monkeypatch.setattr(network_clock, "time", machine)
+    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: machine)
+    NetworkClock("openvino")([onnx.ModelProto()])
+    assert machine.turn == turns
 
 
 def unreadable() -> onnx.ModelProto:
