@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from compress.quantize.settings import QuantizeSettings
-from framefit.commands.quantize import show_outcome
+from framefit.commands.quantize_result import show_outcome
 
 
 @pytest.mark.parametrize(("outputs_db", "is_shown"), [({"y": 40.0}, True), ({}, False)])

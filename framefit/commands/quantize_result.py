@@ -1,0 +1,76 @@
+"""What `compress quantize` says of the network that it made."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from compress.quantize.search.precision import PrecisionChoice
+    from framefit.quantize_job import QuantizeOutcome
+    from framefit.target_check import TargetCheck
+
+
+def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
+    """Prints what was made; the details only where asked for."""
+    from framefit.table import print_table
+
+    result = outcome.result
+    if is_verbose:
+        print_table(
+            ("layer", "operator", "SQNR dB"),
+            ((item.node, item.op_type, f"{item.sqnr_db:.1f}") for item in result.layers),
+        )
+        for item in result.declined:
+            typer.echo(f"stays in float: {item.node}: {item.reason}")
+    if result.outputs_db:
+        show_errors(result.outputs_db, outcome.check)
+    if result.settings.takes_zero_points_or_none and result.settings.symmetric:
+        typer.echo("activations have no zero points: int8 where values are negative, else uint8")
+    if result.settings.swish_by_tanh:
+        typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
+    widths = Counter(item.weight_bits for item in result.layers)
+    if widths[4] and widths[8]:
+        typer.echo(
+            f"weights of {widths[4]} layers in INT4, of {widths[8]} with few weights per output "
+            "channel in INT8"
+        )
+    if result.precision is not None:
+        show_precision(result.precision, is_float=not result.layers)
+    else:
+        typer.echo(f"latency not measured; on the target: framefit bench {outcome.out}")
+    ratio = outcome.float_bytes / outcome.int8_bytes
+    typer.echo(
+        f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
+        f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
+    )
+
+
+def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> None:
+    """Prints the SQNR of each output, as the file says and as the target computes it."""
+    from framefit.table import print_table
+
+    headings = ["output", "SQNR dB on the calibration data"]
+    rows = [[name, f"{value:.1f}"] for name, value in outputs_db.items()]
+    if check is not None:
+        headings.append(f"on {check.runtime}, {check.samples} of them")
+        rows = [[*row, f"{check.outputs_db[row[0]]:.1f}"] for row in rows]
+    print_table(headings, rows)
+
+
+def show_precision(choice: "PrecisionChoice", *, is_float: bool) -> None:
+    """Prints what stays in float (all of it: `is_float`) for speed or quality, and the times."""
+    times = (
+        f"float {choice.float_ms:.2f} ms, all INT8 {choice.int8_ms:.2f} ms, "
+        f"chosen {choice.chosen.latency_ms:.2f} ms (side by side)"
+    )
+    if len(choice.tried) == 1 and not is_float:
+        gain = choice.float_ms / choice.int8_ms
+        typer.echo(f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)")
+        return
+    if is_float:
+        typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")
+        return
+    typer.echo(f"{len(choice.float_nodes)} layers stay in float: {times}")
+    for finding in choice.findings:
+        typer.echo(f"contract {'kept' if finding.is_kept else 'broken'}: {finding}")
