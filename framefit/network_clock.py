@@ -25,7 +25,7 @@ MIN_ROUNDS = 12
 MAX_ROUNDS = 200
 LONG_SECONDS = 10.0
 FEWEST_ROUNDS = 5
-"""Enough once a batch has taken `LONG_SECONDS`: a short disturbance is little of a slow inference."""
+"""Enough once a batch has taken `LONG_SECONDS`: a disturbance is little of a slow inference."""
 WARM_UP = 3
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
