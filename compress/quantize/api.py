@@ -37,6 +37,10 @@ CONTRACT_STEP_DB = 3.0
 """How much more SQNR is asked of a head whose contract was broken, in each further round."""
 SEARCH_SAMPLES = 8
 """Calibration samples that the search for layers in float uses, evenly spaced."""
+MATRIX_SAMPLES = 4
+"""So many of them, at least, measure the sensitivity matrix."""
+MATRIX_VALUES = 4_000_000
+"""Input values that are enough for the matrix: large pictures have more places to average over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,11 +227,17 @@ def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
     decisions = work.stream(work.prepared, few)
     matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
-        sets = [item for item in (few, enlarge_quarters(few)) if item]
+        measured = [few[index] for index in spread_indices(len(few), _count_measured(few))]
+        sets = [item for item in (measured, enlarge_quarters(measured)) if item]
         matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
         for other in unlike:
             matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
     return PrecisionSearch(work.prepared, decisions, clock, matrix)
+
+
+def _count_measured(samples: Sequence[dict[str, Array]]) -> int:
+    values = sum(array.size for array in samples[0].values())
+    return min(len(samples), max(MATRIX_SAMPLES, MATRIX_VALUES // values))
 
 
 def _time_whole(prepared: PreparedNetwork, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
