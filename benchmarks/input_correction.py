@@ -19,7 +19,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import fetched_networks
 from benchmarks.quantizer_choices import PAGE, RAW, open_splits
-from compress.diagnose.head_judge import HeadJudge
+from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 

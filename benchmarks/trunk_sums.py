@@ -28,7 +28,7 @@ from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import fetched_networks
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
-from compress.diagnose.head_judge import HeadJudge
+from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import layers
 from compress.quantize.settings import QuantizeSettings

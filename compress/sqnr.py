@@ -88,3 +88,10 @@ class SignalToNoise:
         if self.signal == 0.0 or not math.isfinite(self.noise):
             return -EXACT_DB
         return float(np.clip(10 * math.log10(self.signal / self.noise), -EXACT_DB, EXACT_DB))
+
+
+def to_db(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns 10 log10(signal / noise), within ±EXACT_DB; EXACT_DB where there is no noise."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = 10 * np.log10(signal / noise)
+    return np.asarray(np.clip(np.where(noise > 0, values, EXACT_DB), -EXACT_DB, EXACT_DB))

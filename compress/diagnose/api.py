@@ -7,11 +7,11 @@ import numpy as np
 import onnx
 
 from artifacts.errors import FramefitError
-from compress.diagnose.head_judge import HeadJudge
 from compress.diagnose.layers import inspect_layers
 from compress.diagnose.remedies import Proposal, combine, propose_remedies
 from compress.diagnose.report import LEAST_GAIN_DB, Diagnosis, Remedy
 from compress.errors import CalibrationError
+from compress.head_judge import HeadJudge
 from compress.progress import Progress
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Array

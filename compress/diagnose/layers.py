@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from compress.diagnose.report import ActivationFinding, LayerDiagnosis, WeightFinding
-from compress.diagnose.tensor_meters import ActivationMeter, ChannelMeter, to_db
+from compress.diagnose.tensor_meters import ActivationMeter, ChannelMeter
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
@@ -15,6 +15,7 @@ from compress.quantize.graph import Array
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.sensitivity import SensitivityMatrix
+from compress.sqnr import to_db
 
 BINS = 32
 

@@ -5,18 +5,11 @@ from numpy.typing import NDArray
 
 from compress.diagnose.report import ActivationFinding
 from compress.quantize.qparams import QParams, fake_quantize
-from compress.sqnr import EXACT_DB
+from compress.sqnr import to_db
 
 OUTLIER_RATIO = 8.0
 """A channel is an outlier where its largest magnitude exceeds the median channel's so many times:
 the median channel is then left with less than 5 of its 8 bits."""
-
-
-def to_db(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns 10 log10(signal / noise), within ±EXACT_DB; EXACT_DB where there is no noise."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = 10 * np.log10(signal / noise)
-    return np.asarray(np.clip(np.where(noise > 0, values, EXACT_DB), -EXACT_DB, EXACT_DB))
 
 
 class ChannelMeter:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
+from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qparams import QParams, qparams_for_range
 from compress.quantize.settings import QuantizeSettings
@@ -33,6 +34,7 @@ class ActivationRanges:
         self._settings = settings
         self._log = log or DecisionLog()
         self._tied = TiedScales(prepared.graph, prepared.quantized)
+        self._padded = find_padded_inputs(prepared.graph)
 
     def survey(self, samples: Sequence[dict[str, Array]], progress: Progress | None = None) -> None:
         """Looks at the tensors that need a range and were not looked at yet."""
@@ -69,6 +71,8 @@ class ActivationRanges:
 
     def _choose(self, tensor: str, output_error: Callable[[QParams], float] | None) -> QParams:
         survey, placement = self._prepared.survey, self._prepared.placement
+        if self._padded & self._tied.group(tensor):
+            placement = placement.for_padded_convs()
         seen = observe_surveyed([survey[name] for name in self._tied.sources(tensor)])
         grid = placement.activation_grid(seen.low)
         grid = replace(grid, bits=self._settings.activation_bits)

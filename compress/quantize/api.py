@@ -1,7 +1,7 @@
 """Quantizes an ONNX model: `quantize` takes files, `quantize_model` what was read from them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
 from artifacts.ownership import read_heads
 from artifacts.samples import Samples, open_samples, spread_indices
+from compress.head_judge import HeadJudge
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
@@ -21,14 +22,24 @@ from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import count_walked, estimate_memory
 from compress.quantize.placement import Declined
 from compress.quantize.prepared import PreparedNetwork, prepare_network
-from compress.quantize.search.candidates import Candidate
+from compress.quantize.search.candidates import Candidate, mean_db
 from compress.quantize.search.contract import Judge, check_contracts, measure_contracts
-from compress.quantize.search.precision import Clock, PrecisionChoice, PrecisionSearch
-from compress.quantize.search.sensitivity import measure_layers, take_worse
+from compress.quantize.search.precision import (
+    TIMING_TOLERANCE,
+    Clock,
+    PrecisionChoice,
+    PrecisionSearch,
+)
+from compress.quantize.search.sensitivity import (
+    list_measured,
+    measure_layers,
+    read_measured_parts,
+    take_worse,
+)
 from compress.quantize.search.stress import enlarge_quarters
-from compress.quantize.settings import QuantizeSettings
+from compress.quantize.settings import PREFERENCES, QuantizeSettings
 from compress.quantize.streaming import StreamingPass
-from compress.quantize.timed_forms import choose_forms
+from compress.quantize.timed_forms import Forms, choose_forms
 
 _log = logging.getLogger(__name__)
 
@@ -144,13 +155,14 @@ def quantize_model(
         raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     log = DecisionLog(log_folder)
-    if clock is not None:
-        given, settings = settings, choose_forms(model, samples, settings, clock)
-        log = log if settings.symmetric == given.symmetric else log.branch("symmetric")
-    prepared = prepare_network(model, samples, settings, progress)
-    work = _Work(prepared, samples, settings, progress, log)
+    forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
+    work = _Work.begin(model, samples, forms.chosen, progress, log)
     if settings.prefer is not None and clock is not None:
-        return _search_precision(work, settings.prefer, clock, judge)
+        found = _search_precision(work, settings.prefer, clock, judge)
+        if settings.contracts or not found.layers:
+            return found
+        richer = (_Work.begin(model, samples, item, progress, log) for item in forms.richer)
+        return _take_richer(found, work, richer, clock)
     result = work.finish(work.prepared)
     if clock is None:
         return result
@@ -171,6 +183,23 @@ class _Work:
     progress: Progress | None
     log: DecisionLog
 
+    @classmethod
+    def begin(
+        cls,
+        model: onnx.ModelProto,
+        samples: Sequence[dict[str, Array]],
+        settings: QuantizeSettings,
+        progress: Progress | None,
+        log: DecisionLog,
+    ) -> "_Work":
+        """Prepares a network; networks with other zero points have other decisions."""
+        if settings.symmetric is not None:
+            log = log.branch("symmetric" if settings.symmetric else "asymmetric")
+        elif settings.spares_padded is not None:
+            log = log.branch("spared")
+        prepared = prepare_network(model, samples, settings, progress)
+        return cls(prepared, samples, settings, progress, log)
+
     def finish(self, network: PreparedNetwork) -> QuantizeResult:
         """Returns the result of quantizing what `network` leaves to quantize."""
         log = self.log.with_float_nodes(network.kept)
@@ -183,6 +212,11 @@ class _Work:
             outputs_db=decisions.outputs_db,
             settings=self.settings,
         )
+
+    def pick_few(self) -> list[dict[str, Array]]:
+        """Returns the samples of the search."""
+        indices = spread_indices(len(self.samples), SEARCH_SAMPLES)
+        return [self.samples[index] for index in indices]
 
     def stream(
         self,
@@ -221,9 +255,38 @@ def _search_precision(
     return result
 
 
+def _take_richer(
+    found: QuantizeResult, work: _Work, richer: Iterable[_Work], clock: Clock
+) -> QuantizeResult:
+    """Returns the best of the search's result and of all INT8 with more zero points.
+
+    Layers in float cost time as zero points do; which of them brings more quality is measured.
+    """
+    if found.precision is None or work.settings.prefer is None:
+        return found
+    allowance = PREFERENCES[work.settings.prefer]
+    fastest = min(item.latency_ms for item in found.precision.tried)
+    share = fastest / found.precision.chosen.latency_ms
+    few = work.pick_few()
+    model = work.prepared.write_float()
+    graph = work.prepared.graph
+    heads = list_measured(graph, read_heads(model), read_measured_parts(graph, model))
+    judge = HeadJudge(model, [*few, *enlarge_quarters(few)], heads)
+    best, best_db = found, mean_db(judge.measure(found.model))
+    for other in richer:
+        result = other.finish(other.prepared)
+        float_ms, found_ms, ms = clock([model, found.model, result.model])
+        limit_ms = allowance.limit_ms(share * found_ms, float_ms)
+        result_db = mean_db(judge.measure(result.model))
+        _log.info("more zero points: %.1f dB instead of %.1f, %.2f ms", result_db, best_db, ms)
+        if ms <= limit_ms * (1 + TIMING_TOLERANCE) and result_db > best_db:
+            best = replace(result, precision=_choose_all(float_ms, ms))
+            best_db = result_db
+    return best
+
+
 def _open_search(work: _Work, clock: Clock) -> PrecisionSearch:
-    samples = work.samples
-    few = [samples[index] for index in spread_indices(len(samples), SEARCH_SAMPLES)]
+    few = work.pick_few()
     decisions = work.stream(work.prepared, few)
     matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
@@ -242,7 +305,11 @@ def _count_measured(samples: Sequence[dict[str, Array]]) -> int:
 
 def _time_whole(prepared: PreparedNetwork, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
     """Returns the latencies of the float network and of the result, as a choice of all INT8."""
-    float_ms, int8_ms = clock([prepared.write_float(), result.model])
+    return _choose_all(*clock([prepared.write_float(), result.model]))
+
+
+def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:
+    """Returns the choice of all INT8, which was timed beside the float network."""
     chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
     return PrecisionChoice(
         float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)

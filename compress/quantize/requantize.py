@@ -13,6 +13,7 @@ from onnx import helper
 from compress.quantize.graph import Graph
 from compress.quantize.observers import Observer
 from compress.quantize.placement import Placement, QuantizedNode
+from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.qparams import qparams_for_range
 from compress.quantize.survey import Survey, observe_surveyed
 from compress.quantize.tied_scales import TiedScales
@@ -42,9 +43,11 @@ def requantize(
     """
     moving = [item for item in quantized if item.tied]
     scales: dict[str, float] = {}
-    for tensor in TiedScales(graph, moving).shared_sources():
+    tied, padded = TiedScales(graph, moving), find_padded_inputs(graph)
+    for tensor in tied.shared_sources():
         seen = observe_surveyed([survey[tensor]])
-        grid, symmetric = placement.activation_grid(seen.low), placement.symmetric
+        chosen = placement.for_padded_convs() if padded & tied.group(tensor) else placement
+        grid, symmetric = chosen.activation_grid(seen.low), chosen.symmetric
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
         scales[tensor] = float(qparams_for_range(*ends, grid, symmetric=symmetric).scale)
     return _cut(graph, moving, scales, survey)

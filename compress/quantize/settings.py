@@ -53,6 +53,8 @@ class QuantizeSettings:
         symmetric: whether activations do without zero points, at half the resolution where values
             are seldom negative. None: TensorRT does, onnxruntime does not, and on OpenVINO a
             measurement decides, or they have zero points.
+        spares_padded: on OpenVINO, whether what padded Convs read does without zero points while
+            the rest has them. None: a measurement decides, or it has them.
         swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
             from computing it inside them. None: a measurement decides, or it is left as it is.
             Other targets leave it.
@@ -76,6 +78,7 @@ class QuantizeSettings:
     int4_from: int = 64
     weight_group: int | None = None
     symmetric: bool | None = None
+    spares_padded: bool | None = None
     swish_by_tanh: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
@@ -133,6 +136,7 @@ class QuantizeSettings:
         if self.target == "openvino":
             return OpenVINO(
                 symmetric=bool(self.symmetric),
+                spares_padded=bool(self.spares_padded),
                 swish_by_tanh=bool(self.swish_by_tanh),
                 trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )

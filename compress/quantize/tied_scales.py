@@ -36,6 +36,11 @@ class TiedScales:
         sources = self._sources.get(self._labels.get(tensor, ""), [])
         return sources if len(sources) > 1 else [tensor]
 
+    def group(self, tensor: str) -> set[str]:
+        """Returns all tensors that share their qparams with `tensor`, itself included."""
+        label = self._labels.get(tensor)
+        return {tensor} | {name for name, other in self._labels.items() if other == label}
+
     def shared_sources(self) -> list[str]:
         """Returns the tensors that have to share their scale with another source."""
         return [name for names in self._sources.values() if len(names) > 1 for name in names]

@@ -25,6 +25,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
     if result.outputs_db:
         show_errors(result.outputs_db, outcome.check)
+    if result.settings.spares_padded:
+        typer.echo("what padded Convs read has no zero points, which make the network slower here")
     if result.settings.takes_zero_points_or_none and result.settings.symmetric:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if result.settings.swish_by_tanh:

@@ -64,6 +64,10 @@ class Placement(Protocol):
         """Returns the grid of an activation whose smallest value is `low`."""
         ...
 
+    def for_padded_convs(self) -> "Placement":
+        """Returns the placement whose integers are those of what padded Convs read."""
+        ...
+
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as the runtime's kernels want them; returns a line for each."""
         ...

@@ -3,11 +3,11 @@
 A ReLU's output in uint8 has twice the resolution that int8 gives it, and other activations use the
 whole grid with a zero_point of their own. VNNI multiplies unsigned activations by signed weights
 natively: OpenVINO turns int8 activations into uint8 ones anyway. Its kernels for AMX do not like
-zero points: a Conv of 3x3 takes 1.8 times as long with one.
+zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where it pads.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.group_norms import write_group_norms
@@ -26,10 +26,12 @@ class OpenVINO(TensorRT):
 
     Attributes:
         symmetric: no zero points, int8 where values are negative.
+        spares_padded: the same for what padded Convs read, and only there.
         swish_by_tanh: SiLU behind spatial layers in integers is written with tanh.
     """
 
     symmetric: bool = False
+    spares_padded: bool = False
     swish_by_tanh: bool = False
     attention_slower_on: str = "OpenVINO"
     quantizes_sums: bool = True
@@ -38,6 +40,10 @@ class OpenVINO(TensorRT):
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""
         return IntegerGrid(bits=8, is_signed=self.symmetric and low < 0)
+
+    def for_padded_convs(self) -> "OpenVINO":
+        """Returns the same, without zero points where padded Convs are to be spared them."""
+        return replace(self, symmetric=True) if self.spares_padded else self
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""

@@ -59,6 +59,10 @@ class TensorRT:
         del low
         return IntegerGrid(bits=8, is_signed=True)
 
+    def for_padded_convs(self) -> "TensorRT":
+        """Returns the same: all tensors have the same integers."""
+        return self
+
     def write_forms(self, graph: Graph) -> list[str]:
         """Leaves operators as they are: TensorRT compiles kernels for what it finds."""
         del graph

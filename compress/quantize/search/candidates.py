@@ -34,7 +34,12 @@ class Candidate:
     @property
     def quality_db(self) -> float:
         """The mean over heads of the predicted SQNR, each counted up to `CEILING_DB`."""
-        return float(np.mean([min(value, CEILING_DB) for value in self.head_db.values()] or [0.0]))
+        return mean_db(self.head_db)
+
+
+def mean_db(head_db: Mapping[str, float]) -> float:
+    """Returns the mean over heads of their SQNR in dB, each counted up to `CEILING_DB`."""
+    return float(np.mean([min(value, CEILING_DB) for value in head_db.values()] or [0.0]))
 
 
 def predict_db(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[str, float]:

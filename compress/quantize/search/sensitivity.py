@@ -106,7 +106,7 @@ def measure_layers(
     graph = prepared.graph
     model = graph.copy().to_model()
     heads = read_heads(model) if heads is None else heads
-    parts = read_parts(model, [name for names in graph.results.values() for name in names])
+    parts = read_measured_parts(graph, model)
     outputs = (*graph.outputs, *parts)
     layers = [
         LoneLayer.of(prepared, decisions, item) for item in prepared.quantized if not item.tied
@@ -131,10 +131,22 @@ def measure_layers(
             outputs=outputs,
             noise=item,
             owners={name: owners[name] for name in names if name in owners},
-            heads={head: _measured(graph, names) for head, names in heads.items()} | parts,
+            heads=list_measured(graph, heads, parts),
         )
         for item in noise
     ]
+
+
+def list_measured(
+    graph: Graph, heads: Mapping[str, Sequence[str]], parts: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Returns the tensors that heads are measured at; the parts of their outputs count as heads."""
+    return {head: _measured(graph, names) for head, names in heads.items()} | dict(parts)
+
+
+def read_measured_parts(graph: Graph, model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+    """Returns the parts of the tensors that outputs are measured at, where these are unlike."""
+    return read_parts(model, [name for names in graph.results.values() for name in names])
 
 
 def _measured(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:

@@ -102,10 +102,11 @@ PATTERNS = (
 )
 SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}
 SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=True)
+SCHEMES["openvino, spared"] = QuantizeSettings(target="openvino", spares_padded=True)
 CASES = [
     (pattern, target)
     for pattern in PATTERNS
-    for target in ("tensorrt", "openvino", "openvino, symmetric")
+    for target in ("tensorrt", "openvino", "openvino, symmetric", "openvino, spared")
 ]
 CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
@@ -165,14 +166,15 @@ def test_every_pattern_is_computed_as_written(
     assert sqnr_db(run_model(model, samples[0])[name], wanted) > 20
 
 
+@pytest.mark.parametrize("scheme", ["openvino, symmetric", "openvino, spared"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_signed_and_unsigned_tensors_are_computed_as_written_without_amx(
-    pattern, make_pattern, samples, run_model, run_openvino_without_amx
+    scheme, pattern, make_pattern, samples, run_model, run_openvino_without_amx
 ):
     """A file that was made where AMX likes no zero points is right on other processors too."""
     model = make_pattern(pattern)
     many = samples[:2] * (FEW_SAMPLES // 2)
-    quantized = quantize_model(model, many, SCHEMES["openvino, symmetric"]).model
+    quantized = quantize_model(model, many, SCHEMES[scheme]).model
     (name,) = (item.name for item in model.graph.output)
     wanted = run_model(quantized, samples[0])[name]
     assert sqnr_db(wanted, run_openvino_without_amx(quantized, samples[0])[name]) > 35

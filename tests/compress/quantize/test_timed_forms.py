@@ -81,6 +81,62 @@ def test_who_says_which_is_not_measured(leaky_model, symmetric):
     assert len(seen) == 1
 
 
+@pytest.fixture
+def half_padded_model(make_model):
+    """A padded Conv reads l, behind a move, and a pointwise one reads m."""
+    rng = np.random.default_rng(0)
+    shapes = {"w0": (8, 3, 1, 1), "w1": (8, 8, 3, 3), "w2": (4, 8, 1, 1)}
+    weights = {k: rng.standard_normal(v).astype(np.float32) for k, v in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first"),
+        helper.make_node("LeakyRelu", ["a"], ["l"], "leaky", alpha=0.1),
+        helper.make_node("DepthToSpace", ["l"], ["d"], "move", blocksize=1),
+        helper.make_node("Conv", ["d", "w1"], ["b"], "padded", pads=[1] * 4),
+        helper.make_node("LeakyRelu", ["b"], ["m"], "leakier", alpha=0.1),
+        helper.make_node("Conv", ["m", "w2"], ["y"], "pointwise"),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+
+
+def point_clock(ms_of_padded, ms_of_pointwise):
+    """A machine on which INT8 takes 10 ms, 8 more per float layer, and more with points at l, m."""
+
+    def measure(models):
+        times = []
+        for model in models:
+            points = zero_points(model)
+            has = {name: points[name][1] > 0 if name in points else False for name in "lm"}
+            ms = 10.0 + ms_of_padded * has["l"] + ms_of_pointwise * has["m"]
+            times.append(ms + 8.0 * (3 - len(points.keys() & {"x", "l", "m"})))
+        return times
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("prefer", "ms_of_padded", "ms_of_pointwise", "spared", "symmetric"),
+    [
+        (None, 2.0, 0.1, True, None),
+        (None, 2.0, 2.0, None, True),
+        (None, 0.2, 0.1, None, None),
+        ("balanced", 0.4, 0.0, None, None),
+        ("quality", 1.1, 0.0, None, None),
+        ("quality", 3.0, 1.0, True, None),
+    ],
+)
+def test_zero_points_go_where_they_cost_more_than_they_bring(
+    half_padded_model, prefer, ms_of_padded, ms_of_pointwise, spared, symmetric
+):
+    settings = QuantizeSettings(target="openvino", prefer=prefer)
+    measure = point_clock(ms_of_padded, ms_of_pointwise)
+    result = quantize_model(half_padded_model, pictures(), settings, clock=measure)
+    assert (result.settings.spares_padded, result.settings.symmetric) == (spared, symmetric)
+    points = zero_points(result.model)
+    assert (points["l"][1] > 0) == (spared is None and symmetric is None)
+    assert points["l"][0] == (np.uint8 if points["l"][1] > 0 else np.int8)
+    assert (points["m"][1] > 0) == (symmetric is None)
+
+
 def test_without_negative_values_nothing_is_timed_for_it(leaky_model):
     seen = []
     leaky_model.graph.node[1].op_type = "Relu"

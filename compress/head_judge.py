@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from compress.diagnose.tensor_meters import to_db
 from compress.model_runner import open_runner
 from compress.quantize.graph import Array
+from compress.sqnr import to_db
 
 
 class HeadJudge:
