@@ -76,8 +76,8 @@ def quantize(
         bool | None,
         typer.Option(
             "--symmetric/--asymmetric",
-            help="Activations without or with zero points, on OpenVINO (default: without where a "
-            "measurement says that they make the network slower).",
+            help="Activations without or with zero points, on OpenVINO (default: without, all or "
+            "those of padded Convs, where a measurement says that they make the network slower).",
         ),
     ] = None,
     activations: Annotated[
