@@ -9,7 +9,12 @@ from latency_budget.report import Report, Variant
 from latency_budget.reports import charts
 from latency_budget.reports.mix import build_mix, to_script
 from latency_budget.reports.roofline_chart import build_roofline
-from latency_budget.reports.table import build_rows, head_metrics, head_value
+from latency_budget.reports.table import (
+    build_rows,
+    describe_environment,
+    head_metrics,
+    head_value,
+)
 from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import (
     SYMBOLS,
@@ -54,6 +59,7 @@ def render(report: Report) -> str:
         headline=headline(report).removeprefix(f"{report.verdict.value.upper()}: "),
         gain=describe_gain(report),
         symbols=SYMBOLS,
+        environment=describe_environment(report),
         created=created.strftime("%Y-%m-%d %H:%M UTC"),
         rows=build_rows(report),
         **_draw(report),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from artifacts.atomic import write_text
 from latency_budget.report import Report
-from latency_budget.reports.table import build_rows
+from latency_budget.reports.table import build_rows, describe_environment
 from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import SYMBOLS, format_ms, plain
 
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
         lines.append(table_row([gate.name, f"{SYMBOLS[word]} {word}", gate.detail]))
     checks = report.environment.get("checks", [])
     if checks:
-        title = f"Machine: {report.environment['verdict']}"
+        title = f"Machine: {describe_environment(report)}"
         lines += ["", f"<details><summary>{title}</summary>", "", "| | | |", "|---|---|---|"]
         lines += [table_row([check["name"], check["verdict"], check["detail"]]) for check in checks]
         lines += ["", "</details>"]

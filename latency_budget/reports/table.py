@@ -33,6 +33,17 @@ def head_value(variant: Variant, head: str, metric: str) -> Any:
     return values.get("value") if values.get("metric", "") == metric else None
 
 
+def describe_environment(report: Report) -> str:
+    """Returns the machine's verdict, and whether it counts: a pass beside it needs the reason."""
+    if not report.environment:
+        return "not observed"
+    word = str(report.environment["verdict"])
+    gate = next((item for item in report.gates if item.name == "environment"), None)
+    if word == "invalid" and gate is not None and gate.verdict.value == "pass":
+        return f"{word}, reported only"
+    return word
+
+
 def build_rows(report: Report) -> list[list[str]]:
     """Returns the table: one row per figure, its name first, then one cell per variant."""
     variants = report.variants

@@ -136,6 +136,21 @@ def test_speed_never_stands_without_quality(tmp_path):
     assert headline(report).startswith("PASS: int8 keeps its frame budget of 33 ms; P99 at most")
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("enforce", "Machine: invalid<"), ("report", "Machine: invalid, reported only<")],
+)
+def test_a_pass_on_a_disturbed_machine_says_that_it_was_only_reported(tmp_path, mode, words):
+    disturbed = Environment((Check("steal", "invalid", "9 %"),), {})
+    budget = Budget(environment=mode)
+    run = make_run(18.0, stages=False)
+    judgement = judge(run, budget, environment=disturbed)
+    variant = build_variant("int8", run, budget, judgement=judgement)
+    report = build_report([variant], budget, judgement, environment=disturbed)
+    assert words in markdown.render(report)
+    assert ("invalid, reported only" in html.render(report)) == (mode == "report")
+
+
 def test_a_lone_variant_needs_no_comparison(tmp_path):
     report = make_report(tmp_path, names=("fp32",))
     assert describe_gain(report) == ""
