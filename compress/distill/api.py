@@ -116,7 +116,9 @@ def distill_module(
     student.eval()
     teacher.eval()
     example = stack_samples([held_out[0]])[IMAGE]
-    lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(training.seed)
+        lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
     batches = _batches(held_out, training.batch_size)
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
     relative = RelativeProbe(lesson, batches, before, floors)
