@@ -1,13 +1,16 @@
 """Distils a module: `distill_module` is what the command line and users call."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
 from compress.distill.outputs import OutputMatch, match_outputs, name_outputs
@@ -22,6 +25,7 @@ from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch
+from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
 
@@ -123,6 +127,7 @@ def distill_module(
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
     relative = RelativeProbe(lesson, batches, before, floors)
     probe = probe or relative
+    identity = _identify(lesson, batches)
     few = min(len(samples), settings.batch_norm_batches * training.batch_size)
     seen = _batches([samples[i] for i in range(few)], training.batch_size)
     inputs = [batch[IMAGE] for batch in seen]
@@ -136,6 +141,7 @@ def distill_module(
         training,
         probe=probe,
         state_path=state_path,
+        identity=identity,
         progress=progress,
         report=report,
     )
@@ -185,6 +191,16 @@ def _match(
     return match_outputs(
         name_outputs(student, student(example)), name_outputs(teacher, teacher(example)), heads
     )
+
+
+def _identify(lesson: DistillLesson, held_out: Sequence[Batch]) -> str:
+    """Returns a digest of both networks, of what is compared, and of the samples held out."""
+    networks = [lesson.student, lesson.__dict__["teacher"]]
+    values = [chain(one.named_parameters(), one.named_buffers()) for one in networks]
+    plan = [asdict(lesson.settings), lesson.match.heads, [asdict(tap) for tap in lesson.taps]]
+    text = json.dumps([*plan, lesson.label_loss is not None], sort_keys=True)
+    samples = [sorted(batch.items()) for batch in held_out]
+    return sha256_bytes((digest_values(*values, *samples) + text).encode())
 
 
 def _batches(samples: Sequence[Sample], size: int) -> list[Batch]:

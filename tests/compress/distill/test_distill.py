@@ -1,6 +1,7 @@
 """A student learns from its teacher's answers alone; what cannot be compared is named."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,46 @@ def test_the_same_seed_gives_the_same_student_bit_by_bit() -> None:
     first, second = (run.module.state_dict() for run in runs)
     assert runs[0].losses_before == runs[1].losses_before
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+@pytest.mark.parametrize("other", ["teacher", "student", "held out", "settings", "nothing"])
+def test_a_run_goes_on_only_with_what_it_began_with(tmp_path: Path, other: str) -> None:
+    """The state of a run towards another teacher has the same shapes, and would be taken."""
+    short = replace(TRAINING, steps=6, save_every=2, probe_every=2)
+
+    class StoppedError(Exception):
+        """Stands for a kill after the first saved state."""
+
+    def stop(step) -> None:
+        if step.step == 3:
+            raise StoppedError
+
+    def run(seed=1, teacher=2, held_out=1, settings=None, **options):
+        return distill_module(
+            TwoHeads(6, seed),
+            TwoHeads(12, teacher),
+            samples(8),
+            samples(4, held_out),
+            settings,
+            short,
+            state_path=tmp_path / "run.state",
+            **options,
+        )
+
+    with pytest.raises(StoppedError):
+        run(report=stop)
+    changed = {
+        "teacher": {"teacher": 3},
+        "student": {"seed": 3},
+        "held out": {"held_out": 3},
+        "settings": {"settings": DistillSettings(temperature=3.0)},
+    }
+    if other == "nothing":
+        assert run().steps == 6
+        return
+    with pytest.raises(InputError, match="another network, data or settings"):
+        run(**changed[other])
+    assert (tmp_path / "run.state").exists()
 
 
 def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
