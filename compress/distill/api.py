@@ -1,6 +1,7 @@
 """Distils a module: `distill_module` is what the command line and users call."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -125,6 +126,7 @@ def distill_module(
         lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
     batches = _batches(held_out, training.batch_size)
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+    _require_finite(before, lesson, batches)
     relative = RelativeProbe(lesson, batches, before, floors)
     probe = probe or relative
     identity = _identify(lesson, batches)
@@ -190,6 +192,36 @@ def _match(
     heads = heads if heads is not None else getattr(student, "heads_metadata", None)
     return match_outputs(
         name_outputs(student, student(example)), name_outputs(teacher, teacher(example)), heads
+    )
+
+
+@torch.no_grad()
+def _require_finite(
+    losses: Mapping[str, float], lesson: DistillLesson, batches: Sequence[Batch]
+) -> None:
+    """Checks the losses before the first step; no learning rate would mend them.
+
+    Raises:
+        InputError: one is not finite; the error names the outputs that are not.
+    """
+    bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
+    if not bad:
+        return
+    networks = {"teacher": lesson.__dict__["teacher"], "student": lesson.student}
+    wrong = sorted(
+        {
+            f"output '{name}' of the {whose}"
+            for whose, network in networks.items()
+            for batch in batches
+            for name, value in name_outputs(network, network(batch[IMAGE])).items()
+            if not value.isfinite().all()
+        }
+    )
+    raise InputError(
+        f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the first step; "
+        f"not finite on held-out samples: {', '.join(wrong) or 'none of the outputs'}",
+        "outputs that are numbers",
+        "mend that network's weights, or have it answer without them",
     )
 
 

@@ -229,10 +229,33 @@ def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
         choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["trunk=deep"])
 
 
+def test_a_map_of_one_place_is_no_feature() -> None:
+    """A softmax over one place is 1, whatever the network answers."""
+
+    def network(width: int) -> nn.Module:
+        maps = (nn.Conv2d(3, width, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+        return nn.Sequential(*maps, nn.Flatten(), nn.Linear(width, 4))
+
+    student, teacher, inputs = network(6), network(12), torch.zeros(1, 3, 16, 16)
+    assert [tap.student for tap in choose_taps(student, teacher, inputs)] == ["1"]
+    with pytest.raises(InputError, match="'2' of the student gives no map"):
+        choose_taps(student, teacher, inputs, ["2"])
+
+
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("confident", 1.0)])
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         DistillSettings(**{name: value})
+
+
+@pytest.mark.parametrize("whose", ["teacher", "student"])
+def test_outputs_that_are_no_numbers_are_named_before_anything_is_trained(whose: str) -> None:
+    networks = {"student": TwoHeads(6, 1), "teacher": TwoHeads(12, 2)}
+    networks[whose].metres.bias.data.fill_(torch.nan)
+    with pytest.raises(InputError, match=f"'depth'.*: output 'metres' of the {whose}; expected"):
+        distill_module(
+            networks["student"], networks["teacher"], samples(8), samples(4), training=TRAINING
+        )
 
 
 def test_no_samples_is_an_error() -> None:
