@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,21 @@ def require_writable(target: Path | str) -> Path:
             return target
     except OSError as error:
         raise _unwritable(target, error) from error
+
+
+def require_another_file(target: Path, inputs: Mapping[str, Path]) -> None:
+    """Checks that an output is none of the files that it is made of.
+
+    Args:
+        target: what `--out` names.
+        inputs: files that are read, by what the error calls them ("the teacher").
+
+    Raises:
+        InputError: it is one of them, by whatever path.
+    """
+    for name, path in inputs.items():
+        if target.exists() and path.exists() and target.samefile(path):
+            raise InputError(f"--out {target} is {name} itself", "another file")
 
 
 def write_bytes(target: Path | str, content: bytes) -> None:

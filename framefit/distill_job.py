@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import require_writable
+from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from framefit.labelled_heads import label_heads, measure_heads, read_label_loss
@@ -100,6 +100,7 @@ def distill_file(
     out = require_writable(out or Path(f"{student.stem}.distilled.pt"))
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
+    require_another_file(out, {"the student": student, "the teacher": teacher})
     learner, shape, spec = open_trainable(student, options, spec_options or {})
     other = replace(options, factory=teacher_factory or options.factory)
     guide, _, guide_spec = open_trainable(teacher, other, spec_options or {})

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import atomic_path, require_writable, write_json
+from artifacts.atomic import (
+    atomic_path,
+    require_another_file,
+    require_writable,
+    write_json,
+)
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
@@ -145,8 +150,7 @@ def prune_file(
     target = require_writable(out or Path(f"{model.stem}.pruned.pt"))
     if target.suffix not in (".pt", ".safetensors"):
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
-    if target.exists() and model.exists() and target.samefile(model):
-        raise InputError(f"--out {target} is the network itself", "another file")
+    require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {})
     before = _count_parameters(source.module)
     result = prune_module(

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import require_writable
+from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.onnx_file import (
@@ -97,6 +97,7 @@ def qat_file(
     out = require_writable(out or Path(f"{model.stem}.qat.onnx"))
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name that ends in .onnx")
+    require_another_file(out, {"the quantized network": model, "the teacher": teacher})
     if model.suffix.lower() != ".onnx":
         raise InputError(
             f"{model} is no quantized network",

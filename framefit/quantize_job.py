@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import require_writable
+from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.onnx_file import (
@@ -213,8 +213,7 @@ def quantize_file(
     out = require_writable(out or Path(f"{model.stem}.{settings.weights}.onnx"))
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name ending in .onnx")
-    if out.exists() and model.exists() and out.samefile(model):
-        raise InputError(f"--out {out} is the float model itself", "another file")
+    require_another_file(out, {"the float model": model})
     opened, spec, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )

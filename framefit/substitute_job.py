@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import require_writable
+from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
@@ -110,6 +110,7 @@ def substitute_file(
     out = require_writable(out or Path(f"{model.stem}.substituted.pt"))
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
+    require_another_file(out, {"the network": model})
     module, shape, spec = open_trainable(model, options, spec_options or {})
     heads = label_heads(module)
     samples = open_training_samples(

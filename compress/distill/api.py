@@ -1,13 +1,17 @@
 """Distils a module: `distill_module` is what the command line and users call."""
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
@@ -23,6 +27,7 @@ from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch
+from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
 
@@ -117,11 +122,15 @@ def distill_module(
     student.eval()
     teacher.eval()
     example = stack_samples([held_out[0]])[IMAGE]
-    lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(training.seed)
+        lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
     batches = _batches(held_out, training.batch_size)
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+    _require_finite(before, lesson, batches)
     relative = RelativeProbe(lesson, batches, before, floors)
     probe = probe or relative
+    identity = _identify(lesson, batches)
     few = min(len(samples), settings.batch_norm_batches * training.batch_size)
     seen = _batches([samples[i] for i in range(few)], training.batch_size)
     inputs = [batch[IMAGE] for batch in seen]
@@ -135,6 +144,7 @@ def distill_module(
         training,
         probe=probe,
         state_path=state_path,
+        identity=identity,
         progress=progress,
         report=report,
     )
@@ -184,6 +194,46 @@ def _match(
     return match_outputs(
         name_outputs(student, student(example)), name_outputs(teacher, teacher(example)), heads
     )
+
+
+@torch.no_grad()
+def _require_finite(
+    losses: Mapping[str, float], lesson: DistillLesson, batches: Sequence[Batch]
+) -> None:
+    """Checks the losses before the first step; no learning rate would mend them.
+
+    Raises:
+        InputError: one is not finite; the error names the outputs that are not.
+    """
+    bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
+    if not bad:
+        return
+    networks = {"teacher": lesson.__dict__["teacher"], "student": lesson.student}
+    wrong = sorted(
+        {
+            f"output '{name}' of the {whose}"
+            for whose, network in networks.items()
+            for batch in batches
+            for name, value in name_outputs(network, network(batch[IMAGE])).items()
+            if not value.isfinite().all()
+        }
+    )
+    raise InputError(
+        f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the first step; "
+        f"not finite on held-out samples: {', '.join(wrong) or 'none of the outputs'}",
+        "outputs that are numbers",
+        "mend that network's weights, or have it answer without them",
+    )
+
+
+def _identify(lesson: DistillLesson, held_out: Sequence[Batch]) -> str:
+    """Returns a digest of both networks, of what is compared, and of the samples held out."""
+    networks = [lesson.student, lesson.__dict__["teacher"]]
+    values = [chain(one.named_parameters(), one.named_buffers()) for one in networks]
+    plan = [asdict(lesson.settings), lesson.match.heads, [asdict(tap) for tap in lesson.taps]]
+    text = json.dumps([*plan, lesson.label_loss is not None], sort_keys=True)
+    samples = [sorted(batch.items()) for batch in held_out]
+    return sha256_bytes((digest_values(*values, *samples) + text).encode())
 
 
 def _batches(samples: Sequence[Sample], size: int) -> list[Batch]:

@@ -66,8 +66,9 @@ def choose_taps(
             taps.append((left, _tap(one, left, other, right)))
         elif names:
             raise InputError(
-                f"'{one}' of the student gives {left} and '{other}' of the teacher {right}",
-                "two maps [N, C, H, W] of the same height and width",
+                f"'{one}' of the student gives {left or 'no map'} and '{other}' of the teacher "
+                f"{right or 'no map'}",
+                "two maps [N, C, H, W] of the same height and width, of more than one place",
             )
     return [tap for _, tap in taps] if names else _pick(taps)
 
@@ -125,7 +126,10 @@ def captured(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tens
 def _record(
     module: nn.Module, names: Sequence[str], inputs: Tensor, whose: str
 ) -> dict[str, _Feature]:
-    """Returns the [N, C, H, W] results that are no outputs, in the order of their making."""
+    """Returns the [N, C, H, W] results that are no outputs, in the order of their making.
+
+    A map of one place is left out: the divergence says where a network looks, which is there alone.
+    """
     parts = dict(module.named_modules())
     for name in names:
         if name not in parts:
@@ -133,7 +137,11 @@ def _record(
     with captured(module, names) as found, torch.enable_grad():
         outputs = name_outputs(module, module(inputs.clone().requires_grad_()))
     ends = {id(value) for value in outputs.values()}
-    maps = {name: m for name, m in found.items() if m.ndim == 4 and id(m) not in ends}
+    maps = {
+        name: m
+        for name, m in found.items()
+        if m.ndim == 4 and m.shape[2] * m.shape[3] > 1 and id(m) not in ends
+    }
     reach = dict.fromkeys(maps, 0)
     for output in outputs.values() if maps else ():
         gradients = torch.autograd.grad(

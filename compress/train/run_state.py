@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import pickle
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,9 +129,30 @@ def load_state(path: Path, identity: str) -> dict[str, Any]:
     return content
 
 
-def identify_run(lesson: nn.Module, settings: TrainerSettings, samples: int) -> str:
-    """Returns a digest of what must not change when a run is resumed."""
+def identify_run(
+    lesson: nn.Module, settings: TrainerSettings, samples: int, content: str = ""
+) -> str:
+    """Returns a digest of what must not change when a run is resumed.
+
+    Args:
+        lesson: names and shapes of its weights count, their values do not.
+        settings: but for `FREE_SETTINGS`.
+        samples: how many there are.
+        content: digest of whatever else the run depends on, see `digest_values`.
+    """
     fixed = {name: value for name, value in asdict(settings).items() if name not in FREE_SETTINGS}
     shapes = {name: list(value.shape) for name, value in lesson.state_dict().items()}
-    text = json.dumps([fixed, shapes, samples], sort_keys=True)
+    text = json.dumps([fixed, shapes, samples, content], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_values(*groups: Iterable[tuple[str, Tensor]]) -> str:
+    """Returns a digest of named tensors: their names, types, shapes and every bit."""
+    digest = hashlib.sha256()
+    for group in groups:
+        for name, value in group:
+            digest.update(f"{name} {value.dtype} {list(value.shape)};".encode())
+            flat = value.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().tobytes())
+        digest.update(b"|")
+    return digest.hexdigest()

@@ -77,6 +77,7 @@ def train(
     *,
     probe: Probe | None = None,
     state_path: Path | None = None,
+    identity: str = "",
     progress: Progress | None = None,
     report: Callable[[TrainStep], None] | None = None,
 ) -> Trained:
@@ -94,6 +95,7 @@ def train(
         probe: called before the first step, every `probe_every` steps and at the end, in the first
             process, with a copy of the student that has the averaged weights.
         state_path: where the state is kept to resume from; deleted at the end. None keeps none.
+        identity: digest of what the lesson was made of; a state with another one is refused.
         progress: told ("train", steps done, steps in all), in the first process.
         report: told of each step, in the first process.
 
@@ -103,7 +105,7 @@ def train(
         FramefitError: another process of the run died.
     """
     fabric = open_fabric(settings)
-    identity = identify_run(lesson, settings, len(samples))
+    identity = identify_run(lesson, settings, len(samples), identity)
     run = _Run(lesson, fabric, settings, probe, identity)
     with watch_other_processes(fabric), ExitStack() as stack:
         if settings.recomputes_activations:

@@ -69,6 +69,33 @@ def test_bad_input_of_distill_is_one_line(run, folder: Path, pictures: Path) -> 
     assert sorted(path.name for path in folder.glob("*distilled*")) == []
 
 
+@pytest.mark.parametrize("command", ["distill", "qat", "substitute", "prune", "quantize"])
+def test_no_network_that_is_read_is_written_over(
+    run, folder: Path, pictures: Path, command: str
+) -> None:
+    student = write_network(folder / "s.pt", ("segmentation",), 1)
+    teacher = write_network(folder / "t.pt", ("segmentation",), 2)
+    for path in ("s.onnx", "t.onnx"):
+        (folder / path).write_bytes(b"a network")
+    Path("link.pt").symlink_to(teacher)
+    Path("link.onnx").symlink_to(folder / "t.onnx")
+    more = ("--data", pictures)
+    cases = {
+        "distill": (student, "link.pt", ("--teacher", teacher, *more)),
+        "qat": (folder / "s.onnx", "link.onnx", ("--teacher", folder / "t.onnx", *more)),
+        "substitute": (teacher, "link.pt", more),
+        "prune": (teacher, "link.pt", ("--ratio", "0.5", *more)),
+        "quantize": (folder / "t.onnx", "link.onnx", more),
+    }
+    model, link, arguments = cases[command]
+    for out in (model, link):
+        result = run("compress", command, model, *arguments, "--out", out)
+        assert result.code == 2
+        assert f"--out {out} is the " in result.err
+        assert "itself; expected another file" in result.err
+        assert len(result.err.strip().splitlines()) == 1
+
+
 def test_quantize_then_qat_writes_the_same_graph_with_new_integers(
     run, folder: Path, pictures: Path
 ) -> None:

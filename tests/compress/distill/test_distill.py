@@ -1,5 +1,7 @@
 """A student learns from its teacher's answers alone; what cannot be compared is named."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +68,62 @@ def test_a_narrower_student_gets_closer_in_every_head_without_labels() -> None:
     after = teacher.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in frozen.items())
     assert not result.module.training
+
+
+def test_the_same_seed_gives_the_same_student_bit_by_bit() -> None:
+    """Features of other widths pass a convolution that is drawn at random."""
+    runs = []
+    for disturbance in (3, 4):
+        student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+        torch.manual_seed(disturbance)
+        short = replace(TRAINING, steps=8, probe_every=4)
+        result = distill_module(student, teacher, samples(8), samples(4, 1), training=short)
+        assert result.taps
+        assert result.best_step > 0
+        runs.append(result)
+    first, second = (run.module.state_dict() for run in runs)
+    assert runs[0].losses_before == runs[1].losses_before
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+@pytest.mark.parametrize("other", ["teacher", "student", "held out", "settings", "nothing"])
+def test_a_run_goes_on_only_with_what_it_began_with(tmp_path: Path, other: str) -> None:
+    """The state of a run towards another teacher has the same shapes, and would be taken."""
+    short = replace(TRAINING, steps=6, save_every=2, probe_every=2)
+
+    class StoppedError(Exception):
+        """Stands for a kill after the first saved state."""
+
+    def stop(step) -> None:
+        if step.step == 3:
+            raise StoppedError
+
+    def run(seed=1, teacher=2, held_out=1, settings=None, **options):
+        return distill_module(
+            TwoHeads(6, seed),
+            TwoHeads(12, teacher),
+            samples(8),
+            samples(4, held_out),
+            settings,
+            short,
+            state_path=tmp_path / "run.state",
+            **options,
+        )
+
+    with pytest.raises(StoppedError):
+        run(report=stop)
+    changed = {
+        "teacher": {"teacher": 3},
+        "student": {"seed": 3},
+        "held out": {"held_out": 3},
+        "settings": {"settings": DistillSettings(temperature=3.0)},
+    }
+    if other == "nothing":
+        assert run().steps == 6
+        return
+    with pytest.raises(InputError, match="another network, data or settings"):
+        run(**changed[other])
+    assert (tmp_path / "run.state").exists()
 
 
 def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
@@ -172,10 +230,33 @@ def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
         choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["trunk=deep"])
 
 
+def test_a_map_of_one_place_is_no_feature() -> None:
+    """A softmax over one place is 1, whatever the network answers."""
+
+    def network(width: int) -> nn.Module:
+        maps = (nn.Conv2d(3, width, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+        return nn.Sequential(*maps, nn.Flatten(), nn.Linear(width, 4))
+
+    student, teacher, inputs = network(6), network(12), torch.zeros(1, 3, 16, 16)
+    assert [tap.student for tap in choose_taps(student, teacher, inputs)] == ["1"]
+    with pytest.raises(InputError, match="'2' of the student gives no map"):
+        choose_taps(student, teacher, inputs, ["2"])
+
+
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("confident", 1.0)])
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         DistillSettings(**{name: value})
+
+
+@pytest.mark.parametrize("whose", ["teacher", "student"])
+def test_outputs_that_are_no_numbers_are_named_before_anything_is_trained(whose: str) -> None:
+    networks = {"student": TwoHeads(6, 1), "teacher": TwoHeads(12, 2)}
+    networks[whose].metres.bias.data.fill_(torch.nan)
+    with pytest.raises(InputError, match=f"'depth'.*: output 'metres' of the {whose}; expected"):
+        distill_module(
+            networks["student"], networks["teacher"], samples(8), samples(4), training=TRAINING
+        )
 
 
 def test_no_samples_is_an_error() -> None:
