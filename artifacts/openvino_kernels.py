@@ -1,23 +1,37 @@
-"""Convolutions that OpenVINO's kernels for AMX compute wrong in integers.
+"""Convolutions that OpenVINO's kernels for AMX compute wrong.
 
-OpenVINO (seen with 2026.4) takes an INT8 Conv of few input channels apart along the width, the last
+OpenVINO (seen with 2026.4) takes a Conv of few input channels apart along the width, the last
 axis, and copies its weights into another order than it reads them in. The result has nothing to do
-with what the graph says. Two cases:
+with what the graph says. The cases, for integers:
 
 * A kernel that its stride can divide, without padding (SegFormer's reductions of keys and values,
   patch embeddings inside a network): f neighbours become channels, and fewer than 64 channels more
   than 64.
 * A long row: fewer than 32 channels, whose product with the kernel's width is a multiple of 64
   and more than 64.
+* A column: a result one value wide and five rows high or more, whose stride along the width is
+  not 1 (after neighbours became channels). Where the row of the input is long it may be right.
+* Groups of more than 64 channels that are a multiple of 4 and none of 64, and a kernel of one
+  value (ShuffleNet): wrong from five places on.
+
+In bfloat16, which OpenVINO computes float networks in by default with AMX, the first three are
+wrong too, and values of two bytes halve the numbers of channels.
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import onnx
 
-BLOCK = 64
-"""Bytes of a row of AMX's tiles: integers that are multiplied at once."""
+ROW_BYTES = 64
+"""Length of a row of AMX's tiles: values that are multiplied at once."""
+WORD_BYTES = 4
+"""Values side by side in a row that become one product."""
+FEWEST_PLACES = 5
+"""Fewer rows of a column, or places of groups, take other kernels."""
+INTEGER_BYTES = 1
+BFLOAT16_BYTES = 2
 
 
 def miscomputes_conv(
@@ -25,25 +39,45 @@ def miscomputes_conv(
     data: tuple[int, ...],
     weight: tuple[int, ...],
     result: tuple[int, ...],
+    value_bytes: int = INTEGER_BYTES,
 ) -> bool:
-    """Whether OpenVINO computes a Conv wrong where it reads integers.
+    """Whether OpenVINO computes a Conv wrong.
 
     Args:
         node: a Conv.
         data: shape of its input, [N, C, ..., W].
         weight: shape of its weight, [out, in, ..., kernel].
         result: shape of its output.
+        value_bytes: size of the values that it multiplies, INTEGER_BYTES or BFLOAT16_BYTES.
     """
     values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
-    if values.get("dilations", [1])[-1] != 1:
-        return False
-    channels, kernel = weight[1], weight[-1]
-    neighbours = _joined_neighbours(values, data, weight, result)
-    if channels < BLOCK < channels * neighbours:
+    block = ROW_BYTES // value_bytes
+    channels, kernel, stride = weight[1], weight[-1], values.get("strides", [1])[-1]
+    if prod(weight[2:]) == 1:
+        return value_bytes == INTEGER_BYTES and _is_uneven_group(values, channels, result)
+    neighbours = _joined_neighbours(values, data, weight, result, value_bytes)
+    if channels < block < channels * neighbours:
         return True
-    channels, kernel = channels * neighbours, kernel // neighbours
+    channels, kernel, stride = channels * neighbours, kernel // neighbours, stride // neighbours
+    if kernel == 1:
+        return False
+    if len(result) > 3 and result[-1] == 1 and result[-2] >= FEWEST_PLACES and stride > 1:
+        return True
     row = channels * kernel
-    return kernel > 1 and channels < BLOCK // 2 and row > BLOCK and row % BLOCK == 0
+    is_dilated = values.get("dilations", [1])[-1] != 1
+    return not is_dilated and channels < block // 2 and row > block and row % block == 0
+
+
+def _is_uneven_group(values: Mapping[str, Any], channels: int, result: tuple[int, ...]) -> bool:
+    """Whether each group of a 1x1 Conv reads one block of channels and words of another."""
+    is_uneven = channels > ROW_BYTES and channels % WORD_BYTES == 0 and channels % ROW_BYTES != 0
+    steps = {*values.get("strides", [1])} | {1 + pad for pad in values.get("pads", [])}
+    return (
+        is_uneven
+        and values.get("group", 1) > 1
+        and steps == {1}
+        and prod(result[2:]) >= FEWEST_PLACES
+    )
 
 
 def _joined_neighbours(
@@ -51,19 +85,23 @@ def _joined_neighbours(
     data: tuple[int, ...],
     weight: tuple[int, ...],
     result: tuple[int, ...],
+    value_bytes: int,
 ) -> int:
     """Returns how many values side by side become channels of one place; 1 where none do."""
+    block = ROW_BYTES // value_bytes
     channels, kernel, width = weight[1], weight[-1], data[-1]
     axes = len(data) - 2
     stride = values.get("strides", [1])[-1]
     is_padded = any(values.get("pads", [])[axes - 1 : axes])
     is_padded |= (result[-1] - 1) * stride + kernel > width
-    is_fitting = channels % 4 == 0 and (channels <= BLOCK or channels % BLOCK == 0)
-    if values.get("group", 1) != 1 or is_padded or not is_fitting:
+    is_dilated = values.get("dilations", [1])[-1] != 1
+    is_fitting = channels % (WORD_BYTES // value_bytes) == 0
+    is_fitting &= channels <= block or channels % block == 0
+    if values.get("group", 1) != 1 or is_padded or is_dilated or not is_fitting:
         return 1
     return max(
         count
         for count in range(1, min(kernel, stride, width) + 1)
         if kernel % count == stride % count == width % count == 0
-        and (channels * count <= BLOCK or channels * count % BLOCK == 0)
+        and (channels * count <= block or channels * count % block == 0)
     )

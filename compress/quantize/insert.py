@@ -27,13 +27,14 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     choices = {item.node: item for item in quantized}
     nodes: list[onnx.NodeProto] = []
     paired: set[str] = set()
+    stored: dict[str, list[str]] = {}
     for node in graph.nodes:
         choice = choices.get(node.name)
         if choice is not None:
             data = node.input[0]
             nodes += _pair_activations(graph, node, choice, decisions, paired)
             if choice.weight is not None:
-                nodes.append(_store_weight(graph, node, choice.weight, decisions))
+                nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
             _set_bias(node, decisions.biases.get(node.name))
             if _has_integer_bias(node, choice, decisions):
                 nodes.append(_store_bias(graph, node, data, decisions))
@@ -87,12 +88,25 @@ def _is_concatenated(graph: Graph, tensor: str) -> bool:
 
 
 def _store_weight(
-    graph: Graph, node: onnx.NodeProto, position: int, decisions: Decisions
+    graph: Graph,
+    node: onnx.NodeProto,
+    position: int,
+    decisions: Decisions,
+    stored: dict[str, list[str]],
 ) -> onnx.NodeProto:
-    """Stores a layer's weight as integers; returns the node that it now reads."""
+    """Stores a layer's weight as integers; returns the node that it now reads.
+
+    Args:
+        graph: its weights get the integers, unless they have them.
+        node: the layer.
+        position: of the weight among its inputs.
+        decisions: hold the integers.
+        stored: names of the integers that are stored already, by their digest.
+    """
     weight = decisions.weights[node.name]
     stem = f"{node.name}_weight"
-    names = [f"{stem}_quantized", f"{stem}_scale", f"{stem}_zero_point"]
+    own = [f"{stem}_quantized", f"{stem}_scale", f"{stem}_zero_point"]
+    names = stored.setdefault(weight.digest, own)
     dequantize = helper.make_node(
         "DequantizeLinear",
         names,
@@ -102,10 +116,11 @@ def _store_weight(
     )
     if weight.block is not None:
         dequantize.attribute.append(helper.make_attribute("block_size", weight.block))
-    dtype = np.int8 if weight.bits == 8 else helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
-    zero_points = np.zeros(weight.scales.shape, dtype)
-    constants = (weight.integers.astype(dtype), weight.scales, zero_points)
-    graph.weights |= dict(zip(names, constants, strict=True))
+    if names is own:
+        dtype = np.int8 if weight.bits == 8 else helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
+        zero_points = np.zeros(weight.scales.shape, dtype)
+        constants = (weight.integers.astype(dtype), weight.scales, zero_points)
+        graph.weights |= dict(zip(names, constants, strict=True))
     node.input[position] = dequantize.output[0]
     return dequantize
 

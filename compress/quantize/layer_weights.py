@@ -1,6 +1,7 @@
 """A layer's weights as a matrix with one row per output channel, their scales, and as integers."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,15 @@ class QuantizedWeight:
     axis: int
     block: int | None = None
     bits: int = 8
+
+    @property
+    def digest(self) -> str:
+        """The same for weights that are stored alike."""
+        about = (self.integers.shape, self.axis, self.block, self.bits)
+        digest = sha256(repr(about).encode())
+        digest.update(self.integers.tobytes())
+        digest.update(self.scales.tobytes())
+        return digest.hexdigest()
 
     def dequantize(self) -> NDArray[np.float32]:
         """Returns what the integers stand for."""

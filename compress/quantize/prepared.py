@@ -24,7 +24,7 @@ from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.simplify import fold_affines, simplify
+from compress.quantize.simplify import fold_affines, share_equal_weights, simplify
 from compress.quantize.survey import Survey, survey_placed
 
 _log = logging.getLogger(__name__)
@@ -178,6 +178,7 @@ def prepare_network(
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
         if settings.activations != "float":
             simplified += scale_channels(graph, few, placement, names, settings.weight_grids)
+        share_equal_weights(graph)
     survey: Survey = {}
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
@@ -210,7 +211,9 @@ def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Gra
         raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
     done += set_decisions_aside(graph)
     done += settings.placement.write_forms(graph)
-    return graph, done + fold_affines(graph)
+    done += fold_affines(graph)
+    share_equal_weights(graph)
+    return graph, done
 
 
 def _refuse_training(graph: Graph) -> None:

@@ -3,6 +3,8 @@
 Each pass edits the graph in place and returns one line for everything it did.
 """
 
+from hashlib import sha256
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -10,6 +12,7 @@ from onnx import helper, numpy_helper
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.layers import LAYERS
 
 NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
 FOLDED_SIZE_LIMIT = 1 << 26
@@ -29,6 +32,18 @@ def simplify(graph: Graph) -> list[str]:
         done += simplification(graph)
     graph.drop_unused_weights()
     return done
+
+
+def share_equal_weights(graph: Graph) -> None:
+    """Lets layers whose weights are equal read one: an exporter, or a fold, made copies of it."""
+    first: dict[tuple[tuple[int, ...], bytes], str] = {}
+    for node in graph.nodes:
+        weight = graph.weights.get(node.input[1]) if node.op_type in LAYERS else None
+        if weight is not None and weight.dtype == np.float32:
+            key = (weight.shape, sha256(weight.tobytes()).digest())
+            node.input[1] = first.setdefault(key, node.input[1])
+    graph.index()
+    graph.drop_unused_weights()
 
 
 def remove_identities(graph: Graph) -> list[str]:

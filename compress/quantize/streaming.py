@@ -40,6 +40,9 @@ Written = Mapping[str, Array]
 """What a step writes for one sample."""
 Note = TypeVar("Note")
 
+SHARED_LOSS = 1.05
+"""A layer takes the integers of another that shares its weight if its error grows by no more."""
+
 
 class StreamingPass:
     """One walk through a graph.
@@ -214,7 +217,7 @@ class StreamingPass:
         quantizers = self._quantizers(step)
         plain = self._open(step, self._graph.weights)
         known = self._log.find_weight(node.name)
-        weight, how = known or self._round(step, choice, quantizers, plain)
+        weight, how = known or self._choose_weight(step, choice, quantizers, plain)
         if known is None:
             self._log.keep_weight(node.name, weight, how)
         self._decisions.weights[node.name] = weight
@@ -266,6 +269,58 @@ class StreamingPass:
                 weight_bits=bits,
             )
         )
+
+    def _choose_weight(
+        self,
+        step: Step,
+        choice: QuantizedNode,
+        quantizers: dict[str, Subgraph],
+        plain: Subgraph,
+    ) -> tuple[QuantizedWeight, str]:
+        """Returns the layer's integers, and how they were found.
+
+        Those of a layer before it that reads the same weight are taken where they do as well, so
+        that the file holds them once.
+        """
+        weight, how = self._round(step, choice, quantizers, plain)
+        name = step.nodes[0].input[1]
+        for reader in self._graph.consumers(name):
+            shared = self._decisions.weights.get(reader.name)
+            if shared is None or reader.input[1] != name or shared.axis != weight.axis:
+                continue
+            if shared.scales.shape != weight.scales.shape or shared.bits != weight.bits:
+                continue
+            own, others = (
+                self._measure_weight(step, choice, quantizers, plain, item)
+                for item in (weight, shared)
+            )
+            if others <= own * SHARED_LOSS:
+                return shared, f"as in {reader.name}"
+        return weight, how
+
+    def _measure_weight(
+        self,
+        step: Step,
+        choice: QuantizedNode,
+        quantizers: dict[str, Subgraph],
+        plain: Subgraph,
+        weight: QuantizedWeight,
+    ) -> float:
+        """Returns the squared error of a layer's output with such integers, its means corrected."""
+        node = step.nodes[0]
+        noisy = self._open(step, self._graph.weights | {node.input[1]: weight.dequantize()})
+        result = node.output[0]
+
+        def compare(sample: int) -> Array:
+            wanted = plain.run(self._float_feeds(step, sample))[result]
+            got = noisy.run(self._quantized_feeds(step, quantizers, sample))[result]
+            difference = np.moveaxis(wanted - got, choice.output_axis, 0).astype(np.float64)
+            flat = difference.reshape(len(difference), -1)
+            return np.stack([flat.mean(axis=1), np.square(flat).mean(axis=1)])
+
+        means, squares = np.mean(list(map_ahead(compare, range(self._float.samples))), axis=0)
+        is_centered = self._settings.bias_correction
+        return float(np.sum(squares - np.square(means) if is_centered else squares))
 
     def _round(
         self,

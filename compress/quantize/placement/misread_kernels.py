@@ -1,7 +1,8 @@
 """Convolutions that OpenVINO gets wrong in integers.
 
 `artifacts/openvino_kernels.py` says which. The result has 0 dB or less of what the graph says. They
-have few channels or no overlap of their windows, hence little work, so they stay in float.
+have few channels, few places or no overlap of their windows, hence little work, or would be wrong
+on AMX only, and stay in float.
 """
 
 from artifacts.openvino_kernels import miscomputes_conv
@@ -20,6 +21,6 @@ def find_misread_kernels(graph: Graph) -> dict[str, str]:
         if miscomputes_conv(node, data, weight.shape, result):
             reasons[node.name] = (
                 f"OpenVINO miscomputes kernels {weight.shape[-1]} wide of {weight.shape[1]} "
-                "channels with such strides in integers"
+                "channels with such strides or groups in integers"
             )
     return reasons

@@ -44,7 +44,33 @@ def find_scale_groups(graph: Graph) -> list[ScaleGroup]:
             if group is not None and group.readers:
                 seen |= group.tensors
                 groups.append(group)
-    return groups
+    return _join_sharing(graph, groups)
+
+
+def _join_sharing(graph: Graph, groups: list[ScaleGroup]) -> list[ScaleGroup]:
+    """Joins the groups whose layers share weights: with one factor for both these stay the same."""
+    joined: list[ScaleGroup] = []
+    for group in groups:
+        sharing = [other for other in joined if _share_weights(graph, group, other)]
+        for other in sharing:
+            joined.remove(other)
+            group = ScaleGroup(
+                tensors=other.tensors | group.tensors,
+                writers=[*other.writers, *group.writers],
+                readers=[*other.readers, *group.readers],
+            )
+        joined.append(group)
+    return joined
+
+
+def _share_weights(graph: Graph, one: ScaleGroup, other: ScaleGroup) -> bool:
+    def weights(names: list[str]) -> set[str]:
+        return {graph.node(name).input[1] for name in names}
+
+    return not (
+        weights(one.writers).isdisjoint(weights(other.writers))
+        and weights(one.readers).isdisjoint(weights(other.readers))
+    )
 
 
 def _grow(graph: Graph, start: str) -> ScaleGroup | None:

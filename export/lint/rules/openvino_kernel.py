@@ -1,38 +1,47 @@
-"""OpenVINO miscomputes some convolutions in integers."""
+"""OpenVINO miscomputes some convolutions, in integers and in bfloat16."""
 
 from collections.abc import Iterator
 
-from artifacts.openvino_kernels import miscomputes_conv
-from export.lint.finding import WRONG, Finding
+from artifacts.openvino_kernels import BFLOAT16_BYTES, INTEGER_BYTES, miscomputes_conv
+from export.lint.finding import WARNING, WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
 from export.lint.target import Target
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    """Yields INT8 Convs whose kernel, stride and channels lead to a wrong kernel."""
+    """Yields Convs whose kernel, stride, groups and channels lead to a wrong kernel."""
     for node in graph.of("Conv"):
         names = (node.input[0], node.input[1], node.output[0])
         data, weight, result = (graph.shape(name) for name in names)
-        if not (data and weight and result) or not graph.is_integer_layer(node):
+        if not (data and weight and result):
             continue
-        if miscomputes_conv(node, data, weight, result):
-            yield Finding(
-                rule=RULE.name,
-                severity=WRONG,
-                place=node.name or node.output[0],
-                what=f"an INT8 kernel {weight[-1]} wide of {weight[1]} channels",
-                why=f"{target.title} reads its weights in another order than it stored them, on "
-                "processors with AMX",
-                fix="keep it in float; compress quantize does",
-            )
+        is_integer = graph.is_integer_layer(node)
+        value_bytes = INTEGER_BYTES if is_integer else BFLOAT16_BYTES
+        if not miscomputes_conv(node, data, weight, result, value_bytes):
+            continue
+        kernel = f"kernel {weight[-1]} wide of {weight[1]} channels"
+        order = "reads its weights in another order than it stored them, on processors with AMX"
+        yield Finding(
+            rule=RULE.name,
+            severity=WRONG if is_integer else WARNING,
+            place=node.name or node.output[0],
+            what=f"an INT8 {kernel}" if is_integer else f"a {kernel}, in bfloat16",
+            why=f"{target.title} {order}"
+            if is_integer
+            else f"{target.title} computes in bfloat16 by default, and {order}",
+            fix="keep it in float; compress quantize does"
+            if is_integer
+            else "compile the network with INFERENCE_PRECISION_HINT f32, as framefit does",
+        )
 
 
 RULE = Rule(
     name="openvino-kernel",
-    severities=(WRONG,),
+    severities=(WRONG, WARNING),
     targets=("openvino",),
     summary="INT8 Convs of few channels with wide kernels, or with strides that divide them, "
-    "which OpenVINO 2026.4 miscomputes with AMX",
+    "results one column wide, and 1x1 kernels in groups, which OpenVINO 2026.4 miscomputes with "
+    "AMX; float ones that it miscomputes in bfloat16",
     check=check,
 )

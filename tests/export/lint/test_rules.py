@@ -235,8 +235,8 @@ def behind_pool(draw, kind):
     return d.model(d.conv(d.op("Relu", d.op(kind, "x", name="pool", **size)), "conv"))
 
 
-def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True):
-    d = draw(x=(1, channels, 32, 32))
+def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True, width=32):
+    d = draw(x=(1, channels, 32, width))
     weight = d.weight((32, channels // group, kernel, kernel))
     source = d.pair("x") if pair else "x"
     window = {"strides": [stride] * 2, "pads": list(pads), "group": group}
@@ -327,8 +327,14 @@ EXAMPLES = {
         [
             lambda d: strided(d, 32, kernel=4, stride=4),
             lambda d: strided(d, 16, kernel=8, stride=1),
+            lambda d: strided(d, 64, kernel=5, stride=2, width=5),
+            lambda d: strided(d, 160, kernel=1, stride=1, group=2),
+            lambda d: strided(d, 16, kernel=4, stride=4, pair=False),
         ],
         [
+            lambda d: strided(d, 64, kernel=5, stride=1, width=5),
+            lambda d: strided(d, 128, kernel=1, stride=1, group=2),
+            lambda d: strided(d, 160, kernel=1, stride=1, group=2, pair=False),
             lambda d: strided(d, 64, kernel=4, stride=4),
             lambda d: strided(d, 32, kernel=4, stride=4, pads=[1] * 4),
             lambda d: strided(d, 32, kernel=2, stride=2),
