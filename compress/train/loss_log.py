@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from artifacts.errors import InputError
 from compress.train.launch import is_first_process
 from compress.train.trainer import TrainStep
 
@@ -19,13 +20,24 @@ def log_losses(folder: Path | None) -> Iterator[Callable[[TrainStep], None] | No
     Args:
         folder: of the event files; a resumed run adds to it. None writes none, and neither does
             any process of a training but the first: then the report is None.
+
+    Raises:
+        InputError: the folder cannot be made or written.
     """
     if folder is None or not is_first_process():
         yield None
         return
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(folder)) as writer:
+    try:
+        writer = SummaryWriter(str(folder))
+    except OSError as error:
+        raise InputError(
+            f"cannot write the log {folder}: {error.strerror or error}",
+            "a folder that can be made or written",
+            "choose another --log",
+        ) from error
+    with writer:
         yield lambda step: _write(writer, step)
 
 

@@ -165,6 +165,15 @@ def test_tensorboard_gets_every_step(small, tmp_path: Path) -> None:
     assert "gradient_norm" in events.Tags()["scalars"]
 
 
+def test_a_log_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for folder in (file, file / "below"):
+        words = r"cannot write the log .*file.*choose another --log"
+        with pytest.raises(InputError, match=words), log_losses(folder):
+            pytest.fail("it was opened")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("steps", 0), ("learning_rate", float("nan")), ("precision", "half"), ("strategy", "zero")],
