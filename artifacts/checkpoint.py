@@ -102,6 +102,26 @@ def load_state_dict(path: Path | str) -> dict[str, Tensor]:
     return content.state_dict if isinstance(content, Checkpoint) else content
 
 
+def load_run_state(path: Path) -> dict[str, Any]:
+    """Reads what a training run left to go on from: tensors and plain values, checksums held.
+
+    Raises:
+        InputError: it is damaged, or something else.
+    """
+    try:
+        content = _load_zip(require_file(path, "the state of a training run"))
+    except InputError as error:
+        raise InputError(
+            f"{printable(path)} is not the whole state of a training run: {error.what}",
+            fix="delete it to start anew",
+        ) from error
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{printable(path)} is not the state of a training run", fix="delete it to start anew"
+        )
+    return content
+
+
 def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tensor]:
     """Reads a `.pt` or `.safetensors` file, told apart by their content.
 

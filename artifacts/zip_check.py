@@ -38,7 +38,14 @@ def check_torch_zip(path: Path) -> list[str]:
                 _check_member(item, label)
             _check_layout(stream, members, label)
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, struct.error) as error:
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        EOFError,
+        NotImplementedError,
+        UnicodeDecodeError,
+        struct.error,
+    ) as error:
         raise InputError(
             f"{label} is not a complete checkpoint: {error}", fix="copy it again"
         ) from error

@@ -1,7 +1,6 @@
 """Trains a network on labelled scenes within a given number of minutes or steps."""
 
 import math
-import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 
 from artifacts.atomic import atomic_path
+from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.state_dict import fit_weights
@@ -284,12 +284,9 @@ class _Saver:
 
 
 def _restore(state: TrainState, path: Path, settings: TrainSettings) -> None:
-    try:
-        content = torch.load(path, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise InputError(
-            f"{path} is not the state of a training run", fix="delete it to start anew"
-        ) from error
+    content = load_run_state(path)
+    if "config" not in content:
+        raise InputError(f"{path} is the state of another kind of training", fix="delete it")
     if content["config"] != state.network.config or content["settings"]["seed"] != settings.seed:
         raise InputError(
             f"{path} is the state of a training run with another network or seed",

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import pickle
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from artifacts.atomic import write_bytes
+from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
 from compress.train.average import MovingAverage
 from compress.train.settings import TrainerSettings
@@ -112,13 +112,8 @@ def load_state(path: Path, identity: str) -> dict[str, Any]:
     Raises:
         InputError: the file is damaged, or the state of another run.
     """
-    try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        raise InputError(
-            f"{path} is not the state of a training run", fix="delete it to start anew"
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    content = load_run_state(path)
+    if content.get("format") != FORMAT:
         raise InputError(f"{path} is not a state of this trainer", FORMAT, "delete it")
     if content["identity"] != identity:
         raise InputError(

@@ -148,9 +148,17 @@ def test_a_state_of_another_run_is_refused(small, tmp_path: Path) -> None:
     other = TrainerSettings(**SETTINGS | {"learning_rate": 0.5})
     with pytest.raises(InputError, match="another network, data or settings"):
         train(lesson(small), small.make_samples(), other, state_path=state)
-    state.write_bytes(b"nonsense")
-    with pytest.raises(InputError, match="not the state of a training run"):
-        run_state.load_state(state, "")
+    whole = state.read_bytes()
+    for position in (-1, whole.index(b"framefit-training") + 3, len(whole) // 2):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1
+        state.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"state of a training run.*delete it to start anew"):
+            run_state.load_state(state, "")
+    for nonsense in (b"nonsense", b"hello", b"", whole[:-9]):
+        state.write_bytes(nonsense)
+        with pytest.raises(InputError, match=r"state of a training run.*delete it to start anew"):
+            run_state.load_state(state, "")
 
 
 def test_tensorboard_gets_every_step(small, tmp_path: Path) -> None:
