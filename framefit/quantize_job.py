@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from artifacts.input_spec import InputSpec
     from artifacts.samples import Samples
-    from compress.quantize.api import QuantizeResult
+    from compress.quantize.result import QuantizeResult
     from compress.quantize.search.contract import Judge
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings

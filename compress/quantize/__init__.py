@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compress.quantize.api import QuantizeResult
+    from compress.quantize.result import QuantizeResult
 
 
 class _CallablePackage(ModuleType):

@@ -34,7 +34,7 @@ class Allowance:
 PREFERENCES = {
     "speed": Allowance(),
     "balanced": Allowance(saved_share=0.2, slowdown=0.06),
-    "quality": Allowance(saved_share=0.35, slowdown=0.12),
+    "quality": Allowance(saved_share=0.5, slowdown=0.2),
 }
 
 
@@ -58,6 +58,9 @@ class QuantizeSettings:
         swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
             from computing it inside them. None: a measurement decides, or it is left as it is.
             Other targets leave it.
+        integer_sums: whether residual sums and those of pyramids round both addends, which lets
+            OpenVINO compute them inside its layers. None: a measurement decides, or they round one
+            or none. Other targets do so always.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
@@ -80,6 +83,7 @@ class QuantizeSettings:
     symmetric: bool | None = None
     spares_padded: bool | None = None
     swish_by_tanh: bool | None = None
+    integer_sums: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -138,6 +142,7 @@ class QuantizeSettings:
                 symmetric=bool(self.symmetric),
                 spares_padded=bool(self.spares_padded),
                 swish_by_tanh=bool(self.swish_by_tanh),
+                integer_sums=bool(self.integer_sums),
                 trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )
         return PLACEMENTS[self.target]()

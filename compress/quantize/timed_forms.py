@@ -5,7 +5,8 @@ a bit more than without. What that costs depends on the machine: with OpenVINO's
 of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/zero_points.py`).
 Most of it is lost in padded Convs, so that the rest may keep its zero points.
 
-SiLU with tanh: see `compress.quantize.placement.openvino_forms`.
+Sums of integers: see `compress.quantize.placement.integer_sums`. SiLU with tanh: see
+`compress.quantize.placement.openvino_forms`.
 """
 
 import logging
@@ -43,9 +44,10 @@ class Forms:
 
 
 LEAST_GAIN = 0.05
-"""Share of the latency that must be saved for the resolution to be given up."""
-LEAST_TANH_GAIN = 0.02
-"""Share of the latency that must be saved for SiLU to be written with tanh."""
+"""Share of the latency that must be saved for the resolution to be given up, unless speed is what
+is preferred."""
+LEAST_SEEN = 0.02
+"""A smaller share of the latency may be noise."""
 
 
 def choose_forms(
@@ -57,6 +59,7 @@ def choose_forms(
     """Decides what the settings leave open about forms, as is faster on the target.
 
     What is timed is a draft by one sample; repairs are kept for the network that is to be written.
+    Sums are looked at last, in the network that has its other forms.
 
     Args:
         model: as for `quantize_model`.
@@ -64,9 +67,21 @@ def choose_forms(
         settings: how to quantize; chosen as they are for targets that leave no choice.
         clock: measures latencies on the target.
     """
-    if settings.target != "openvino" or None not in (settings.symmetric, settings.swish_by_tanh):
+    is_open = None in (settings.symmetric, settings.swish_by_tanh, settings.integer_sums)
+    if settings.target != "openvino" or not is_open:
         return Forms(settings)
     network = prepare_network(model, samples[:1], settings, is_draft=True)
+    forms = _choose_points(network, samples, settings, clock)
+    return _choose_sums(network, samples, forms, clock)
+
+
+def _choose_points(
+    network: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> Forms:
+    """Decides about zero points and about SiLU."""
     layers = {item.node for item in network.quantized}
     has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
     if settings.symmetric is not None and not has_swish:
@@ -86,6 +101,34 @@ def choose_forms(
         ]
     )
     return _choose({chosen: ms for (chosen, _), ms in zip(choices, times, strict=True)})
+
+
+def _choose_sums(
+    network: PreparedNetwork, samples: Sequence[dict[str, Array]], forms: Forms, clock: Clock
+) -> Forms:
+    """Decides whether sums round both addends."""
+    plain = forms.chosen
+    if plain.integer_sums is not None:
+        return forms
+    summed = replace(plain, integer_sums=True)
+    networks = [
+        replace(network, placement=item.placement).with_float_nodes(network.kept)
+        for item in (plain, summed)
+    ]
+    if networks[0].quantized == networks[1].quantized:
+        return forms
+    plain_ms, summed_ms = clock(
+        [
+            item.write_uncorrected(draft_decisions(item, settings, samples[:1]))
+            for item, settings in zip(networks, (plain, summed), strict=True)
+        ]
+    )
+    if summed_ms >= (1 - _least_gain(plain)) * plain_ms:
+        return forms
+    _log.info("sums round both addends, with which this network is faster here")
+    allowed_ms = (1 + PREFERENCES[plain.prefer or "speed"].slowdown) * summed_ms
+    richer = tuple(replace(item, integer_sums=True) for item in forms.richer)
+    return Forms(summed, (*richer, plain) if plain_ms <= allowed_ms else richer)
 
 
 def _without_zero_points(
@@ -113,11 +156,11 @@ def _choose(times: Mapping[QuantizeSettings, float]) -> Forms:
 
     first = next(iter(times))
     by_points = [
-        take(points, replace(points, swish_by_tanh=True), LEAST_TANH_GAIN)
+        take(points, replace(points, swish_by_tanh=True), LEAST_SEEN)
         for points in (first, replace(first, spares_padded=True), replace(first, symmetric=True))
         if points in times
     ]
-    chosen = reduce(lambda known, fewer: take(known, fewer, LEAST_GAIN), by_points)
+    chosen = reduce(lambda known, fewer: take(known, fewer, _least_gain(first)), by_points)
     if chosen.symmetric != first.symmetric:
         _log.info("activations do without zero points, which make this network slower here")
     if chosen.spares_padded != first.spares_padded:
@@ -127,6 +170,11 @@ def _choose(times: Mapping[QuantizeSettings, float]) -> Forms:
     allowed_ms = (1 + PREFERENCES[first.prefer or "speed"].slowdown) * times[chosen]
     more = by_points[: by_points.index(chosen)]
     return Forms(chosen, tuple(item for item in more if times[item] <= allowed_ms))
+
+
+def _least_gain(settings: QuantizeSettings) -> float:
+    """Returns the share of the latency that a form must save which costs quality."""
+    return LEAST_SEEN if settings.prefer == "speed" else LEAST_GAIN
 
 
 def _without(qparams: QParams) -> QParams:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
+from compress.quantize.placement.integer_sums import add_integer_sums
 from compress.quantize.placement.layers import place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
@@ -26,12 +27,14 @@ class TensorRT:
         symmetric: whether activations have their zero_point in the middle of the grid.
         attention_slower_on: the runtime, where the products of attention stay in float.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
+        integer_sums: whether sums round both addends (`compress.quantize.placement.integer_sums`).
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
     """
 
     symmetric: bool = True
     attention_slower_on: str = ""
     quantizes_sums: bool = False
+    integer_sums: bool = False
     trunk_loses_on: str = ""
 
     def place(
@@ -51,6 +54,9 @@ class TensorRT:
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
         )
+        if self.integer_sums:
+            in_float = keep_float | {item.node for item in declined}
+            quantized = add_integer_sums(graph, quantized, in_float)
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 

@@ -137,6 +137,27 @@ def pyramid(net):
     return net.conv(net.add("Add", [fine, coarse]), 8, 5, relu=False)
 
 
+def blocks(net):
+    """Two residual blocks of ResNet: a layer's result and a ReLU's are added behind a ReLU."""
+    data = net.conv("x", 3, 8)
+    for _ in range(2):
+        branch = net.conv(net.conv(data, 8, 8, size=3), 8, 8, size=3, relu=False)
+        data = net.add("Relu", [net.add("Add", [branch, data])])
+    return net.conv(data, 8, 5, relu=False)
+
+
+def levels(net):
+    """Three levels of a feature pyramid: each is added to the resized sum of the coarser ones."""
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    fine = net.conv("x", 3, 8)
+    middle = net.conv(fine, 8, 8, strides=[2, 2])
+    coarse = net.conv(middle, 8, 8, strides=[2, 2])
+    for lateral in (net.conv(middle, 8, 8), net.conv(fine, 8, 8)):
+        larger = net.add("Resize", [coarse, "", scales], mode="nearest")
+        coarse = net.add("Add", [lateral, larger])
+    return net.conv(coarse, 8, 5, size=3, relu=False)
+
+
 PATTERNS = {
     rule.__name__: rule
     for rule in (
@@ -151,5 +172,7 @@ PATTERNS = {
         distances,
         upsample,
         pyramid,
+        blocks,
+        levels,
     )
 }

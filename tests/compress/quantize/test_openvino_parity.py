@@ -102,12 +102,14 @@ PATTERNS = (
 )
 SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}
 SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=True)
+SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums=True)
 SCHEMES["openvino, spared"] = QuantizeSettings(target="openvino", spares_padded=True)
 CASES = [
     (pattern, target)
     for pattern in PATTERNS
     for target in ("tensorrt", "openvino", "openvino, symmetric", "openvino, spared")
 ]
+CASES += [(pattern, "openvino, integer sums") for pattern in ("pyramid", "blocks", "levels")]
 CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
 

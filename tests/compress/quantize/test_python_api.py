@@ -13,7 +13,8 @@ import compress
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import input_tensors
-from compress.quantize.api import QuantizeResult, quantize
+from compress.quantize.api import quantize
+from compress.quantize.result import QuantizeResult
 from compress.quantize.settings import QuantizeSettings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "quantize_network.py"

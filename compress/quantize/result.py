@@ -1,0 +1,34 @@
+"""What quantizing a network gives."""
+
+from dataclasses import dataclass
+
+import onnx
+
+from compress.quantize.decisions import LayerResult
+from compress.quantize.placement import Declined
+from compress.quantize.search.precision import PrecisionChoice
+from compress.quantize.settings import QuantizeSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeResult:
+    """A quantized model and what was done to it.
+
+    Attributes:
+        model: with Q/DQ pairs and integer weights, same inputs and outputs as the float one.
+        layers: one entry per quantized node, in topological order.
+        declined: nodes that were looked at and stay in float, with the reason.
+        simplified: what was folded before, a line each.
+        outputs_db: SQNR of each output in dB, on the samples that the streaming pass walked with.
+        settings: those given, with what a measurement decided about forms (`timed_forms`).
+        precision: which layers stay in float for quality or speed, and the measured times; None
+            where nothing was timed.
+    """
+
+    model: onnx.ModelProto
+    layers: tuple[LayerResult, ...]
+    declined: tuple[Declined, ...]
+    simplified: tuple[str, ...]
+    outputs_db: dict[str, float]
+    settings: QuantizeSettings
+    precision: PrecisionChoice | None = None

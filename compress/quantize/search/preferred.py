@@ -1,0 +1,148 @@
+"""The result that a preference asks for: layers in float, or more zero points, by measurement."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from artifacts.ownership import read_heads
+from artifacts.samples import spread_indices
+from compress.head_judge import HeadJudge
+from compress.quantize.graph import Array
+from compress.quantize.placement import Declined
+from compress.quantize.result import QuantizeResult
+from compress.quantize.search.candidates import Candidate, mean_db
+from compress.quantize.search.contract import Judge, measure_contracts
+from compress.quantize.search.precision import (
+    TIMING_TOLERANCE,
+    Clock,
+    PrecisionChoice,
+    PrecisionSearch,
+)
+from compress.quantize.search.sensitivity import (
+    list_measured,
+    measure_layers,
+    read_measured_parts,
+    take_worse,
+)
+from compress.quantize.search.stress import enlarge_quarters
+from compress.quantize.settings import PREFERENCES
+from compress.quantize.work import Work
+
+_log = logging.getLogger(__name__)
+
+CONTRACT_ROUNDS = 4
+CONTRACT_STEP_DB = 3.0
+"""How much more SQNR is asked of a head whose contract was broken, in each further round."""
+MATRIX_SAMPLES = 4
+"""So many samples, at least, measure the sensitivity matrix."""
+MATRIX_VALUES = 4_000_000
+"""Input values that are enough for the matrix: large pictures have more places to average over."""
+
+
+def search_precision(work: Work, prefer: str, clock: Clock, judge: Judge | None) -> QuantizeResult:
+    """Returns the best network that the search finds, more careful until contracts are kept."""
+    contracts = work.settings.contracts
+    model = work.prepared.write_float()
+    heads = read_heads(model)
+    search = _open_search(work, clock)
+    floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
+    for _ in range(CONTRACT_ROUNDS):
+        choice = search.choose(prefer, floors)
+        if choice.is_float:
+            return _float_result(work, choice)
+        result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
+        findings = measure_contracts(contracts, heads, model, result.model, work.samples, judge)
+        choice = replace(choice, findings=findings)
+        result = replace(result, precision=choice, declined=_explain(result.declined, choice))
+        floors = _raise_floors(floors, choice)
+        if not choice.broken or search.choose(prefer, floors).chosen == choice.chosen:
+            break
+    return result
+
+
+def take_richer(
+    found: QuantizeResult, work: Work, richer: Iterable[Work], clock: Clock
+) -> QuantizeResult:
+    """Returns the best of the search's result and of all INT8 with more zero points.
+
+    Layers in float cost time as zero points do; which of them brings more quality is measured.
+    """
+    if found.precision is None or work.settings.prefer is None:
+        return found
+    allowance = PREFERENCES[work.settings.prefer]
+    fastest = min(item.latency_ms for item in found.precision.tried)
+    share = fastest / found.precision.chosen.latency_ms
+    few = work.pick_few()
+    model = work.prepared.write_float()
+    graph = work.prepared.graph
+    heads = list_measured(graph, read_heads(model), read_measured_parts(graph, model))
+    judge = HeadJudge(model, [*few, *enlarge_quarters(few)], heads)
+    best, best_db = found, mean_db(judge.measure(found.model))
+    for other in richer:
+        result = other.finish(other.prepared)
+        float_ms, found_ms, ms = clock([model, found.model, result.model])
+        limit_ms = allowance.limit_ms(share * found_ms, float_ms)
+        result_db = mean_db(judge.measure(result.model))
+        _log.info("more zero points: %.1f dB instead of %.1f, %.2f ms", result_db, best_db, ms)
+        if ms <= limit_ms * (1 + TIMING_TOLERANCE) and result_db > best_db:
+            best = replace(result, precision=_choose_all(float_ms, ms))
+            best_db = result_db
+    return best
+
+
+def time_whole(work: Work, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
+    """Returns the latencies of the float network and of the result, as a choice of all INT8."""
+    return _choose_all(*clock([work.prepared.write_float(), result.model]))
+
+
+def _open_search(work: Work, clock: Clock) -> PrecisionSearch:
+    few = work.pick_few()
+    decisions = work.stream(work.prepared, few)
+    matrix = None
+    if work.settings.weighs_quality or work.settings.contracts:
+        measured = [few[index] for index in spread_indices(len(few), _count_measured(few))]
+        sets = [item for item in (measured, enlarge_quarters(measured)) if item]
+        matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
+        for other in unlike:
+            matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
+    return PrecisionSearch(work.prepared, decisions, clock, matrix)
+
+
+def _count_measured(samples: Sequence[dict[str, Array]]) -> int:
+    values = sum(array.size for array in samples[0].values())
+    return min(len(samples), max(MATRIX_SAMPLES, MATRIX_VALUES // values))
+
+
+def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:
+    """Returns the choice of all INT8, which was timed beside the float network."""
+    chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
+    return PrecisionChoice(
+        float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
+    )
+
+
+def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[str, float]:
+    """Asks for more SQNR of the heads that broke their contract."""
+    asked = {item.contract.head: choice.chosen.head_db for item in choice.broken}
+    return dict(floors) | {head: db[head] + CONTRACT_STEP_DB for head, db in asked.items()}
+
+
+def _float_result(work: Work, choice: PrecisionChoice) -> QuantizeResult:
+    return QuantizeResult(
+        model=work.prepared.write_float(),
+        layers=(),
+        declined=_explain(work.prepared.declined, choice),
+        simplified=work.prepared.simplified,
+        outputs_db={},
+        settings=work.settings,
+        precision=choice,
+    )
+
+
+def _explain(declined: Sequence[Declined], choice: PrecisionChoice) -> tuple[Declined, ...]:
+    """Returns the declined nodes, those of the search with its reasons."""
+    kept = [item for item in declined if item.node not in choice.float_nodes]
+    reasons = choice.float_nodes.items()
+    return (*kept, *(Declined(node=node, reason=reason) for node, reason in reasons))

@@ -1,0 +1,84 @@
+"""A network that is being quantized: prepared once, then walked with this or that left in float."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from artifacts.samples import spread_indices
+from compress.progress import Progress
+from compress.quantize.decision_log import DecisionLog
+from compress.quantize.decisions import Decisions
+from compress.quantize.graph import Array
+from compress.quantize.memory_estimate import count_walked, estimate_memory
+from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.result import QuantizeResult
+from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
+
+_log = logging.getLogger(__name__)
+
+SEARCH_SAMPLES = 8
+"""Calibration samples that the search for layers in float uses, evenly spaced."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every step of one quantization needs."""
+
+    prepared: PreparedNetwork
+    samples: Sequence[dict[str, Array]]
+    settings: QuantizeSettings
+    progress: Progress | None
+    log: DecisionLog
+
+    @classmethod
+    def begin(
+        cls,
+        model: onnx.ModelProto,
+        samples: Sequence[dict[str, Array]],
+        settings: QuantizeSettings,
+        progress: Progress | None,
+        log: DecisionLog,
+    ) -> "Work":
+        """Prepares a network; networks with other zero points have other decisions."""
+        if settings.symmetric is not None:
+            log = log.branch("symmetric" if settings.symmetric else "asymmetric")
+        elif settings.spares_padded is not None:
+            log = log.branch("spared")
+        if settings.integer_sums:
+            log = log.branch("integer-sums")
+        prepared = prepare_network(model, samples, settings, progress)
+        return cls(prepared, samples, settings, progress, log)
+
+    def finish(self, network: PreparedNetwork) -> QuantizeResult:
+        """Returns the result of quantizing what `network` leaves to quantize."""
+        log = self.log.with_float_nodes(network.kept)
+        decisions = self.stream(network, self.samples, log)
+        return QuantizeResult(
+            model=network.write_model(decisions),
+            layers=tuple(decisions.layers),
+            declined=network.declined,
+            simplified=network.simplified,
+            outputs_db=decisions.outputs_db,
+            settings=self.settings,
+        )
+
+    def pick_few(self) -> list[dict[str, Array]]:
+        """Returns the samples of the search."""
+        indices = spread_indices(len(self.samples), SEARCH_SAMPLES)
+        return [self.samples[index] for index in indices]
+
+    def stream(
+        self,
+        network: PreparedNetwork,
+        samples: Sequence[dict[str, Array]],
+        log: DecisionLog | None = None,
+    ) -> Decisions:
+        """Returns the decisions of one pass over samples."""
+        walked = count_walked(network, self.settings, len(samples))
+        estimate = estimate_memory(network, walked, self.settings.memory_cap_bytes)
+        estimate.require_disk()
+        _log.info("%d samples, %d at once, need %s", len(samples), walked, estimate)
+        return StreamingPass(network, self.settings, log).run(samples, self.progress)
