@@ -6,6 +6,7 @@ from typing import Any
 from artifacts.errors import InputError
 from compress.quantize.observers import MeanSquaredError, Observer
 from compress.quantize.placement import PLACEMENTS, OpenVINO, Placement
+from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid, WeightGrids
 from compress.quantize.rounding import Auto, Nearest, Rounding
 from compress.quantize.search.contract import Contract
@@ -58,9 +59,9 @@ class QuantizeSettings:
         swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
             from computing it inside them. None: a measurement decides, or it is left as it is.
             Other targets leave it.
-        integer_sums: whether residual sums and those of pyramids round both addends, which lets
-            OpenVINO compute them inside its layers. None: a measurement decides, or they round one
-            or none. Other targets do so always.
+        integer_sums: "blocks" for residual sums and "all" for those of pyramids too that round both
+            addends, which lets OpenVINO compute them inside its layers; "none" for none. None: a
+            measurement decides, or there are none. Other targets have none.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
@@ -83,7 +84,7 @@ class QuantizeSettings:
     symmetric: bool | None = None
     spares_padded: bool | None = None
     swish_by_tanh: bool | None = None
-    integer_sums: bool | None = None
+    integer_sums: str | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -101,6 +102,10 @@ class QuantizeSettings:
         self._check_activations()
         if self.prefer not in (None, *PREFERENCES):
             raise InputError(f"prefer is '{self.prefer}'", f"one of {', '.join(PREFERENCES)}")
+        if self.integer_sums not in (None, *INTEGER_SUMS):
+            raise InputError(
+                f"integer_sums is '{self.integer_sums}'", f"one of {', '.join(INTEGER_SUMS)}"
+            )
         if self.contracts and self.prefer is None:
             raise InputError("contracts were given without prefer", "speed, balanced or quality")
         if self.memory_cap_bytes < 0:
@@ -142,7 +147,7 @@ class QuantizeSettings:
                 symmetric=bool(self.symmetric),
                 spares_padded=bool(self.spares_padded),
                 swish_by_tanh=bool(self.swish_by_tanh),
-                integer_sums=bool(self.integer_sums),
+                integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )
         return PLACEMENTS[self.target]()

@@ -12,7 +12,6 @@ Sums of integers: see `compress.quantize.placement.integer_sums`. SiLU with tanh
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import onnx
 
@@ -59,7 +58,7 @@ def choose_forms(
     """Decides what the settings leave open about forms, as is faster on the target.
 
     What is timed is a draft by one sample; repairs are kept for the network that is to be written.
-    Sums are looked at last, in the network that has its other forms.
+    What sums save is measured once, in the fastest of the other forms.
 
     Args:
         model: as for `quantize_model`.
@@ -71,64 +70,85 @@ def choose_forms(
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
     network = prepare_network(model, samples[:1], settings, is_draft=True)
-    forms = _choose_points(network, samples, settings, clock)
-    return _choose_sums(network, samples, forms, clock)
+    points_ms = _time_points(network, samples, settings, clock)
+    fastest = min(points_ms, key=lambda item: points_ms[item])
+    shares = _time_sums(network, samples, fastest, clock)
+    return _choose(
+        settings,
+        {
+            replace(item, integer_sums=kind): ms * share
+            for item, ms in points_ms.items()
+            for kind, share in shares.items()
+        },
+    )
 
 
-def _choose_points(
+def _time_points(
     network: PreparedNetwork,
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings,
     clock: Clock,
-) -> Forms:
-    """Decides about zero points and about SiLU."""
+) -> dict[QuantizeSettings, float]:
+    """Returns the latencies with more and fewer zero points, most first, SiLU written as is faster.
+
+    A single form is not timed: it takes 1.
+    """
     layers = {item.node for item in network.quantized}
     has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
     if settings.symmetric is not None and not has_swish:
-        return Forms(settings)
+        return {settings: 1.0}
     decisions = draft_decisions(network, settings, samples[:1])
     choices = [(settings, decisions)]
     if settings.symmetric is None:
         choices += _without_zero_points(network, settings, decisions)
+    count = len(choices)
     if has_swish:
         choices += [(replace(chosen, swish_by_tanh=True), decided) for chosen, decided in choices]
     if len(choices) == 1:
-        return Forms(settings)
+        return {settings: 1.0}
     times = clock(
         [
             replace(network, placement=chosen.placement).write_uncorrected(decided)
             for chosen, decided in choices
         ]
     )
-    return _choose({chosen: ms for (chosen, _), ms in zip(choices, times, strict=True)})
+    timed = list(zip((chosen for chosen, _ in choices), times, strict=True))
+    found = {}
+    for index, (chosen, ms) in enumerate(timed[:count]):
+        by_tanh, tanh_ms = timed[count + index] if has_swish else (chosen, ms)
+        is_faster = tanh_ms < (1 - LEAST_SEEN) * ms
+        found[by_tanh if is_faster else chosen] = tanh_ms if is_faster else ms
+    return found
 
 
-def _choose_sums(
-    network: PreparedNetwork, samples: Sequence[dict[str, Array]], forms: Forms, clock: Clock
-) -> Forms:
-    """Decides whether sums round both addends."""
-    plain = forms.chosen
-    if plain.integer_sums is not None:
-        return forms
-    summed = replace(plain, integer_sums=True)
-    networks = [
-        replace(network, placement=item.placement).with_float_nodes(network.kept)
-        for item in (plain, summed)
-    ]
-    if networks[0].quantized == networks[1].quantized:
-        return forms
-    plain_ms, summed_ms = clock(
+def _time_sums(
+    network: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> dict[str | None, float]:
+    """Returns the share of the latency that each way to compute sums takes, the richest first.
+
+    What costs no quality, residual sums, stands for the network without where it is faster.
+    """
+    networks: dict[str | None, PreparedNetwork] = {}
+    for kind in (settings.integer_sums,) if settings.integer_sums else (None, "blocks", "all"):
+        placement = replace(settings, integer_sums=kind).placement
+        item = replace(network, placement=placement).with_float_nodes(network.kept)
+        if all(item.quantized != known.quantized for known in networks.values()):
+            networks[kind] = item
+    if len(networks) == 1:
+        return dict.fromkeys(networks, 1.0)
+    times = clock(
         [
             item.write_uncorrected(draft_decisions(item, settings, samples[:1]))
-            for item, settings in zip(networks, (plain, summed), strict=True)
+            for item in networks.values()
         ]
     )
-    if summed_ms >= (1 - _least_gain(plain)) * plain_ms:
-        return forms
-    _log.info("sums round both addends, with which this network is faster here")
-    allowed_ms = (1 + PREFERENCES[plain.prefer or "speed"].slowdown) * summed_ms
-    richer = tuple(replace(item, integer_sums=True) for item in forms.richer)
-    return Forms(summed, (*richer, plain) if plain_ms <= allowed_ms else richer)
+    shares = {kind: ms / times[0] for kind, ms in zip(networks, times, strict=True)}
+    if "blocks" in shares:
+        del shares[None if shares["blocks"] < 1 - LEAST_SEEN else "blocks"]
+    return shares
 
 
 def _without_zero_points(
@@ -147,28 +167,25 @@ def _without_zero_points(
     return found
 
 
-def _choose(times: Mapping[QuantizeSettings, float]) -> Forms:
-    """Returns the faster settings; those without a change where it gains too little."""
+def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float]) -> Forms:
+    """Returns the richest form than which no other is much faster.
 
-    def take(known: QuantizeSettings, other: QuantizeSettings, gain: float) -> QuantizeSettings:
-        is_faster = other in times and times[other] < (1 - gain) * times[known]
-        return other if is_faster else known
-
-    first = next(iter(times))
-    by_points = [
-        take(points, replace(points, swish_by_tanh=True), LEAST_SEEN)
-        for points in (first, replace(first, spares_padded=True), replace(first, symmetric=True))
-        if points in times
-    ]
-    chosen = reduce(lambda known, fewer: take(known, fewer, _least_gain(first)), by_points)
-    if chosen.symmetric != first.symmetric:
+    Args:
+        settings: what was asked for.
+        times: latencies, the richest form first.
+    """
+    least_ms = min(times.values()) / (1 - _least_gain(settings))
+    chosen = next(item for item, ms in times.items() if ms <= least_ms)
+    if chosen.symmetric != settings.symmetric:
         _log.info("activations do without zero points, which make this network slower here")
-    if chosen.spares_padded != first.spares_padded:
+    if chosen.spares_padded != settings.spares_padded:
         _log.info("what padded Convs read has no zero points, which make this network slower here")
-    if chosen.swish_by_tanh != first.swish_by_tanh:
+    if chosen.swish_by_tanh != settings.swish_by_tanh:
         _log.info("SiLU is written with tanh, with which this network is faster here")
-    allowed_ms = (1 + PREFERENCES[first.prefer or "speed"].slowdown) * times[chosen]
-    more = by_points[: by_points.index(chosen)]
+    if chosen.integer_sums != settings.integer_sums:
+        _log.info("sums round both addends, with which this network is faster here")
+    allowed_ms = (1 + PREFERENCES[settings.prefer or "speed"].slowdown) * times[chosen]
+    more = list(times)[: list(times).index(chosen)]
     return Forms(chosen, tuple(item for item in more if times[item] <= allowed_ms))
 
 

@@ -47,8 +47,8 @@ class Work:
             log = log.branch("symmetric" if settings.symmetric else "asymmetric")
         elif settings.spares_padded is not None:
             log = log.branch("spared")
-        if settings.integer_sums:
-            log = log.branch("integer-sums")
+        if settings.integer_sums is not None:
+            log = log.branch(f"sums-{settings.integer_sums}")
         prepared = prepare_network(model, samples, settings, progress)
         return cls(prepared, samples, settings, progress, log)
 

@@ -31,8 +31,9 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if result.settings.swish_by_tanh:
         typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
-    if result.settings.integer_sums:
-        typer.echo("sums round both addends, which makes the network faster here")
+    if result.settings.integer_sums in ("blocks", "all"):
+        kind = "residual sums" if result.settings.integer_sums == "blocks" else "sums"
+        typer.echo(f"{kind} round both addends, which makes the network faster here")
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(

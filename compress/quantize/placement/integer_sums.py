@@ -3,7 +3,8 @@
 OpenVINO's Conv adds another tensor, applies the ReLU and rounds the sum in its own kernel only if
 its own result is rounded before the sum. If not, sum and rounding are a kernel that reads floats.
 So it is with residual sums and with the sums of feature pyramids. What a second rounding saves
-depends on the network and on the machine: a tenth of the latency, or nothing.
+depends on the network and on the machine: a tenth of the latency, or nothing. In residual sums it
+hardly costs quality.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,9 +17,16 @@ from compress.quantize.placement.contract import QuantizedNode
 from compress.quantize.placement.layers import CUTTING, sort_nodes
 from compress.quantize.placement.movement import moved_inputs
 
+INTEGER_SUMS = ("none", "blocks", "all")
+"""Residual sums alone, or pyramids too."""
+
 
 def add_integer_sums(
-    graph: Graph, quantized: Sequence[QuantizedNode], in_float: Collection[str]
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    in_float: Collection[str],
+    *,
+    has_pyramids: bool,
 ) -> list[QuantizedNode]:
     """Quantizes both inputs of residual Adds between ReLUs, and of Adds of resized ReLUs.
 
@@ -26,6 +34,7 @@ def add_integer_sums(
         graph: the simplified float graph.
         quantized: the layers, and the Adds that have a quantized input anyway.
         in_float: names of the nodes that stay in float.
+        has_pyramids: whether the latter are looked at.
 
     Returns:
         all of them and more Adds, in topological order.
@@ -36,7 +45,10 @@ def add_integer_sums(
         if node.op_type != "Add" or has_constant or node.name in in_float:
             continue
         known = found.get(node.name)
-        is_sum = _is_pyramid(graph, node, found) if known is None else _is_block(graph, node, known)
+        if known is None:
+            is_sum = has_pyramids and _is_pyramid(graph, node, found)
+        else:
+            is_sum = _is_block(graph, node, known)
         if is_sum and _is_wanted(graph, node, found):
             both = QuantizedNode(node=node.name, activations=(0, 1))
             found[node.name] = both if known is None else replace(known, activations=(0, 1))

@@ -27,14 +27,14 @@ class TensorRT:
         symmetric: whether activations have their zero_point in the middle of the grid.
         attention_slower_on: the runtime, where the products of attention stay in float.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
-        integer_sums: whether sums round both addends (`compress.quantize.placement.integer_sums`).
+        integer_sums: which sums round both addends, one of `integer_sums.INTEGER_SUMS`.
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
     """
 
     symmetric: bool = True
     attention_slower_on: str = ""
     quantizes_sums: bool = False
-    integer_sums: bool = False
+    integer_sums: str = "none"
     trunk_loses_on: str = ""
 
     def place(
@@ -54,9 +54,10 @@ class TensorRT:
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
         )
-        if self.integer_sums:
+        if self.integer_sums != "none":
             in_float = keep_float | {item.node for item in declined}
-            quantized = add_integer_sums(graph, quantized, in_float)
+            has_pyramids = self.integer_sums == "all"
+            quantized = add_integer_sums(graph, quantized, in_float, has_pyramids=has_pyramids)
         moving, refused = tie_movement(graph, quantized, keep_float)
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 

@@ -3,6 +3,7 @@
 import openvino
 import pytest
 
+from artifacts.errors import InputError
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import OpenVINO
@@ -16,10 +17,19 @@ def read_sums(model, **options):
     return [item.activations for item in placed if graph.node(item.node).op_type == "Add"]
 
 
-@pytest.mark.parametrize(("pattern", "without"), [("blocks", [(1,), (1,)]), ("levels", [])])
-def test_both_addends_are_rounded_where_it_is_asked_for(make_pattern, pattern, without):
-    assert read_sums(make_pattern(pattern)) == without
-    assert read_sums(make_pattern(pattern), integer_sums=True) == [(0, 1), (0, 1)]
+BOTH, ONE = [(0, 1), (0, 1)], [(1,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sums"),
+    [
+        ("blocks", {"none": ONE, "blocks": BOTH, "all": BOTH}),
+        ("levels", {"none": [], "blocks": [], "all": BOTH}),
+    ],
+)
+def test_both_addends_are_rounded_where_it_is_asked_for(make_pattern, pattern, sums):
+    for kind, wanted in sums.items():
+        assert read_sums(make_pattern(pattern), integer_sums=kind) == wanted
 
 
 @pytest.mark.parametrize("change", ["before", "behind", "unread"])
@@ -34,21 +44,21 @@ def test_a_block_that_no_relu_surrounds_keeps_one_branch(make_pattern, change):
         model.graph.node[-1].op_type = "Sigmoid"
         del model.graph.node[-1].input[1:], model.graph.node[-1].attribute[:]
     changed = {"before": 0, "behind": 0, "unread": 1}[change]
-    sums = read_sums(model, integer_sums=True)
+    sums = read_sums(model, integer_sums="all")
     assert sums[changed] == (1,)
 
 
 def test_a_sum_that_is_to_stay_in_float_does(make_pattern):
     graph = Graph(make_pattern("levels"))
     first = next(node.name for node in graph.nodes if node.op_type == "Add")
-    placed, _ = OpenVINO(integer_sums=True).place(graph, frozenset({first}))
+    placed, _ = OpenVINO(integer_sums="all").place(graph, frozenset({first}))
     assert not [item for item in placed if graph.node(item.node).op_type == "Add"]
 
 
 @pytest.mark.parametrize("pattern", ["blocks", "levels"])
 def test_openvino_computes_such_sums_inside_its_layers(make_pattern, samples, pattern):
     kernels = {}
-    for integer_sums in (False, True):
+    for integer_sums in ("none", "all"):
         settings = QuantizeSettings(
             target="openvino", symmetric=True, integer_sums=integer_sums, equalization=False
         )
@@ -62,29 +72,40 @@ def test_openvino_computes_such_sums_inside_its_layers(make_pattern, samples, pa
             if ("add" in str(node.get_rt_info()["originalLayersNames"].value))
             and node.get_rt_info()["layerType"].value != "Convolution"
         ]
-    assert len(kernels[False]) == 2
-    assert not kernels[True]
+    assert len(kernels["none"]) == 2
+    assert not kernels["all"]
 
 
 @pytest.mark.parametrize(
-    ("prefer", "saved", "is_taken"),
-    [(None, 0.1, True), (None, 0.03, False), ("speed", 0.03, True), ("quality", 0.03, False)],
+    ("pattern", "prefer", "saved", "taken"),
+    [
+        ("blocks", None, 0.03, "blocks"),
+        ("blocks", None, 0.01, None),
+        ("levels", None, 0.10, "all"),
+        ("levels", None, 0.03, None),
+        ("levels", "speed", 0.03, "all"),
+        ("levels", "quality", 0.03, None),
+    ],
 )
-def test_they_are_taken_where_that_saves_time(make_pattern, samples, prefer, saved, is_taken):
+def test_they_are_taken_where_that_saves_time(make_pattern, samples, pattern, prefer, saved, taken):
+    """Those of pyramids cost quality, and have to save more."""
+
+    def count(model):
+        return sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
+
+    model = make_pattern(pattern)
+    plain = QuantizeSettings(target="openvino", symmetric=True, integer_sums="none")
+    usual = count(quantize_model(model, samples, plain).model)
+
     def measure(model):
-        if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
-            return 30.0
-        addends = [
-            name for node in model.graph.node if node.op_type == "Add" for name in node.input
-        ]
-        return 20.0 * (1 - saved * all(name.endswith("_dequantized") for name in addends))
+        has_sums = count(model) > usual
+        return 20.0 * (1 - saved * has_sums) if count(model) else 30.0
 
     settings = QuantizeSettings(target="openvino", symmetric=True, prefer=prefer)
-    model = make_pattern("blocks")
     result = quantize_model(
         model, samples, settings, clock=lambda models: [measure(item) for item in models]
     )
-    assert bool(result.settings.integer_sums) == is_taken
+    assert result.settings.integer_sums == taken
 
 
 def test_a_network_without_such_sums_is_not_timed_for_them(make_pattern, samples):
@@ -97,3 +118,8 @@ def test_a_network_without_such_sums_is_not_timed_for_them(make_pattern, samples
     settings = QuantizeSettings(target="openvino", symmetric=True)
     quantize_model(make_pattern("upsample"), samples, settings, clock=clock)
     assert seen == [2]
+
+
+def test_other_kinds_are_refused():
+    with pytest.raises(InputError, match="integer_sums is 'some'; expected one of none, blocks"):
+        QuantizeSettings(integer_sums="some")

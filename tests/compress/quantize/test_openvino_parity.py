@@ -102,7 +102,7 @@ PATTERNS = (
 )
 SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}
 SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=True)
-SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums=True)
+SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums="all")
 SCHEMES["openvino, spared"] = QuantizeSettings(target="openvino", spares_padded=True)
 CASES = [
     (pattern, target)

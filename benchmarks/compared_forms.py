@@ -1,0 +1,98 @@
+"""One network in several forms side by side: latency, SQNR, and a table of the page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+import timm
+import torch
+
+from artifacts.atomic import write_json, write_text
+from artifacts.onnx_file import input_tensors, save_onnx
+from artifacts.ownership import read_heads, read_parts
+from benchmarks.kernel_forms import enlarge_branches, export_module
+from benchmarks.machine import describe_machine
+from benchmarks.marked import replace_section, table_lines
+from benchmarks.peers.judge import measure_latency
+from benchmarks.quantizer_choices import PAGE, RAW
+from compress.head_judge import HeadJudge
+
+SAMPLES = 8
+ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with calibration samples and others."""
+
+    name: str
+    model: onnx.ModelProto
+    calibration: list[dict[str, np.ndarray]]
+    held_out: list[dict[str, np.ndarray]]
+
+
+def make_timm_case(name: str, height: int, width: int) -> Case:
+    """Returns a network of timm with random weights, judged on noise."""
+    torch.manual_seed(0)
+    module = timm.create_model(name, pretrained=False)
+    enlarge_branches(module)
+    model = export_module(module, height, width)
+    ((tensor, info),) = input_tensors(model).items()
+    rng = np.random.default_rng(0)
+    noise = [
+        {tensor: rng.standard_normal(info.shape).astype(np.float32)} for _ in range(2 * SAMPLES)
+    ]
+    return Case(f"{name}, random weights", model, noise[:SAMPLES], noise[SAMPLES:])
+
+
+def compare_forms(case: Case, models: Mapping[str, onnx.ModelProto]) -> dict[str, Any]:
+    """Times a network's files in turn and judges them against the float network.
+
+    Args:
+        case: the network.
+        models: by the name of the form.
+    """
+    judge = HeadJudge(case.model, case.held_out, read_heads(case.model) | read_parts(case.model))
+    with TemporaryDirectory() as folder:
+        files = {
+            form: save_onnx(model, Path(folder, f"{form}.onnx"), metadata={})
+            for form, model in models.items()
+        }
+        times = measure_latency(files, ROUNDS)
+    quality = {form: judge.measure(model) for form, model in models.items()}
+    return {"network": case.name, "times": times, "sqnr_db": quality}
+
+
+def write_table(section: str, title: str, rows: Sequence[Mapping[str, Any]], others: float) -> None:
+    """Writes the raw figures and the section of the page.
+
+    Args:
+        section: its name, and that of the raw figures.
+        title: says which forms there are, in their order.
+        rows: of `compare_forms`.
+        others: share of the processors' time that other processes took.
+    """
+    write_json(RAW.with_name(f"{section}.json"), rows)
+    lines = [
+        f"{title} Measured in one run on {describe_machine()}; other processes took "
+        f"{others:.0%} of the processors' time.",
+        "",
+        *table_lines(
+            ("network", "shortest inference, ms", "SQNR of each output, dB"),
+            ((row["network"], _show_times(row), _show_quality(row)) for row in rows),
+        ),
+    ]
+    write_text(PAGE, replace_section(PAGE.read_text(encoding="utf-8"), section, lines))
+
+
+def _show_times(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
+
+
+def _show_quality(row: Mapping[str, Any]) -> str:
+    by_head = zip(*(heads.values() for heads in row["sqnr_db"].values()), strict=True)
+    return "; ".join(", ".join(f"{value:.1f}" for value in values) for values in by_head)

@@ -1,0 +1,60 @@
+"""What rounding both addends of sums saves on OpenVINO, and what it costs; a table of the page.
+
+`python -m benchmarks.integer_sums`
+
+Each network is quantized for OpenVINO without and with the second rounding
+(`compress.quantize.placement.integer_sums`), and the files are timed in turn. The
+demo's network is trained and judged on held-out scenes; those of timm have random weights, and are
+judged on noise.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from artifacts.onnx_file import load_onnx
+from benchmarks.compared_forms import Case, compare_forms, make_timm_case, write_table
+from benchmarks.machine import OtherProcesses
+from benchmarks.peers.cases import CaseFiles, list_cases, read_feeds
+from compress.quantize.api import quantize_model
+from compress.quantize.placement.integer_sums import INTEGER_SUMS
+from compress.quantize.settings import QuantizeSettings
+
+TIMM = ("resnet18", "resnet50", "regnetx_008", "dla34", "hrnet_w18_small")
+HEIGHT, WIDTH = 320, 608
+
+
+def main() -> None:
+    """Measures, writes the raw figures and the section of the page."""
+    with OtherProcesses() as others:
+        rows = [_measure(case) for case in _cases()]
+    title = "Both addends in integers: of no sums, of residual sums, of pyramids too."
+    write_table("integer_sums", title, rows, others.share)
+
+
+def _cases() -> Iterator[Case]:
+    demo = next(case for case in list_cases() if case.name == "demo")
+    with TemporaryDirectory() as folder:
+        files = CaseFiles(Path(folder))
+        demo.write(files)
+        yield Case(
+            "demo",
+            load_onnx(files.model),
+            read_feeds(files.calibration),
+            read_feeds(files.held_out),
+        )
+    for name in TIMM:
+        yield make_timm_case(name, HEIGHT, WIDTH)
+
+
+def _measure(case: Case) -> dict[str, Any]:
+    models = {}
+    for kind in INTEGER_SUMS:
+        settings = QuantizeSettings(target="openvino", symmetric=True, integer_sums=kind)
+        models[kind] = quantize_model(case.model, case.calibration, settings).model
+    return compare_forms(case, models)
+
+
+if __name__ == "__main__":
+    main()
