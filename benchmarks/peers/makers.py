@@ -18,6 +18,7 @@ LIMIT_S = 1800
 _OURS = {
     "tensorrt": ("--target", "tensorrt"),
     "openvino": ("--target", "openvino", "--no-timing"),
+    "openvino timed": ("--target", "openvino"),
     "openvino quality": ("--target", "openvino", "--prefer", "quality"),
     "openvino balanced": ("--target", "openvino", "--prefer", "balanced"),
     "openvino speed": ("--target", "openvino", "--prefer", "speed"),
@@ -108,10 +109,7 @@ def list_peers() -> list[Maker]:
 
 
 def list_ours() -> list[Maker]:
-    """Returns framefit's settings, as far as this version's command has their options."""
-    from framefit.commands import quantize
-
-    has_prefer = "prefer" in quantize.quantize.__annotations__
+    """Returns framefit's settings."""
     return [
         Maker(
             tool=OURS,
@@ -121,7 +119,6 @@ def list_ours() -> list[Maker]:
             is_default=setting == "openvino",
         )
         for setting, options in _OURS.items()
-        if has_prefer or "--prefer" not in options
     ]
 
 

@@ -107,7 +107,8 @@ def _cost_lines(cost: Mapping[str, Any]) -> list[str]:
     lines = [
         "### Cost",
         "",
-        f"{cost['what']}; each tool with its own defaults, one after the other.",
+        f"{cost['what']}; each tool with its own defaults, framefit without "
+        "timing the result on the target, which no other does; one after the other.",
         "",
         "| tool | seconds | CPU seconds, imports included | peak MiB |",
         "|---|---|---|---|",
