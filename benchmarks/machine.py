@@ -5,6 +5,8 @@ import platform
 from pathlib import Path
 from typing import Self
 
+from artifacts.processor import read_flags
+
 INTEGER_FEATURES = {"avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 """What /proc/cpuinfo calls them, and what people do."""
 
@@ -13,7 +15,7 @@ def describe_machine() -> str:
     """Returns the number of cores, the processor, and whether it has INT8 dot products."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    flags = read_flags()
     has = [name for flag, name in INTEGER_FEATURES.items() if flag in flags]
     features = f" with {' and '.join(has)}" if has else ""
     return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"

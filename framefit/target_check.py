@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 from numpy.typing import NDArray
 
+from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import spread_indices
 from compress.compare import compare_models
 from compress.model_runner import Runner, with_outputs
@@ -77,6 +78,11 @@ def check_on_target(
             "%s computes output '%s' at %.1f dB and not what the file says, %.1f dB: "
             "framefit export lint FILE --target %s may name the node, --keep-float excludes it",
             *(runtime, name, got[name], db, runtime),
+        )
+    if said and overflows_on_int8(read_flags()):
+        _log.warning(
+            "this processor has no VNNI: it adds products of 8-bit integers in 16 bits, which "
+            "overflow; processors with VNNI or AMX compute what the file says"
         )
     return TargetCheck(runtime=runtime, samples=len(few), outputs_db=got, said_db=said)
 

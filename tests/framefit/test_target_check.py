@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import engines.runtimes
+import framefit.target_check
 from compress.quantize.api import quantize_model
 from framefit.target_check import check_on_target
 from tests.framefit.conftest import make_network
@@ -39,9 +40,11 @@ def test_a_target_that_does_what_the_file_says_is_not_warned_of(quantized, sampl
     assert not caplog.messages
 
 
+@pytest.mark.parametrize("flag", ["avx2", "avx_vnni"])
 def test_a_target_that_computes_something_else_is_warned_of(
-    quantized, samples, caplog, monkeypatch
+    flag, quantized, samples, caplog, monkeypatch
 ):
+    monkeypatch.setattr(framefit.target_check, "read_flags", lambda: frozenset({"sse2", flag}))
     opened = engines.runtimes.open_session
 
     @contextmanager
@@ -56,6 +59,7 @@ def test_a_target_that_computes_something_else_is_warned_of(
     assert there_db < 5.0
     assert said_db["logits"] == pytest.approx(quantized.outputs_db["logits"], abs=1.0)
     assert "openvino computes output 'logits'" in caplog.text
+    assert ("no VNNI" in caplog.text) == (flag == "avx2")
 
 
 def test_labels_are_judged_at_what_they_are_made_of(quantized, samples):

@@ -1,0 +1,26 @@
+"""What the processor of this machine can compute."""
+
+from pathlib import Path
+
+EXACT_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+"""With one of them products of 8-bit integers are added in 32 bits."""
+
+
+def read_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """Returns the names of its features; none where Linux does not list them as x86's are."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(flag for line in lines if line.startswith("flags") for flag in line.split())
+
+
+def overflows_on_int8(flags: frozenset[str]) -> bool:
+    """Whether runtimes add pairs of products of 8-bit integers in 16 bits, which is too few.
+
+    x86 without VNNI has nothing else (`vpmaddubsw`): 2 * 255 * 127 is beyond 32767.
+
+    Args:
+        flags: of `read_flags`.
+    """
+    return "sse2" in flags and not flags & EXACT_FEATURES
