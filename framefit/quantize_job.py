@@ -21,6 +21,7 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
+from artifacts.processor import overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
@@ -126,6 +127,21 @@ def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
     }
 
 
+def choose_weights(target: str) -> str:
+    """Returns the type of weights for a target that runs on this processor: int8, or int7.
+
+    Args:
+        target: where the network runs; TensorRT's integers do not depend on the processor.
+    """
+    if target == "tensorrt" or not overflows_on_int8(read_flags()):
+        return "int8"
+    _log.warning(
+        "this processor has no VNNI and adds products of 8-bit integers in 16 bits: weights use 7 "
+        "of their 8 bits, so that nothing overflows; --weights int8 for processors that have it"
+    )
+    return "int7"
+
+
 def open_clock(target: str) -> NetworkClock:
     """Returns what times networks for a target.
 
@@ -143,7 +159,7 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
 
     Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
     """
-    is_int8 = settings.weights == settings.activations == "int8"
+    is_int8 = settings.weights in ("int8", "int7") and settings.activations == "int8"
     if settings.prefer is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
         return open_clock(settings.target)
     return None
@@ -194,8 +210,8 @@ def quantize_file(
             workspace.
         data: calibration pictures, `.npz`, or a dataset's name in framefit.toml.
         settings: how to quantize.
-        out: the file to write; None for the model's name with `.int8.onnx` (or `.int4.onnx`) in the
-            current folder.
+        out: the file to write; None for the model's name with `.int8.onnx` (or `.int4.onnx`, the
+            type that weights are stored in) in the current folder.
         samples: use at most this many.
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`.
@@ -210,7 +226,8 @@ def quantize_file(
     from compress.quantize.api import quantize_model
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
-    out = require_writable(out or Path(f"{model.stem}.{settings.weights}.onnx"))
+    stored = "int4" if settings.weights == "int4" else "int8"
+    out = require_writable(out or Path(f"{model.stem}.{stored}.onnx"))
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name ending in .onnx")
     require_another_file(out, {"the float model": model})

@@ -68,7 +68,7 @@ def check_on_target(
         InputError: the runtime does not open the network.
     """
     few = [samples[index] for index in spread_indices(len(samples), SAMPLES)]
-    got = _measure_there(reference, quantized, few, runtime)
+    got = measure_on_target(reference, quantized, few, runtime)
     said: dict[str, float] = {}
     if any(_is_worse(got[name], expected_db.get(name, CLEAN_DB)) for name in got):
         written = _read_db(compare_models(reference, quantized, few))
@@ -82,15 +82,15 @@ def check_on_target(
     if said and overflows_on_int8(read_flags()):
         _log.warning(
             "this processor has no VNNI: it adds products of 8-bit integers in 16 bits, which "
-            "overflow; processors with VNNI or AMX compute what the file says"
+            "overflow unless the network is quantized with --weights int7"
         )
     return TargetCheck(runtime=runtime, samples=len(few), outputs_db=got, said_db=said)
 
 
-def _measure_there(
+def measure_on_target(
     reference: onnx.ModelProto, quantized: onnx.ModelProto, samples: Samples, runtime: str
 ) -> dict[str, float]:
-    """Returns the SQNR of each output that a runtime computes."""
+    """Returns the SQNR in dB of each output that a runtime computes."""
     from engines.runtimes import open_session
 
     with TemporaryDirectory() as folder, ExitStack() as stack:

@@ -136,7 +136,7 @@ def _weight(
     axes = tuple(axis for axis in range(plain.ndim) if axis != item.weight_axis)
     magnitudes = np.abs(plain).max(axis=axes)
     alive = magnitudes[magnitudes > 0]
-    highest = int(np.iinfo(np.int8).max) if weight.bits == 8 else (1 << (weight.bits - 1)) - 1
+    highest = (1 << (weight.bits - 1)) - 1
     counts, _ = np.histogram(
         weight.integers, bins=min(BINS, 2 * highest + 1), range=(-highest - 0.5, highest + 0.5)
     )

@@ -13,6 +13,7 @@ from artifacts.errors import InputError
 from compress.qat.learned_scale import LearnedScale, round_through
 from compress.qat.onnx_module import QUANTIZERS, OnnxModule
 from compress.qat.settings import QatSettings
+from compress.quantize.qparams import WEIGHT_GRIDS
 
 BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 INSIDE = 0.8
@@ -115,8 +116,8 @@ class QuantizedModule(OnnxModule):
         name = node.input[0]
         integers = self._require(name)
         low, high = _LIMITS[stored]
-        if stored == TensorProto.INT8 and int(integers.min()) > low:
-            low += 1
+        if stored == TensorProto.INT8:
+            low, high = _weight_limits(integers)
         zero_points = self.constant(node.input[2]) if len(node.input) > 2 else None
         if zero_points is not None and len(zero_points.unique()) > 1:
             raise InputError(
@@ -313,3 +314,11 @@ def _spread(scale: Tensor, values: Tensor, attributes: dict[str, Any]) -> Tensor
     shape = [1] * values.ndim
     shape[attributes.get("axis", 1)] = -1
     return scale.reshape(shape)
+
+
+def _weight_limits(integers: Tensor) -> tuple[int, int]:
+    """Returns the limits that a weight in INT8 keeps: symmetric ones of 7 or 8 bits, if any."""
+    widest = int(integers.abs().max())
+    ends = (WEIGHT_GRIDS[name].highest for name in ("int7", "int8"))
+    end = next((end for end in ends if widest <= end), None)
+    return _LIMITS[TensorProto.INT8] if end is None else (-end, end)

@@ -16,7 +16,7 @@ class LayerResult:
         op_type: its operator.
         sqnr_db: signal to quantization noise of its output, all errors before it included.
         rounding: how its weight was rounded; empty where it has none.
-        weight_bits: 8 or 4; None where it has no weight.
+        weight_bits: 8, 7 or 4; None where it has no weight.
     """
 
     node: str

@@ -117,7 +117,7 @@ def _store_weight(
     if weight.block is not None:
         dequantize.attribute.append(helper.make_attribute("block_size", weight.block))
     if names is own:
-        dtype = np.int8 if weight.bits == 8 else helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
+        dtype = helper.tensor_dtype_to_np_dtype(TensorProto.INT4) if weight.bits == 4 else np.int8
         zero_points = np.zeros(weight.scales.shape, dtype)
         constants = (weight.integers.astype(dtype), weight.scales, zero_points)
         graph.weights |= dict(zip(names, constants, strict=True))
@@ -136,7 +136,7 @@ def _has_integer_bias(node: onnx.NodeProto, choice: QuantizedNode, decisions: De
     if not choice.integer_bias or not choice.activations or len(node.input) < 3:
         return False
     weight = decisions.weights[node.name]
-    return bool(node.input[2]) and weight.block is None and weight.bits == 8
+    return bool(node.input[2]) and weight.block is None and weight.bits != 4
 
 
 def _store_bias(

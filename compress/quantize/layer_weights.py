@@ -22,7 +22,7 @@ class QuantizedWeight:
             with its input axis divided by `block`.
         axis: the axis that scales belong to: the output channels', or with `block` the input's.
         block: weights along `axis` that share a scale; None for one scale per output channel.
-        bits: 8, or 4 (stored as ONNX INT4).
+        bits: 8, 7 (stored as INT8), or 4 (stored as ONNX INT4).
     """
 
     integers: NDArray[np.int8]

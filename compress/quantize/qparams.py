@@ -13,7 +13,7 @@ class IntegerGrid:
     """The integers a tensor may take.
 
     Attributes:
-        bits: 4, 8 or 16.
+        bits: 4, 7, 8 or 16.
         is_signed: int rather than uint.
         is_narrow: leaves out the lowest value, so that the grid is symmetric about 0 (weights).
     """
@@ -34,13 +34,18 @@ class IntegerGrid:
 
     @property
     def dtype(self) -> np.dtype:
-        """The numpy type that stores it (4 bits are stored in 8)."""
+        """The numpy type that stores it (4 and 7 bits are stored in 8)."""
         stored = max(self.bits, 8)
         return np.dtype(f"{'int' if self.is_signed else 'uint'}{stored}")
 
 
 WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
-WEIGHT_GRIDS = {"int8": WEIGHT_GRID, "int4": IntegerGrid(bits=4, is_signed=True)}
+WEIGHT_GRIDS = {
+    "int8": WEIGHT_GRID,
+    "int7": IntegerGrid(bits=7, is_signed=True, is_narrow=True),
+    "int4": IntegerGrid(bits=4, is_signed=True),
+}
+"""INT7 is for processors that add two products in 16 bits: 2 * 255 * 63 fits into them."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class QuantizeSettings:
     Attributes:
         target: the runtime whose placement is used, a key of `PLACEMENTS`.
         observer: chooses the range of each activation.
-        weights: "int8", or "int4" (stored as ONNX INT4, which takes opset 21).
+        weights: "int8", "int7" (INT8 from -63 to 63, for processors that add two products in 16
+            bits), or "int4" (stored as ONNX INT4, which takes opset 21).
         int4_from: weights per output channel from which "int4" holds; layers with fewer (depthwise,
             the first) stay in INT8, where they are next to nothing of the file. 0: all are INT4.
         weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
@@ -64,7 +65,7 @@ class QuantizeSettings:
             measurement decides, or there are none. Other targets have none.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
-        rounding: rounds the weights; None for `Nearest` with int8 and `Auto` with int4.
+        rounding: rounds the weights; None for `Auto` with int4 and `Nearest` else.
         bias_correction: gives back, per output channel, what quantization takes from the mean.
         input_correction: lets weights that are rounded to nearest make up for the errors of their
             inputs, where that lowers the error on held-out samples; GPTQ and the others do anyway.
@@ -184,7 +185,7 @@ class QuantizeSettings:
 
     def rounding_for(self, grid: IntegerGrid) -> Rounding:
         """Returns the rounding method of a layer with such integers."""
-        return self.rounding or (Nearest() if grid.bits == 8 else Auto())
+        return self.rounding or (Auto() if grid.bits == 4 else Nearest())
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings as plain values, for the artifact's metadata."""

@@ -57,7 +57,14 @@ def quantize(
     percentile: Annotated[
         float | None, typer.Option(help="Percentage kept by --observer percentile (99.99).")
     ] = None,
-    weights: Annotated[str, typer.Option(help="Type of the weights: int8 or int4.")] = "int8",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the weights: int8, int7 or int4. int7 is INT8 from -63 to 63, which does "
+            "not overflow on x86 processors without VNNI (default: int8, or int7 where openvino or "
+            "onnxruntime would run on such a processor here)."
+        ),
+    ] = None,
     int4_from: Annotated[
         int,
         typer.Option(
@@ -87,7 +94,7 @@ def quantize(
         str | None,
         typer.Option(
             help="Rounds the weights: nearest, gptq, adaround or auto, the best for each layer "
-            "(default: nearest for int8, auto for int4)."
+            "(default: auto for int4, nearest else)."
         ),
     ] = None,
     keep_float: Annotated[
@@ -138,7 +145,7 @@ def quantize(
     from artifacts.atomic import require_writable, write_json
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
-    from framefit.quantize_job import quantize_file
+    from framefit.quantize_job import choose_weights, quantize_file
 
     if json_file is not None:
         require_writable(json_file)
@@ -148,7 +155,7 @@ def quantize(
         rounding,
         contract,
         target=target,
-        weights=weights,
+        weights=weights or choose_weights(target),
         int4_from=int4_from,
         weight_group=weight_group,
         symmetric=symmetric,

@@ -168,7 +168,7 @@ def test_integers_are_identical_where_sums_are_exact(network) -> None:
         assert np.array_equal(got[name], value.astype(np.float32)), name
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("weights", ["int8", "int7", "int4"])
 def test_an_untrained_module_ships_the_graph_it_came_from(network, weights: str) -> None:
     model = quantize(network, weights=weights)
     assert QuantizedModule(model).write_model() == model

@@ -1,6 +1,9 @@
 """Small networks and calibration samples for the quantizer's tests."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -151,3 +154,38 @@ def make_pattern(make_model: Any) -> Callable[[str], onnx.ModelProto]:
         return make_model(net.nodes, net.weights, {"x": (1, 3, 12, 16)}, [result])
 
     return make
+
+
+@pytest.fixture
+def run_limited_openvino(tmp_path: Path) -> Callable[..., dict[str, Array]]:
+    """Runs OpenVINO with a part of the processor's instructions, in a child: it reads them once."""
+
+    def run(instructions: str, model: onnx.ModelProto, feeds: dict[str, Array]) -> dict[str, Array]:
+        onnx.save(model, tmp_path / "model.onnx")
+        np.savez(tmp_path / "feeds.npz", **feeds)
+        subprocess.run(
+            [sys.executable, "-c", _OPENVINO_CHILD, str(tmp_path)],
+            check=True,
+            env=os.environ | {"ONEDNN_MAX_CPU_ISA": instructions},
+        )
+        with np.load(tmp_path / "results.npz") as results:
+            return dict(results)
+
+    return run
+
+
+_OPENVINO_CHILD = """
+import sys
+import numpy as np
+import openvino
+
+folder = sys.argv[1]
+with np.load(f"{folder}/feeds.npz") as feeds:
+    inputs = dict(feeds)
+core = openvino.Core()
+compiled = core.compile_model(
+    core.read_model(f"{folder}/model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+)
+results = compiled(inputs)
+np.savez(f"{folder}/results.npz", **{port.get_any_name(): results[port] for port in results})
+"""

@@ -1,11 +1,8 @@
 """OpenVINO computes what the file says, for every placement and the patterns it rewrites."""
 
-import os
-import subprocess
-import sys
+from functools import partial
 
 import numpy as np
-import onnx
 import openvino
 import pytest
 from onnx import helper
@@ -39,38 +36,9 @@ def run_openvino():
 
 
 @pytest.fixture
-def run_openvino_without_amx(tmp_path):
-    """As `run_openvino`, by the kernels that go wrong: those for AMX do not, so a child runs it."""
-
-    def run(model, feeds):
-        onnx.save(model, tmp_path / "model.onnx")
-        np.savez(tmp_path / "feeds.npz", **feeds)
-        subprocess.run(
-            [sys.executable, "-c", CHILD, str(tmp_path)],
-            check=True,
-            env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
-        )
-        with np.load(tmp_path / "results.npz") as results:
-            return dict(results)
-
-    return run
-
-
-CHILD = """
-import sys
-import numpy as np
-import openvino
-
-folder = sys.argv[1]
-with np.load(f"{folder}/feeds.npz") as feeds:
-    inputs = dict(feeds)
-core = openvino.Core()
-compiled = core.compile_model(
-    core.read_model(f"{folder}/model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-)
-results = compiled(inputs)
-np.savez(f"{folder}/results.npz", **{port.get_any_name(): results[port] for port in results})
-"""
+def run_openvino_without_amx(run_limited_openvino):
+    """As `run_openvino`, by the kernels that go wrong: those for AMX do not."""
+    return partial(run_limited_openvino, "AVX512_CORE_VNNI")
 
 
 def concat_model(make_model, tail):

@@ -1,0 +1,87 @@
+"""What processors without VNNI make of INT8 and INT7 weights on OpenVINO; a table of the page.
+
+`python -m benchmarks.without_vnni`
+
+OpenVINO is kept from using VNNI and AMX (`ONEDNN_MAX_CPU_ISA`, read once by its first network), and
+each network is quantized with both types of weights. What a file says is computed by onnxruntime,
+without optimizations.
+"""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from artifacts.atomic import write_json, write_text
+from artifacts.onnx_file import load_onnx, save_onnx
+from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.marked import replace_section, table_lines
+from benchmarks.peers.cases import Case, CaseFiles, list_cases, read_feeds
+from benchmarks.peers.judge import measure_latency
+from benchmarks.quantizer_choices import PAGE, RAW
+from compress.compare import compare_models
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+from framefit.target_check import measure_on_target
+
+NETWORKS = ("demo", "FastestDet", "UltraFace")
+WEIGHTS = ("int8", "int7")
+SECTION = "without_vnni"
+ROUNDS = 100
+
+
+def main() -> None:
+    """Measures, writes the raw figures and the section of the page."""
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+    with OtherProcesses() as others:
+        rows = [_measure(case) for case in list_cases() if case.name in NETWORKS]
+    write_json(RAW.with_name(f"{SECTION}.json"), rows)
+    lines = [
+        "OpenVINO kept to AVX2, pictures that did not calibrate. Measured in one run on "
+        f"{describe_machine()}; other processes took {others.share:.0%} of the processors' time.",
+        "",
+        *table_lines(
+            (
+                "network",
+                "shortest inference, ms: float, INT8, INT7",
+                "SQNR of each output of INT8, dB: the file; what is computed",
+                "of INT7",
+            ),
+            (_cells(row) for row in rows),
+        ),
+    ]
+    write_text(PAGE, replace_section(PAGE.read_text(encoding="utf-8"), SECTION, lines))
+
+
+def _measure(case: Case) -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        files = CaseFiles(Path(folder))
+        case.write(files)
+        model, held_out = load_onnx(files.model), read_feeds(files.held_out)
+        paths, row = {"float": files.model}, {"network": case.name}
+        for weights in WEIGHTS:
+            settings = QuantizeSettings(target="openvino", weights=weights)
+            quantized = quantize_model(model, read_feeds(files.calibration), settings).model
+            paths[weights] = save_onnx(quantized, Path(folder, f"{weights}.onnx"), metadata={})
+            said = compare_models(model, quantized, held_out)["outputs"]
+            row[weights] = {
+                "said_db": {name: figures["sqnr_db"] for name, figures in said.items()},
+                "computed_db": measure_on_target(model, quantized, held_out, "openvino"),
+            }
+        return row | {"times": measure_latency(paths, ROUNDS)}
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    times = ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
+    quality = (
+        "; ".join(
+            ", ".join(f"{value:.1f}" for value in row[weights][kind].values())
+            for kind in ("said_db", "computed_db")
+        )
+        for weights in WEIGHTS
+    )
+    return (row["network"], times, *quality)
+
+
+if __name__ == "__main__":
+    main()

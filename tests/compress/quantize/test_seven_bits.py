@@ -1,0 +1,52 @@
+"""Weights of 7 bits do not overflow on processors that add two products in 16 bits."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+
+
+@pytest.fixture
+def bright(make_model):
+    """Weights and pictures without negative values, whose products add up without cancelling."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "w0": rng.uniform(0.5, 1.0, (16, 3, 3, 3)).astype(np.float32),
+        "w1": rng.uniform(0.5, 1.0, (8, 16, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "first"),
+        helper.make_node("Relu", ["c0"], ["r0"], "relu"),
+        helper.make_node("Conv", ["r0", "w1"], ["y"], "second"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+    pictures = [{"x": rng.uniform(0.6, 1.0, (1, 3, 12, 16)).astype(np.float32)} for _ in range(6)]
+    return model, pictures
+
+
+def quantize(bright, weights: str):
+    model, pictures = bright
+    return quantize_model(model, pictures, QuantizeSettings(target="openvino", weights=weights))
+
+
+def test_all_weights_of_int7_fit_into_7_bits(bright) -> None:
+    result = quantize(bright, "int7")
+    constants = {tensor.name: tensor for tensor in result.model.graph.initializer}
+    stored = [value for name, value in constants.items() if name.endswith("weight_quantized")]
+    assert len(stored) == 2
+    for tensor in stored:
+        assert 32 <= np.frombuffer(tensor.raw_data, np.int8).max() <= 63
+    assert [layer.weight_bits for layer in result.layers if layer.weight_bits] == [7, 7]
+
+
+@pytest.mark.parametrize(("weights", "is_right"), [("int8", False), ("int7", True)])
+def test_without_vnni_only_int7_is_computed_as_the_file_says(
+    weights, is_right, bright, run_model, run_limited_openvino
+) -> None:
+    model = quantize(bright, weights).model
+    wanted = run_model(model, bright[1][0])["y"]
+    got = run_limited_openvino("AVX2", model, bright[1][0])["y"]
+    error = np.abs(got - wanted).max() / np.abs(wanted).max()
+    assert bool(error < 0.01) is is_right
