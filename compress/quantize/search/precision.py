@@ -19,18 +19,16 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.candidates import (
     Candidate,
-    count_layer_macs,
     list_cheap_sets,
-    list_edges,
     list_ends,
     list_kinds,
     list_sensitive_sets,
     predict_db,
 )
 from compress.quantize.search.contract import Finding
+from compress.quantize.search.proposals import Proposer, list_rounds
 from compress.quantize.search.sensitivity import SensitivityMatrix
-from compress.quantize.search.time_model import TimeModel
-from compress.quantize.settings import PREFERENCES, Allowance
+from compress.quantize.settings import Allowance
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
@@ -38,16 +36,10 @@ Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by less are equally fast."""
 
-ROUNDS = 3
-SLOWDOWNS = (0.01, 0.02, 0.04, 0.07, 0.11, 0.18)
-"""Shares of the INT8 latency that the proposals of each round may cost."""
-MOST_SAVED = 0.6
-"""No proposal may give back more of the time that INT8 saves."""
-MAX_OVERSHOOT = 8.0
-"""Where proposals cost more than the model expected, it is given that much less to spend."""
 JOINED = 6
 """At most so many of the first sets are joined."""
-FINALISTS = 5
+FINALIST_LIMITS = (1.02, 1.02, 1.0, 1.0, 0.97)
+"""A set is taken for each of these shares of the limit: timed again, those at it may be beyond."""
 FINAL_TIMINGS = 3
 """The best sets are timed again, so often: the luckiest timing must not decide."""
 
@@ -90,7 +82,9 @@ class PrecisionSearch:
         prepared: the network.
         decisions: qparams and integers of every layer; only their timing matters here.
         clock: measures latencies.
+        allowance: the time that layers in float may cost.
         matrix: what each layer costs each head; None if only speed is considered.
+        has_contracts: whether more time may be spent than is allowed, to keep contracts.
     """
 
     def __init__(
@@ -98,11 +92,15 @@ class PrecisionSearch:
         prepared: PreparedNetwork,
         decisions: Decisions,
         clock: Clock,
+        allowance: Allowance,
         matrix: SensitivityMatrix | None = None,
+        *,
+        has_contracts: bool = False,
     ) -> None:
         self._prepared = prepared
         self._decisions = decisions
         self._clock = clock
+        self._allowance = allowance
         self._matrix = matrix
         self._float_model = prepared.write_float()
         self._finalists: frozenset[frozenset[str]] = frozenset()
@@ -113,7 +111,7 @@ class PrecisionSearch:
         self._latencies = self._time(first)
         self._join_faster()
         if matrix is not None:
-            self._propose(matrix)
+            self._propose(matrix, has_contracts=has_contracts)
 
     @property
     def tried(self) -> tuple[Candidate, ...]:
@@ -123,11 +121,10 @@ class PrecisionSearch:
             for kept, ms in self._latencies.items()
         )
 
-    def choose(self, prefer: str, floors: Mapping[str, float] | None = None) -> PrecisionChoice:
+    def choose(self, floors: Mapping[str, float] | None = None) -> PrecisionChoice:
         """Chooses the layers that stay in float.
 
         Args:
-            prefer: a key of `PREFERENCES`.
             floors: the lowest SQNR that the matrix may predict, in dB, by head.
 
         Raises:
@@ -138,9 +135,9 @@ class PrecisionSearch:
             if self._matrix is None or head not in self._matrix.heads:
                 known = ", ".join(self._matrix.heads) if self._matrix is not None else "none"
                 raise InputError(f"a contract names head '{head}'", f"one of {known}")
-        self._time_finalists(PREFERENCES[prefer])
+        self._time_finalists()
         finalists = [item for item in self.tried if item.float_nodes in self._finalists]
-        limit_ms = _limit(finalists, self.float_ms, PREFERENCES[prefer])
+        limit_ms = _limit(finalists, self.float_ms, self._allowance)
         best = _choose_best(finalists, limit_ms)
         chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
         if chosen.latency_ms >= self.float_ms:
@@ -180,27 +177,16 @@ class PrecisionSearch:
         if new:
             self._latencies |= self._time(new)
 
-    def _propose(self, matrix: SensitivityMatrix) -> None:
-        """Times sets that the time model proposes, and lets it learn from them."""
+    def _propose(self, matrix: SensitivityMatrix, *, has_contracts: bool) -> None:
+        """Times proposals, round by round."""
         int8_ms = self._latencies[frozenset()]
-        saved_ms = self.float_ms - int8_ms
-        if saved_ms <= TIMING_TOLERANCE * int8_ms:
+        if self.float_ms - int8_ms <= TIMING_TOLERANCE * int8_ms:
             return
-        macs, worth = count_layer_macs(self._prepared, matrix.layers), matrix.shares()
-        model = TimeModel(matrix.layers, macs, list_edges(self._prepared), saved_ms)
-        overshoot = 1.0
-        for _ in range(ROUNDS):
-            model.fit(list(self._latencies), list(self._latencies.values()))
-            most_ms = MOST_SAVED * saved_ms
-            budgets = [min(share * int8_ms, most_ms) / overshoot for share in SLOWDOWNS]
-            proposed = [model.spend(worth, budget) for budget in budgets]
-            self._time_new(proposed)
-            costs = [self._latencies[kept] - int8_ms for kept in proposed]
-            expected = [max(model.predict_ms(kept), 0.01 * saved_ms) for kept in proposed]
-            ratios = [cost / wanted for cost, wanted in zip(costs, expected, strict=True)]
-            overshoot = min(max(overshoot * median(ratios), 1.0), MAX_OVERSHOOT)
+        proposer = Proposer(self._prepared, matrix, self.float_ms, int8_ms)
+        for wanted in list_rounds(self._allowance, has_contracts=has_contracts):
+            self._time_new(proposer.propose(self._latencies, wanted))
 
-    def _time_finalists(self, allowance: Allowance) -> None:
+    def _time_finalists(self) -> None:
         """Times the best sets about the limit again, side by side with all INT8.
 
         Only the new timings count: whatever was picked for a low latency among many was lucky.
@@ -208,10 +194,12 @@ class PrecisionSearch:
         if self._finalists:
             return
         tried = self.tried
-        limit_ms = _limit(tried, self.float_ms, allowance) * (1 + TIMING_TOLERANCE)
-        within = [item for item in tried if item.latency_ms <= limit_ms]
-        best = sorted(within, key=lambda item: (-item.quality_db, item.latency_ms))[:FINALISTS]
-        sets = [frozenset[str](), *(item.float_nodes for item in best)]
+        limit_ms = _limit(tried, self.float_ms, self._allowance)
+        best = sorted(tried, key=lambda item: (-item.quality_db, item.latency_ms))
+        sets = [frozenset[str]()]
+        for share in FINALIST_LIMITS:
+            within = (item.float_nodes for item in best if item.latency_ms <= share * limit_ms)
+            sets += [next((kept for kept in within if kept not in sets), frozenset[str]())]
         timings = [self._time(sets) for _ in range(FINAL_TIMINGS)]
         self._latencies |= {kept: median(timing[kept] for timing in timings) for kept in timings[0]}
         self._finalists = frozenset(timings[0])

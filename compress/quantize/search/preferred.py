@@ -27,7 +27,7 @@ from compress.quantize.search.sensitivity import (
     take_worse,
 )
 from compress.quantize.search.stress import enlarge_quarters
-from compress.quantize.settings import PREFERENCES
+from compress.quantize.settings import PREFERENCES, Allowance
 from compress.quantize.work import Work
 
 _log = logging.getLogger(__name__)
@@ -46,10 +46,10 @@ def search_precision(work: Work, prefer: str, clock: Clock, judge: Judge | None)
     contracts = work.settings.contracts
     model = work.prepared.write_float()
     heads = read_heads(model)
-    search = _open_search(work, clock)
+    search = _open_search(work, PREFERENCES[prefer], clock)
     floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
     for _ in range(CONTRACT_ROUNDS):
-        choice = search.choose(prefer, floors)
+        choice = search.choose(floors)
         if choice.is_float:
             return _float_result(work, choice)
         result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
@@ -57,7 +57,7 @@ def search_precision(work: Work, prefer: str, clock: Clock, judge: Judge | None)
         choice = replace(choice, findings=findings)
         result = replace(result, precision=choice, declined=_explain(result.declined, choice))
         floors = _raise_floors(floors, choice)
-        if not choice.broken or search.choose(prefer, floors).chosen == choice.chosen:
+        if not choice.broken or search.choose(floors).chosen == choice.chosen:
             break
     return result
 
@@ -97,7 +97,7 @@ def time_whole(work: Work, result: QuantizeResult, clock: Clock) -> PrecisionCho
     return _choose_all(*clock([work.prepared.write_float(), result.model]))
 
 
-def _open_search(work: Work, clock: Clock) -> PrecisionSearch:
+def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSearch:
     few = work.pick_few()
     decisions = work.stream(work.prepared, few)
     matrix = None
@@ -107,7 +107,10 @@ def _open_search(work: Work, clock: Clock) -> PrecisionSearch:
         matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
         for other in unlike:
             matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
-    return PrecisionSearch(work.prepared, decisions, clock, matrix)
+    has_contracts = bool(work.settings.contracts)
+    return PrecisionSearch(
+        work.prepared, decisions, clock, allowance, matrix, has_contracts=has_contracts
+    )
 
 
 def _count_measured(samples: Sequence[dict[str, Array]]) -> int:

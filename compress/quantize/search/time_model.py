@@ -10,6 +10,7 @@ Machine Learning", 2006, section 3.3.)
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class TimeModel:
         spread = 0.5 * (np.abs(shares * saved_ms) + abs(saved_ms) / len(layers))
         self._variance = np.square(np.append(spread, cut))
         self._costs_ms = self._expected
+        self._covariance = np.diag(self._variance)
 
     @property
     def layer_costs_ms(self) -> NDArray[np.float64]:
@@ -65,25 +67,42 @@ class TimeModel:
         design = np.array([self._describe(kept) for kept in sets[1:]])
         int8_ms, *others = latencies_ms
         noise = np.square(TIMING_NOISE * int8_ms)
-        covariance = (design * self._variance) @ design.T + noise * (np.eye(len(others)) + 1.0)
+        known = design * self._variance
+        covariance = known @ design.T + noise * (np.eye(len(others)) + 1.0)
         residual = np.array(others) - int8_ms - design @ self._expected
-        gain = (design * self._variance).T @ np.linalg.solve(covariance, residual)
-        self._costs_ms = self._expected + gain
+        learned = np.linalg.solve(covariance, np.column_stack([residual, known]))
+        self._costs_ms = self._expected + known.T @ learned[:, 0]
+        self._covariance = np.diag(self._variance) - known.T @ learned[:, 1:]
+
+    def draw(self, rng: np.random.Generator) -> "TimeModel":
+        """Returns a model whose costs are drawn from what the timings leave possible.
+
+        What such a model proposes is now and then what nobody has timed yet, and might be cheap
+        (W. Thompson, Biometrika 25, 1933).
+        """
+        drawn = copy(self)
+        drawn._costs_ms = rng.multivariate_normal(
+            self._costs_ms, self._covariance, method="eigh", check_valid="ignore"
+        )
+        return drawn
 
     def predict_ms(self, kept: frozenset[str]) -> float:
         """Returns by how much layers in float are expected to slow the INT8 network down, in ms."""
         return float(self._describe(kept) @ self._costs_ms)
 
-    def spend(self, worth: NDArray[np.float64], budget_ms: float) -> frozenset[str]:
+    def spend(
+        self, worth: NDArray[np.float64], budget_ms: float, start: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
         """Returns the layers to keep in float for a budget: the most worth per millisecond first.
 
         Args:
             worth: [layers], what each brings in float, in any unit.
-            budget_ms: what they may cost together.
+            budget_ms: what they may cost together, beyond `start`.
+            start: layers that are kept in any case.
         """
         layer_ms, cut_ms = self._costs_ms[:-1], max(float(self._costs_ms[-1]), 0.0)
         cheapest = 0.05 * float(np.abs(layer_ms).mean()) + 1e-9
-        is_kept, spent_ms = np.zeros(len(layer_ms)), 0.0
+        is_kept, spent_ms = self._describe(start)[:-1], 0.0
         degrees = self._edges.sum(axis=1)
         while not is_kept.all():
             costs = layer_ms + cut_ms * (degrees - 2 * self._edges @ is_kept)
@@ -94,7 +113,8 @@ class TimeModel:
                 break
             is_kept[best] = 1.0
             spent_ms += float(costs[best])
-        return frozenset(name for name, kept in zip(self._rows, is_kept, strict=True) if kept)
+        kept = (name for name, is_in in zip(self._rows, is_kept, strict=True) if is_in)
+        return start.union(kept)
 
     def _describe(self, kept: frozenset[str]) -> NDArray[np.float64]:
         """Returns [layers + 1]: which layers are in float, and the share of values that cross."""

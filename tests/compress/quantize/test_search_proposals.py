@@ -9,10 +9,11 @@ from onnx import helper
 from artifacts.synthetic_pictures import draw_pictures
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.candidates import list_edges
+from compress.quantize.search.proposals import FOCUSED, SPREAD, list_rounds
 from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
 from compress.quantize.search.stress import brighten, enlarge_quarters, make_unlike
 from compress.quantize.search.time_model import TimeModel
-from compress.quantize.settings import QuantizeSettings
+from compress.quantize.settings import PREFERENCES, QuantizeSettings
 
 NAMES = [f"layer{index}" for index in range(30)]
 
@@ -168,3 +169,30 @@ def test_the_worse_of_two_matrices_is_taken_entry_by_entry():
         for noise in ([[1.0], [2.0]], [[3.0], [0.5]])
     )
     np.testing.assert_array_equal(take_worse(one, other).noise, [[3.0], [2.0]])
+
+
+def test_drawn_costs_differ_where_nothing_was_timed_and_agree_where_much_was():
+    costs = np.full(30, 0.2)
+    model = TimeModel(NAMES, np.ones(30), [], saved_ms=6.0)
+    ends = [frozenset(NAMES[:1]), frozenset(NAMES[1:2])]
+    sets = [frozenset(), *(ends[place % 2] for place in range(200))]
+    model.fit(sets, time_sets(sets, costs, noise=0.001))
+    rng = np.random.default_rng(0)
+    drawn = np.array([model.draw(rng).layer_costs_ms for _ in range(400)])
+    spread = drawn.std(axis=0)
+    assert spread[:2].max() < 0.7 * spread[2:].min()
+    np.testing.assert_allclose(drawn.mean(axis=0), model.layer_costs_ms, atol=0.06)
+
+
+def test_what_is_kept_anyway_costs_nothing_of_the_budget():
+    model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), [], saved_ms=10.0)
+    worth = np.array([5.0, 4.0, 0.1, 6.0])
+    assert model.spend(worth, 2.0, frozenset({"layer3"})) == {"layer1", "layer3"}
+
+
+@pytest.mark.parametrize(("has_contracts", "counts"), [(False, [5, 0]), (True, [2, 3])])
+def test_contracts_spread_a_part_of_the_proposals(has_contracts, counts):
+    rounds = list_rounds(PREFERENCES["quality"], has_contracts=has_contracts)
+    kinds = [shares for shares, _ in rounds]
+    assert [kinds.count(FOCUSED), kinds.count(SPREAD)] == counts
+    assert not list_rounds(PREFERENCES["speed"], has_contracts=False)
