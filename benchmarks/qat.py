@@ -1,8 +1,9 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
-`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING]]]]` takes the demo network, INT4 weights
-and INT8 activations. Training sees crops of a quarter of the picture, figures are measured on whole
-held-out scenes. The losses against the float network, on held-out crops, are also those of
+`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_FROM]]]]]` takes the demo network,
+INT4 weights (of layers with so many weights per output, see `QuantizeSettings`) and INT8
+activations. Training sees crops of a quarter of the picture, figures are measured on whole held-out
+scenes. The losses against the float network, on held-out crops, are also those of
 rounding to the nearest integer and of INT8 weights: what the same activations leave to win.
 """
 
@@ -83,7 +84,11 @@ def measure_loss(
 
 
 def run(
-    steps: int = 300, rate: float = 0.005, target: str = "tensorrt", rounding: str = "auto"
+    steps: int = 300,
+    rate: float = 0.005,
+    target: str = "tensorrt",
+    rounding: str = "auto",
+    int4_from: int = 64,
 ) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)
@@ -94,7 +99,11 @@ def run(
     feeds = [{name: scenes[index]["image"][None]} for index in range(CALIBRATION)]
     start = time.monotonic()
     settings = QuantizeSettings(
-        weights="int4", target=target, equalization=False, rounding=ROUNDINGS[rounding]()
+        weights="int4",
+        int4_from=int4_from,
+        target=target,
+        equalization=False,
+        rounding=ROUNDINGS[rounding](),
     )
     ptq = quantize_model(opened.model, feeds, settings).model
     quantized_s = time.monotonic() - start
@@ -137,6 +146,7 @@ def run(
     return {
         "steps": steps,
         "rounding": rounding,
+        "int4_from": int4_from,
         "quantize_s": quantized_s,
         "train_s": trained_s,
         "scores": result.training.scores,
@@ -151,7 +161,7 @@ def run(
 
 if __name__ == "__main__":
     figures = run(
-        *(kind(text) for kind, text in zip((int, float, str, str), sys.argv[1:], strict=False))
+        *(kind(text) for kind, text in zip((int, float, str, str, int), sys.argv[1:], strict=False))
     )
     write_json(OUT / "figures.json", figures)
     print(json.dumps(figures, indent=1))
