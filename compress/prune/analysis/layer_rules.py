@@ -23,7 +23,8 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     inputs = _row(tracer, x, axis)
     if groups == 1:
         in_axis = 0 if is_transposed else 1
-        tracer.trace.sets.tie(inputs, _row(tracer, weight, in_axis), STAYS)
+        reason = STAYS if tracer.ids(weight) else f"the weight of '{tracer.place}' is not followed"
+        tracer.trace.sets.tie(inputs, _row(tracer, weight, in_axis), reason)
         outputs = _row(tracer, weight, 1 - in_axis)
     else:
         outputs = _convolve_groups(tracer, inputs, weight, groups, is_transposed)

@@ -75,3 +75,35 @@ def test_every_weight_that_stays_whole_has_a_reason() -> None:
     assert {("3.weight", 5), ("3.weight", 64)} <= alone.keys()
     with pytest.raises(InputError, match=r"1\.parametrizations\.weight\.original0: nothing is"):
         prune_module(network, IMAGE, RatioGoal(0.3), PruneSettings(importance="magnitude"))
+
+
+class Padded(nn.Module):
+    """Makes a constant of a shape of its own from a weight, for its type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 1)
+        self.scale = nn.Parameter(torch.rand(8))
+        self.last = nn.Conv2d(12, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = torch.cat([self.scale, self.scale.new_full((4,), 0.5)])
+        features = torch.cat([self.first(x), x.new_ones(1, 4, *x.shape[2:])], 1)
+        return self.last(features * scale[:, None, None])
+
+
+def test_a_constant_of_another_tensors_type_keeps_no_channels() -> None:
+    torch.manual_seed(0)
+    network = open_network(Padded().eval(), IMAGE)
+    (family,) = network.channels.families
+    assert family.name == "first.weight"
+    assert len(family.roots) == 8
+    assert network.largest_difference(set(family.roots[::3])) < 1e-9
+
+
+def test_the_input_of_a_weight_that_is_not_followed_says_so() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 1), weight_norm(nn.Conv2d(8, 6, 1))).eval()
+    reasons = {
+        item.weight: item.reason for item in open_network(network, IMAGE).channels.left_alone
+    }
+    assert reasons["0.weight"] == "the weight of '1' is not followed"
