@@ -27,7 +27,10 @@ from compress.prune.analysis.channel_sets import ChannelSets, Ids
 
 AxisIds = dict[int, Ids]
 _RECENT = 64
-HEAD_NAMES = ("num_heads", "n_heads", "nhead", "heads", "num_attention_heads")
+HEAD_NAMES = (
+    *("num_heads", "n_heads", "nhead", "heads", "num_attention_heads"),
+    *("num_head", "n_head", "nheads", "nh", "h"),
+)
 
 
 @dataclass(frozen=True)
