@@ -15,14 +15,16 @@ from framefit.model_source import ModelOptions
 from framefit.module_clock import ModuleClock
 from framefit.trainable_network import open_trainable, save_edited
 from framefit.training_samples import (
+    IMAGE,
     LabelOptions,
+    Sample,
     TrainingSamples,
     open_training_samples,
 )
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from compress.distill.api import DistillResult
     from compress.distill.settings import DistillSettings
@@ -61,6 +63,7 @@ class SubstituteOutcome:
             "out": str(self.out),
             "sha256": sha256_file(self.out) if self.out.exists() else None,
             "trials": [vars(trial) for trial in self.substitution.trials],
+            "called": {kind: list(names) for kind, names in self.substitution.called.items()},
             "steps": result.steps if result else 0,
             "score": {"before": result.score_before, "after": result.score_after}
             if result
@@ -118,7 +121,9 @@ def substitute_file(
     )
     few = [samples.training[i] for i in range(min(CALIBRATION_SAMPLES, len(samples.training)))]
     clock = ModuleClock(shape, few if is_int8 else (), runtime)
-    substitution = choose_substitutions(module, clock, kinds, progress=progress)
+    substitution = choose_substitutions(
+        module, clock, kinds, inputs=_example(few), progress=progress
+    )
     result = None
     before = measure_heads(substitution.module, samples, spec)
     if substitution.edits:
@@ -142,6 +147,13 @@ def substitute_file(
         result=result,
         heads=_figures(module, substitution.module, before, samples, spec),
     )
+
+
+def _example(samples: "Sequence[Sample]") -> "tuple[Tensor, ...]":
+    """Returns the network's arguments for one sample."""
+    from compress.train.batches import stack_samples
+
+    return (stack_samples(samples[:1])[IMAGE],)
 
 
 def _figures(

@@ -15,6 +15,7 @@ from compress.prune.latency import LatencyGoal, cut_to_latency
 from compress.prune.pruner import Cut, PruneData, Pruner, probe_quality, run_all
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
+from compress.prune.training_parts import note_training
 
 __all__ = [
     "LatencyGoal",
@@ -152,6 +153,7 @@ def prune_module(
             progress("prune", step + 1, steps)
     if first is None:
         raise InputError("nothing was pruned")
+    run.notes += note_training(module, run.module, inputs, first.channels.trace)
     return _result(run, first)
 
 
@@ -175,14 +177,14 @@ def _budget(goal: RatioGoal | MacsGoal, cost: Cost, pruner: Pruner) -> float:
                 "lower the ratio, --round-to or --fewest",
             )
         return wanted
-    if goal.macs <= 1:
-        goal = MacsGoal(goal.macs * full)
-    if goal.macs < least:
+    wanted = goal.macs * full if goal.macs <= 1 else goal.macs
+    if wanted < least:
         raise InputError(
             f"--macs {goal.macs:g} would empty a layer or leave it below its fewest channels",
-            f"{least:g} at least for this network ({full:g} now)",
+            f"{least:g} at least for this network ({least / full:.3f} of its {full:g})",
+            "raise it, or lower --round-to or --fewest",
         )
-    return goal.macs
+    return wanted
 
 
 def _cut_to_latency(pruner: Pruner, goal: LatencyGoal, run: _Run, progress: Progress | None) -> Cut:

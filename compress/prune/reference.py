@@ -23,6 +23,7 @@ _STATISTIC_NAMES = {
     "_softmax": "softmax",
     "_safe_softmax": "softmax",
     "_log_softmax": "log_softmax",
+    "_weight_norm_interface": "weight_norm",
 }
 
 
@@ -127,6 +128,10 @@ def _fitting(
     if name == "native_group_norm":
         weights = (_narrow(value, kept, 1) for value in args[1:3])
         return (*weights, args[3], narrow.shape[1], *args[5:])
+    if name == "_weight_norm_interface":
+        axis = args[2] if len(args) > 2 else 0
+        scale = args[1].index_select(axis, kept[axis]) if axis in kept else args[1]
+        return (scale, *args[2:])
     return args[1:]
 
 

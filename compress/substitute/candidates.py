@@ -41,14 +41,14 @@ def find_candidates(module: nn.Module) -> list[Candidate]:
     """Returns the kinds of operators in a network that have a stand-in.
 
     Squeeze-and-excite is removed as a whole, so activations inside of it do not count. Modules are
-    told by the name of their class; activations that are called as functions are not seen.
+    told by the name of their class; `find_called` lists activations that are called as functions.
     """
     found: dict[str, list[str]] = {}
     removed: list[str] = []
     for name, part in module.named_modules():
         if any(name.startswith(f"{outer}.") for outer in removed):
             continue
-        kind = _kind(part)
+        kind = kind_of(part)
         if kind == SQUEEZE_EXCITE:
             removed.append(name)
         if kind is not None and name:
@@ -63,7 +63,8 @@ def find_candidates(module: nn.Module) -> list[Candidate]:
     ]
 
 
-def _kind(part: nn.Module) -> str | None:
+def kind_of(part: nn.Module) -> str | None:
+    """Returns the kind of an operator, told by its class; None where it has no stand-in."""
     name = type(part).__name__
     if name in ATTENTION:
         return SQUEEZE_EXCITE

@@ -120,5 +120,12 @@ def _strategy(settings: TrainerSettings, processes: int) -> Strategy:
 def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
+    scalars = [name for name, value in module.named_parameters() if value.ndim == 0]
+    if scalars:
+        raise InputError(
+            f"{len(scalars)} weights are single numbers, which FSDP cannot shard: {scalars[0]} …",
+            "weights with at least one axis",
+            "train with --strategy ddp",
+        )
     fully_shard(module, mesh=mesh["data_parallel"])
     return module

@@ -4,6 +4,8 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 Batch = dict[str, Tensor]
 """Samples stacked along a new first axis, by name."""
@@ -26,6 +28,24 @@ class Lesson(nn.Module):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the terms of the loss (scalars); their sum is minimised."""
         raise NotImplementedError
+
+    def train(self, mode: bool = True) -> "Lesson":
+        """Sets the training mode; the student goes on computing what is deployed.
+
+        Many networks answer otherwise while they train (raw maps, further heads, lists of stages),
+        which is neither what is compared nor what was pruned. So only normalizations, dropouts and
+        PyTorch's own layers change their mode; the student's own code that asks for
+        `self.training` goes the way of the evaluation.
+        """
+        super().train(mode)
+        for part in self.student.modules():
+            part.training = mode and _is_layer(part)
+        return self
+
+
+def _is_layer(part: nn.Module) -> bool:
+    is_own = type(part).__module__.partition(".nn.")[0] == "torch"
+    return is_own or isinstance(part, (_NormBase, _DropoutNd))
 
 
 def find_device(module: nn.Module) -> torch.device:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
-from compress.train.average import MovingAverage, local_part
+from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches
 from compress.train.launch import open_fabric, watch_other_processes
 from compress.train.lesson import Batch, Lesson
@@ -89,7 +89,8 @@ def train(
     the same result.
 
     Args:
-        lesson: what learns; its weights change.
+        lesson: what learns; its weights change. Where they are sharded a copy learns, and the
+            lesson gets the last weights whole.
         samples: arrays by name; with `settings.workers` they are read in other processes.
         settings: how.
         probe: called before the first step, every `probe_every` steps and at the end, in the first
@@ -106,18 +107,22 @@ def train(
     """
     fabric = open_fabric(settings)
     identity = identify_run(lesson, settings, len(samples), identity)
-    run = _Run(lesson, fabric, settings, probe, identity)
+    is_sharded = settings.strategy == "fsdp" and fabric.world_size > 1
+    learner = _copy_to_shard(lesson) if is_sharded else lesson
+    run = _Run(learner, fabric, settings, probe, identity)
     with watch_other_processes(fabric), ExitStack() as stack:
         if settings.recomputes_activations:
-            stack.enter_context(recompute_activations(lesson.student))
+            stack.enter_context(recompute_activations(learner.student))
         if state_path is not None and state_path.exists():
             content = load_state(state_path, identity)
-            run.standing = restore_state(content, lesson, run.optimizer, run.average)
+            run.standing = restore_state(content, learner, run.optimizer, run.average)
         elif probe is not None:
             run.take_probe()
         is_early = _loop(run, samples, state_path, progress, report)
         weights = run.standing.best if probe is not None else run.average.gather()
         weights = fabric.broadcast(weights)
+        if is_sharded:
+            lesson.load_state_dict(gather_weights(run.lesson.state_dict()))
         fabric.barrier()
     if state_path is not None and fabric.is_global_zero:
         state_path.unlink(missing_ok=True)
@@ -224,6 +229,14 @@ class _Run:
         )
         if self.fabric.is_global_zero:
             save_state(path, content)
+
+
+def _copy_to_shard(lesson: Lesson) -> Lesson:
+    """Returns a lesson of its own with the same teacher.
+
+    Sharding changes a module for good: its weights stay parts, and its forward pass asks others.
+    """
+    return copy_module(lesson, [one for one in vars(lesson).values() if isinstance(one, nn.Module)])
 
 
 def _loop(

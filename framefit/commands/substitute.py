@@ -117,6 +117,8 @@ def substitute(
 
 
 def _show(outcome: "SubstituteOutcome") -> None:
+    from compress.substitute.api import AS_MODULES
+    from compress.substitute.called import describe_called
     from framefit.table import print_table
 
     print_table(
@@ -132,6 +134,11 @@ def _show(outcome: "SubstituteOutcome") -> None:
             for trial in outcome.substitution.trials
         ),
     )
+    if called := outcome.substitution.called:
+        typer.echo(
+            f"left as they are, called as functions: {describe_called(called)}; "
+            f"to have them tried, {AS_MODULES}"
+        )
     for name, values in outcome.heads.items():
         typer.echo(
             f"{name} {values['metric']}: {values['original']:.4f} originally, "

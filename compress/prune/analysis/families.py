@@ -10,6 +10,7 @@ from compress.prune.analysis.tracer import Trace
 
 Place = tuple[str, int]
 """A weight's name and one of its axes."""
+_NOT_USED = "the forward pass does not use it in evaluation mode"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
 
@@ -171,7 +172,8 @@ def _other_weights(
         axes = trace.weights[name].values()
         for ids in axes if len(axes) > 1 else ():
             left = [root for root in roots[ids].tolist() if root not in prunable]
-            why = Counter(reasons.get(root, _NO_LAYER) for root in left if ids.size > 1)
+            unknown = _NO_LAYER if name in trace.used else _NOT_USED
+            why = Counter(reasons.get(root, unknown) for root in left if ids.size > 1)
             for reason, count in why.items():
                 alone[name, reason] = max(count, alone.get((name, reason), 0))
     return [LeftAlone(name, count, reason) for (name, reason), count in sorted(alone.items())]

@@ -23,7 +23,8 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     inputs = _row(tracer, x, axis)
     if groups == 1:
         in_axis = 0 if is_transposed else 1
-        tracer.trace.sets.tie(inputs, _row(tracer, weight, in_axis), STAYS)
+        reason = STAYS if tracer.ids(weight) else f"the weight of '{tracer.place}' is not followed"
+        tracer.trace.sets.tie(inputs, _row(tracer, weight, in_axis), reason)
         outputs = _row(tracer, weight, 1 - in_axis)
     else:
         outputs = _convolve_groups(tracer, inputs, weight, groups, is_transposed)
@@ -140,6 +141,18 @@ def normalize_group(tracer: ChannelTracer, call: Call) -> None:
     tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
 
 
+def normalize_weight(tracer: ChannelTracer, call: Call) -> None:
+    """Weight normalization divides a weight by its norm over all axes but one, and scales that.
+
+    The norm of what stays is a statistic of the remaining channels, along every axis.
+    """
+    direction, scale = call.args[:2]
+    kept_axis = call.args[2] if len(call.args) > 2 else 0
+    _tie_parameters(tracer, [direction, scale], [kept_axis, kept_axis])
+    tracer.note_statistic(call, dict(tracer.ids(direction)))
+    tracer.set_ids(call.outputs[0], dict(tracer.ids(direction)))
+
+
 def look_up(tracer: ChannelTracer, call: Call) -> None:
     """An embedding's rows are picked by a table; its columns are channels."""
     weight = call.args[0]
@@ -213,5 +226,6 @@ LAYER_RULES = {
     ),
     "native_layer_norm": normalize_layer,
     "native_group_norm": normalize_group,
+    "_weight_norm_interface": normalize_weight,
     "embedding": look_up,
 }

@@ -247,6 +247,11 @@ def like(tracer: ChannelTracer, call: Call) -> None:
     tracer.set_ids(call.out, dict(tracer.ids(call.args[0])))
 
 
+def fill_new(tracer: ChannelTracer, call: Call) -> None:
+    """A constant of a shape of its own takes no more than the type from another tensor."""
+    tracer.set_ids(call.out, {})
+
+
 MOVEMENT_RULES = {
     **dict.fromkeys(
         (
@@ -266,4 +271,5 @@ MOVEMENT_RULES = {
     "index_select": take_rows,
     "copy_": copy_into,
     **dict.fromkeys(("zeros_like", "ones_like", "empty_like", "full_like", "rand_like"), like),
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), fill_new),
 }

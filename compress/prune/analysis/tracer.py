@@ -27,7 +27,10 @@ from compress.prune.analysis.channel_sets import ChannelSets, Ids
 
 AxisIds = dict[int, Ids]
 _RECENT = 64
-HEAD_NAMES = ("num_heads", "n_heads", "nhead", "heads", "num_attention_heads")
+HEAD_NAMES = (
+    *("num_heads", "n_heads", "nhead", "heads", "num_attention_heads"),
+    *("num_head", "n_head", "nheads", "nh", "h"),
+)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ class Trace:
         sets: the ties and freezes.
         weights: ids per axis of each parameter and buffer, by name.
         parameters: names of those that are parameters.
+        used: names of those that an operator took in.
         sites, statistics, layers: see their classes.
         whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
     """
@@ -132,6 +136,7 @@ class Trace:
     sets: ChannelSets = field(default_factory=ChannelSets)
     weights: dict[str, AxisIds] = field(default_factory=dict)
     parameters: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
@@ -219,6 +224,9 @@ class ChannelTracer(TorchDispatchMode):
         name = func._overloadpacket.__name__
         self._counts[name] += 1
         call = Call(func, name, args, kwargs or {}, out)
+        self.trace.used.update(
+            self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
+        )
         if any(self.ids(tensor) for tensor in call.tensors):
             rule = self._rules.get(name)
             if rule is None and torch.Tag.pointwise in func.tags:

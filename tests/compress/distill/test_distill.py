@@ -262,3 +262,43 @@ def test_outputs_that_are_no_numbers_are_named_before_anything_is_trained(whose:
 def test_no_samples_is_an_error() -> None:
     with pytest.raises(InputError, match="0 held out"):
         distill_module(TwoHeads(6, 1), TwoHeads(6, 2), samples(4), [])
+
+
+class OtherwiseInTraining(nn.Module):
+    """While it trains it answers in another form, through a head that nothing else uses."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.trunk = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.Dropout(0.1))
+        self.masks = nn.Conv2d(8, 3, 1)
+        self.auxiliary = nn.Conv2d(9, 3, 1)
+
+    def forward(self, x):
+        features = self.trunk(x)
+        if self.training:
+            return [self.masks(features), self.auxiliary(features)]
+        return {"masks": self.masks(features).sigmoid()}
+
+
+def test_a_student_learns_by_the_answers_that_are_deployed() -> None:
+    student, teacher = OtherwiseInTraining(0), OtherwiseInTraining(1)
+    aside = student.auxiliary.weight.detach().clone()
+    statistics = student.trunk[1].running_mean.clone()
+    result = distill_module(student, teacher, samples(16), samples(4, seed=1), training=TRAINING)
+    assert result.losses_after["masks"] < result.losses_before["masks"]
+    assert torch.equal(student.auxiliary.weight, aside)
+    assert not torch.equal(student.trunk[1].running_mean, statistics)
+
+
+def test_only_layers_change_their_mode() -> None:
+    student = OtherwiseInTraining(0)
+    match = match_outputs({"masks": torch.zeros(1)}, {"masks": torch.zeros(1)})
+    lesson = DistillLesson(student, OtherwiseInTraining(1), match, [], DistillSettings())
+    lesson.train()
+    assert lesson.training
+    assert not student.training
+    assert student.trunk[1].training
+    assert student.trunk[2].training
+    lesson.eval()
+    assert not any(part.training for part in lesson.modules())

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from compress.prune.analysis.tracer import LayerUse
 from compress.prune.api import (
     LatencyGoal,
     MacsGoal,
@@ -214,6 +215,21 @@ def test_latency_target_is_met_by_measuring(*, as_speed_up: bool) -> None:
     )
     result = prune_module(network, INPUTS, goal, PruneSettings(importance="magnitude", limits=FINE))
     assert result.latency_ms is not None
+    assert result.latency_ms == pytest.approx((full, 0.5 * full), rel=0.05)
+
+
+def test_a_target_beyond_what_the_table_knows_is_met() -> None:
+    """The table sees what the first convolution takes, and nothing of the others."""
+    network = build_chain()
+
+    def first_only(layer: LayerUse, inputs: int, outputs: int, *, whole_groups: bool) -> float:
+        macs = count_macs(layer, inputs, outputs, whole_groups=whole_groups)
+        return macs if layer.weight == "0.0.weight" else 1.0
+
+    goal = LatencyGoal(measure=pretend_clock(network), layer_time=first_only, speed_up=2.0)
+    result = prune_module(network, INPUTS, goal, PruneSettings(importance="magnitude", limits=FINE))
+    assert result.latency_ms is not None
+    full = pretend_ms(network)
     assert result.latency_ms == pytest.approx((full, 0.5 * full), rel=0.05)
 
 

@@ -75,8 +75,10 @@ def main() -> int:
     except FramefitError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    last = {f"last.{name}": value.clone() for name, value in lesson.state_dict().items()}
+    lesson.student.load_state_dict(result.weights)
     if int(os.environ.get("RANK", "0")) == 0:
-        torch.save(result.weights, out)
+        torch.save(result.weights | last, out)
     return 0
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import compress.train.run_state as run_state
 from artifacts.errors import InputError
+from compress.train.launch import _shard
 from compress.train.loss_log import log_losses
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import train
@@ -189,3 +191,10 @@ def test_a_log_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense_are_refused(name: str, value: object) -> None:
     with pytest.raises(InputError, match=name):
         TrainerSettings(**{name: value})
+
+
+def test_weights_that_fsdp_cannot_shard_are_named() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 1))
+    network.register_parameter("temperature", nn.Parameter(torch.tensor(1.0)))
+    with pytest.raises(InputError, match=r"temperature.*--strategy ddp"):
+        _shard(network, None)
