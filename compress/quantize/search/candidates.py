@@ -14,6 +14,8 @@ from compress.quantize.search.sensitivity import SensitivityMatrix
 
 SET_SIZES = (2, 4, 8, 16, 32)
 INTENSITY_SHARES = (0.15, 0.3, 0.5, 0.75)
+TIMING_TOLERANCE = 0.02
+"""Two networks whose latencies differ by a smaller share are equally fast."""
 CEILING_DB = 60.0
 """Nobody sees what is better: a head that became exact must not outweigh one that is poor."""
 

@@ -18,6 +18,7 @@ from artifacts.errors import InputError
 from compress.quantize.decisions import Decisions
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.candidates import (
+    TIMING_TOLERANCE,
     Candidate,
     list_cheap_sets,
     list_ends,
@@ -32,9 +33,6 @@ from compress.quantize.settings import Allowance
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
-
-TIMING_TOLERANCE = 0.02
-"""Two networks whose latencies differ by less are equally fast."""
 
 JOINED = 6
 """At most so many of the first sets are joined."""

@@ -12,10 +12,9 @@ from compress.head_judge import HeadJudge
 from compress.quantize.graph import Array
 from compress.quantize.placement import Declined
 from compress.quantize.result import QuantizeResult
-from compress.quantize.search.candidates import Candidate, mean_db
+from compress.quantize.search.candidates import TIMING_TOLERANCE, Candidate, mean_db
 from compress.quantize.search.contract import Judge, measure_contracts
 from compress.quantize.search.precision import (
-    TIMING_TOLERANCE,
     Clock,
     PrecisionChoice,
     PrecisionSearch,

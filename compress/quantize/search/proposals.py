@@ -11,13 +11,11 @@ from statistics import median
 import numpy as np
 
 from compress.quantize.prepared import PreparedNetwork
-from compress.quantize.search.candidates import count_layer_macs, list_edges
+from compress.quantize.search.candidates import TIMING_TOLERANCE, count_layer_macs, list_edges
 from compress.quantize.search.sensitivity import SensitivityMatrix
 from compress.quantize.search.time_model import TimeModel
 from compress.quantize.settings import Allowance
 
-FASTER_BY = 0.02
-"""A set counts as faster than all INT8 only by more than this share: less is chance."""
 FOCUSED_ROUNDS, SPREAD_ROUNDS = 5, 3
 FOCUSED = ((0.6, False), (0.85, False), (1.0, False), (0.8, True), (1.0, True), (1.0, True))
 """Proposals of a round: the share of the allowed time, and whether the costs are drawn."""
@@ -100,5 +98,5 @@ class Proposer:
 
     def _find_fastest(self, latencies: Latencies) -> frozenset[str]:
         fastest = min(latencies, key=latencies.__getitem__)
-        is_faster = latencies[fastest] < self._int8_ms * (1 - FASTER_BY)
+        is_faster = latencies[fastest] < self._int8_ms * (1 - TIMING_TOLERANCE)
         return fastest if is_faster else frozenset()
