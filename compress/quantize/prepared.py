@@ -25,7 +25,7 @@ from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import fold_affines, share_equal_weights, simplify
-from compress.quantize.survey import Survey, survey_placed
+from compress.quantize.survey import Survey, measure_growth, survey_placed
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,9 @@ INTEGER_OPERATORS = frozenset(
 )
 
 FEW_SAMPLES = ENOUGH_SAMPLES
+MOST_GROWTH = 1.25
+"""Where altered pictures widen most ranges by more, they are unlike anything the network was made
+for: those of trained networks hardly grow, and a quarter costs 2 dB."""
 """Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 
 
@@ -237,12 +240,21 @@ def _survey_altered(
     samples: Sequence[dict[str, Array]],
     progress: Progress | None,
 ) -> None:
-    """Looks at altered pictures too, unless the network cannot compute with them."""
+    """Looks at altered pictures too, unless they are nothing that the network can work with."""
     altered = make_unlike(samples)
+    if not altered:
+        return
     try:
         unlike = survey_placed(graph, quantized, altered, progress, "survey altered pictures")
     except CalibrationError:
         _log.info("altered pictures lead to NaN or infinity: the samples alone choose ranges")
+        return
+    growth = measure_growth(survey, unlike)
+    if growth > MOST_GROWTH:
+        _log.info(
+            "altered pictures make most ranges %.1f times as wide: the samples alone choose ranges",
+            growth,
+        )
         return
     for name, seen in unlike.items():
         survey[name].extend(seen)

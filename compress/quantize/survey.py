@@ -57,6 +57,17 @@ class SurveyedTensor:
 Survey = dict[str, SurveyedTensor]
 
 
+def measure_growth(survey: Survey, other: Survey) -> float:
+    """Returns by how much other samples widen the range of a tensor, 0 included: the median."""
+    growths = []
+    for name, more in other.items():
+        seen = survey[name]
+        low, high = min(seen.low, 0.0), max(seen.high, 0.0)
+        if high > low:
+            growths.append((max(high, more.high) - min(low, more.low)) / (high - low))
+    return float(np.median(growths or [1.0]))
+
+
 def observe_surveyed(tensors: Sequence[SurveyedTensor]) -> ObservedTensor:
     """Returns what an observer needs to know of tensors that share their range."""
     values = [array for item in tensors for array in item.values]

@@ -127,3 +127,23 @@ def test_what_a_survey_lacks_is_looked_at_before_the_walk(network, many):
     again = StreamingPass(prepared, QuantizeSettings()).run(many)
     assert again.activations == full.activations
     assert set(prepared.survey) == set(full.activations)
+
+
+@pytest.mark.parametrize(("power", "alters"), [(0.1, True), (4.0, False)])
+def test_altered_pictures_that_most_tensors_explode_on_choose_no_ranges(power, alters, make_model):
+    """The mean of a picture to a power: that of a brighter one is twice as large."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for name in ("v", "w")}
+    weights["power"] = np.array([power], np.float32)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["mean"], "mean"),
+        helper.make_node("Pow", ["mean", "power"], ["loud"], "louder"),
+        helper.make_node("Conv", ["loud", "v"], ["a"], "first"),
+        helper.make_node("Conv", ["a", "w"], ["y"], "second"),
+    ]
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
+    dark = [{"x": 0.5 * rng.random(SHAPE, np.float32)} for _ in range(4)]
+    for sample in dark:
+        sample["x"][0, :, 0, 0] = 1.0
+    seen = prepare_network(model, dark, QuantizeSettings(target="openvino")).survey["loud"]
+    assert (len(seen.values) > len(dark)) == alters
