@@ -57,15 +57,15 @@ class SurveyedTensor:
 Survey = dict[str, SurveyedTensor]
 
 
-def measure_growth(survey: Survey, other: Survey) -> float:
-    """Returns by how much other samples widen the range of a tensor, 0 included: the median."""
-    growths = []
+def measure_growth(survey: Survey, other: Survey) -> dict[str, float]:
+    """Returns how many times as wide other samples make the range of each tensor, 0 included."""
+    growths = {}
     for name, more in other.items():
         seen = survey[name]
         low, high = min(seen.low, 0.0), max(seen.high, 0.0)
-        if high > low:
-            growths.append((max(high, more.high) - min(low, more.low)) / (high - low))
-    return float(np.median(growths or [1.0]))
+        wider = max(high, more.high) - min(low, more.low)
+        growths[name] = wider / (high - low) if high > low else 1.0
+    return growths
 
 
 def observe_surveyed(tensors: Sequence[SurveyedTensor]) -> ObservedTensor:

@@ -147,3 +147,26 @@ def test_altered_pictures_that_most_tensors_explode_on_choose_no_ranges(power, a
         sample["x"][0, :, 0, 0] = 1.0
     seen = prepare_network(model, dark, QuantizeSettings(target="openvino")).survey["loud"]
     assert (len(seen.values) > len(dark)) == alters
+
+
+def test_a_single_tensor_that_explodes_on_altered_pictures_keeps_its_range(make_model):
+    """Three tensors follow the picture's brightness a little, the fourth to the fourth power."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for name in "stuvw"}
+    weights |= {"tenth": np.array([0.1], np.float32), "fourth": np.array([4.0], np.float32)}
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["mean"], "mean"),
+        helper.make_node("Pow", ["mean", "tenth"], ["calm"], "calm"),
+        helper.make_node("Pow", ["mean", "fourth"], ["loud"], "louder"),
+        helper.make_node("Conv", ["x", "s"], ["a"], "first"),
+        helper.make_node("Conv", ["calm", "t"], ["b"], "second"),
+        helper.make_node("Conv", ["b", "u"], ["c"], "third"),
+        helper.make_node("Conv", ["loud", "v"], ["d"], "fourth"),
+    ]
+    model = make_model(nodes, weights, {"x": SHAPE}, ["a", "c", "d"])
+    dark = [{"x": 0.5 * rng.random(SHAPE, np.float32)} for _ in range(4)]
+    for sample in dark:
+        sample["x"][0, :, 0, 0] = 1.0
+    survey = prepare_network(model, dark, QuantizeSettings(target="openvino")).survey
+    assert len(survey["loud"].values) == len(dark)
+    assert len(survey["calm"].values) == 2 * len(dark)
