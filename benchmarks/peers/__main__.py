@@ -17,6 +17,7 @@ from benchmarks.peers.cases import (
     Case,
     CaseFiles,
     list_cases,
+    own_case,
     read_feeds,
     write_cost_case,
 )
@@ -33,7 +34,7 @@ MOST_FOR_OTHERS = 0.25
 def main() -> None:
     """Measures, writes the raw figures and the page's section."""
     arguments = _parse()
-    raw = arguments.out / "figures.json"
+    raw = arguments.out / ("own.json" if arguments.own else "figures.json")
     if not arguments.page:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
@@ -41,11 +42,15 @@ def main() -> None:
         case["judged_by"] = CPU_TIME if case["others"] > MOST_FOR_OTHERS else LATENCY
         case["standing"] = _stand(case["files"], case["judged_by"])
     write_json(raw, figures)
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
-    for name, lines in page.sections(figures).items():
-        text = replace_section(text, name, lines)
-    write_text(PAGE, text)
-    print(json.dumps({"page": str(PAGE), "raw": str(raw)}))
+    target = raw.with_suffix(".md") if arguments.own else PAGE
+    if arguments.own:
+        text = "\n".join(page.render(page.OWN, figures, figures["cases"]))
+    else:
+        text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
+        for name, lines in page.sections(figures).items():
+            text = replace_section(text, name, lines)
+    write_text(target, text)
+    print(json.dumps({"page": str(target), "raw": str(raw)}))
 
 
 def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
@@ -56,7 +61,7 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
         "machine": describe_machine(),
         "versions": _versions(),
     }
-    for case in list_cases():
+    for case in [own_case(folder) for folder in arguments.own] or list_cases():
         if arguments.case and case.name not in arguments.case:
             continue
         known = figures["cases"].get(case.name, {}).get("files", {})
@@ -64,7 +69,7 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
             case, arguments.out, known, keeps_ours=arguments.retime
         )
         write_json(raw, figures)
-    if COST in arguments.case or not (arguments.case or arguments.retime):
+    if COST in arguments.case or not (arguments.case or arguments.own or arguments.retime):
         figures[COST] = _measure_cost(arguments.out)
         write_json(raw, figures)
 
@@ -73,6 +78,15 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument(
         "--case", action="append", default=[], help=f"one network's name, or '{COST}'"
+    )
+    parser.add_argument(
+        "--own",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="a network of yours instead: float.onnx, calib.npz and held.npz (one array per input, "
+        "the first axis counts samples); the table goes to own.md in --out",
     )
     parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
     parser.add_argument(

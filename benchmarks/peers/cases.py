@@ -1,5 +1,6 @@
 """What is quantized: a float network, pictures that calibrate it and pictures that judge it."""
 
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -116,6 +117,16 @@ def list_cases() -> list[Case]:
     ]
 
 
+def own_case(folder: Path) -> Case:
+    """Returns the case of a user's network: `float.onnx`, `calib.npz`, `held.npz` in a folder."""
+    return Case(
+        name=folder.resolve().name,
+        split="calib.npz calibrates, held.npz judges",
+        write=partial(_write_own, CaseFiles(folder)),
+        rounds=100,
+    )
+
+
 def write_cost_case(files: CaseFiles) -> None:
     """Writes a network of middle size and noise pictures; its files are not judged."""
     import timm
@@ -169,6 +180,12 @@ def _write_package(network: PackageNetwork, files: CaseFiles) -> None:
         (files.calibration, files.held_out), network.samples(model), strict=True
     ):
         _save_feeds(path, samples)
+
+
+def _write_own(own: CaseFiles, files: CaseFiles) -> None:
+    save_onnx(load_onnx(own.model), files.model, metadata={})
+    shutil.copyfile(own.calibration, files.calibration)
+    shutil.copyfile(own.held_out, files.held_out)
 
 
 def _write_demo(files: CaseFiles) -> None:

@@ -7,11 +7,12 @@ from benchmarks.package_networks import PACKAGE_NETWORKS
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED
 
-OURS_TO_TUNE, PACKAGES = "peers", "packages"
-"""The two sections: networks that framefit was tuned on, and those of public packages."""
+OURS_TO_TUNE, PACKAGES, OWN = "peers", "packages", "own"
+"""The networks that framefit was tuned on, those of public packages, a user's own."""
 _TITLES = {
     OURS_TO_TUNE: "Beside the peers",
     PACKAGES: "Beside the peers, on networks out of public packages",
+    OWN: "Beside the peers, on networks of your own",
 }
 
 
@@ -23,14 +24,15 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     cost = figures.get("cost")
     lines = {}
     if known or cost:
-        lines[OURS_TO_TUNE] = _render(OURS_TO_TUNE, figures, known)
+        lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
         lines[OURS_TO_TUNE] += _cost_lines(cost) if cost else []
     if foreign:
-        lines[PACKAGES] = _render(PACKAGES, figures, foreign)
+        lines[PACKAGES] = render(PACKAGES, figures, foreign)
     return lines
 
 
-def _render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -> list[str]:
+def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of a section about some cases."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     lines = [
         f"## {_TITLES[section]}",

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.onnx_file import load_onnx, save_onnx
-from benchmarks.peers.cases import CaseFiles, read_feeds
+from benchmarks.peers.cases import CaseFiles, own_case, read_feeds
 from benchmarks.peers.judge import measure_quality
 from benchmarks.peers.makers import OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
 
@@ -80,3 +80,21 @@ def test_each_peer_makes_a_file_that_runs(files: CaseFiles, maker: Maker) -> Non
     assert "failure" not in cost, cost
     quality = measure_quality(files.model, {"it": maker.out(files)}, read_feeds(files.held_out))
     assert quality["it"]["run"]["y"]["sqnr_db"] > 10
+
+
+def test_a_network_of_ones_own_becomes_a_case(files: CaseFiles, tmp_path: Path) -> None:
+    written = CaseFiles(tmp_path / "case")
+    written.folder.mkdir()
+    case = own_case(files.folder)
+    case.write(written)
+    assert case.name == files.folder.name
+    assert [node.op_type for node in load_onnx(written.model).graph.node] == [
+        "Conv",
+        "Relu",
+        "Conv",
+    ]
+    for own, copied in (
+        (files.calibration, written.calibration),
+        (files.held_out, written.held_out),
+    ):
+        np.testing.assert_array_equal(read_feeds(copied)[3]["x"], read_feeds(own)[3]["x"])

@@ -17,7 +17,7 @@ from compress.quantize.observers import (
 )
 from compress.quantize.observers.entropy import divergence
 from compress.quantize.observers.mse import squared_errors
-from compress.quantize.qparams import IntegerGrid, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
 
 SIGNED, UNSIGNED = IntegerGrid(), IntegerGrid(is_signed=False)
 
@@ -103,6 +103,21 @@ def test_headroom_widens_the_range_up_to_what_was_seen():
     assert wide[1] == pytest.approx(tight[1] * 1.1)
     even = ObservedTensor.of([np.linspace(-1, 1, 10_000, dtype=np.float32)])
     assert MeanSquaredError(headroom=5).choose_range(even, SIGNED, symmetric=True) == (-1, 1)
+
+
+def test_levels_of_pixels_do_not_fall_halfway_between_the_steps():
+    pixels = np.arange(256, dtype=np.float32)
+    signed, plain = pixels / np.float32(127.5) - 1, pixels / np.float32(255)
+
+    def error_in_steps(values):
+        chosen = MeanSquaredError().choose_range(
+            ObservedTensor.of([values]), UNSIGNED, symmetric=False
+        )
+        q = qparams_for_range(*chosen, UNSIGNED, symmetric=False)
+        return np.sqrt(np.mean((fake_quantize(values, q) - values) ** 2)) / q.scale
+
+    assert error_in_steps(signed) < 0.35  # 0.29 where values lie anywhere, 0.5 where all halfway
+    assert error_in_steps(plain) < 0.02
 
 
 @pytest.mark.parametrize("headroom", [0.9, 11, float("nan")])
