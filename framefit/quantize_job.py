@@ -160,7 +160,7 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
     """
     is_int8 = settings.weights in ("int8", "int7") and settings.activations == "int8"
-    if settings.prefer is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
+    if settings.allowance is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
         return open_clock(settings.target)
     return None
 

@@ -35,13 +35,13 @@ def diagnose_model(
     Args:
         model: as for `quantize_model`; it is not changed.
         samples: every fourth one judges, the others calibrate; all do both where they are fewer.
-        settings: how to quantize; `prefer` and its contracts are left aside.
+        settings: how to quantize; `prefer`, `within_ms` and contracts are left aside.
         progress: is told (what, done, total).
 
     Raises:
         AlreadyQuantizedError, CalibrationError, InputError: as `quantize_model`.
     """
-    settings = replace(settings or QuantizeSettings(), prefer=None, contracts=())
+    settings = replace(settings or QuantizeSettings(), prefer=None, within_ms=None, contracts=())
     calibration, judged = _split(samples)
     prepared = prepare_network(model, calibration, settings)
     walk = StreamingPass(prepared, settings)

@@ -20,7 +20,7 @@ from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
 from compress.quantize.search.precision import Clock
 from compress.quantize.search.preferred import search_precision, take_richer, time_whole
-from compress.quantize.settings import QuantizeSettings
+from compress.quantize.settings import PREFERENCES, QuantizeSettings
 from compress.quantize.timed_forms import Forms, choose_forms
 from compress.quantize.work import Work
 
@@ -84,8 +84,9 @@ def quantize_model(
         samples: one dictionary of input arrays (batch axis included) per sample.
         settings: how; the defaults suit TensorRT.
         progress: is told (what, done, total).
-        clock: times networks on the target; `settings.prefer` needs it. Without `prefer` the
-            result is timed, and layers stay in float only where it is not faster than float.
+        clock: times networks on the target; `settings.prefer` and `within_ms` need it. Without
+            them the result is timed, and layers stay in float only where it is not faster than
+            float.
         log_folder: decisions are kept here, so that a run that was killed goes on where it
             stopped. The caller names it after model, samples and settings, and removes it once
             the result is stored.
@@ -100,14 +101,14 @@ def quantize_model(
         InputError: nothing in it can be quantized, or an operator cannot be run.
     """
     settings = settings or QuantizeSettings()
-    if settings.prefer is not None and clock is None:
-        raise InputError(f"prefer is '{settings.prefer}' and there is no clock to time with")
+    if settings.allowance is not None and clock is None:
+        raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     log = DecisionLog(log_folder)
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
     work = Work.begin(model, samples, forms.chosen, progress, log)
-    if settings.prefer is not None and clock is not None:
-        found = search_precision(work, settings.prefer, clock, judge)
+    if settings.allowance is not None and clock is not None:
+        found = search_precision(work, settings.allowance, clock, judge)
         if settings.contracts or not found.layers:
             return found
         richer = (Work.begin(model, samples, item, progress, log) for item in forms.richer)
@@ -119,4 +120,4 @@ def quantize_model(
     if not choice.is_float:
         return replace(result, precision=choice)
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
-    return search_precision(work, "speed", clock, judge)
+    return search_precision(work, PREFERENCES["speed"], clock, judge)

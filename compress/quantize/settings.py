@@ -1,5 +1,6 @@
 """The settings of a quantization."""
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,21 +14,29 @@ from compress.quantize.search.contract import Contract
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16, "float": 8}
 
+LEAST_FASTER = 0.98
+"""What is quantized takes less than this share of the float latency, however much is allowed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The time that layers in float may cost, the smaller of two.
+    """The time that layers in float may cost, the smaller of two; or a latency to stay within.
 
     Attributes:
         saved_share: share of the time that INT8 saves.
         slowdown: share of the fastest network's latency.
+        within_ms: the longest latency; None where the shares say it. With it they say how slow a
+            form of the network may be to be tried.
     """
 
     saved_share: float = 0.0
     slowdown: float = 0.0
+    within_ms: float | None = None
 
     def limit_ms(self, fastest_ms: float, float_ms: float) -> float:
         """Returns the longest latency that may be chosen, in ms."""
+        if self.within_ms is not None:
+            return max(min(self.within_ms, LEAST_FASTER * float_ms), fastest_ms)
         saved_ms = max(float_ms - fastest_ms, 0.0)
         return fastest_ms + min(self.saved_share * saved_ms, self.slowdown * fastest_ms)
 
@@ -73,6 +82,8 @@ class QuantizeSettings:
         keep_float: names of nodes that stay in float.
         prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
             error; None quantizes all that can be, without measuring.
+        within_ms: instead of `prefer`, a latency that the network has to keep on the target: the
+            layers that cost the most quality stay in float for as long as it is kept.
         contracts: what heads may lose; the search keeps layers in float until they are kept.
         memory_cap_bytes: activations beyond this sum are kept on disk.
     """
@@ -93,6 +104,7 @@ class QuantizeSettings:
     equalization: bool = True
     keep_float: tuple[str, ...] = ()
     prefer: str | None = None
+    within_ms: float | None = None
     contracts: tuple[Contract, ...] = ()
     memory_cap_bytes: int = 1 << 30
 
@@ -103,14 +115,24 @@ class QuantizeSettings:
         self._check_activations()
         if self.prefer not in (None, *PREFERENCES):
             raise InputError(f"prefer is '{self.prefer}'", f"one of {', '.join(PREFERENCES)}")
+        if self.within_ms is not None:
+            self._check_limit(self.within_ms)
         if self.integer_sums not in (None, *INTEGER_SUMS):
             raise InputError(
                 f"integer_sums is '{self.integer_sums}'", f"one of {', '.join(INTEGER_SUMS)}"
             )
-        if self.contracts and self.prefer is None:
-            raise InputError("contracts were given without prefer", "speed, balanced or quality")
+        if self.contracts and self.allowance is None:
+            raise InputError(
+                "contracts were given without prefer", "speed, balanced or quality; or within_ms"
+            )
         if self.memory_cap_bytes < 0:
             raise InputError(f"memory_cap_bytes is {self.memory_cap_bytes}", "0 or more")
+
+    def _check_limit(self, within_ms: float) -> None:
+        if not 0 < within_ms < math.inf:
+            raise InputError(f"within_ms is {within_ms}", "a latency above 0 ms")
+        if self.prefer is not None:
+            raise InputError(f"within_ms was given with prefer '{self.prefer}'", "one of the two")
 
     def _check_weights(self) -> None:
         if self.weights not in WEIGHT_GRIDS:
@@ -165,7 +187,14 @@ class QuantizeSettings:
         Ranges are then chosen on altered calibration pictures too (`search.stress`), as they are
         where there are few.
         """
-        return self.prefer is not None and PREFERENCES[self.prefer] != Allowance()
+        return self.allowance not in (None, Allowance())
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """The time that layers in float may cost; None where it is not asked for."""
+        if self.within_ms is not None:
+            return replace(PREFERENCES["quality"], within_ms=self.within_ms)
+        return None if self.prefer is None else PREFERENCES[self.prefer]
 
     @property
     def opset(self) -> int:

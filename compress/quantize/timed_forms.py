@@ -23,7 +23,7 @@ from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
-from compress.quantize.settings import PREFERENCES, QuantizeSettings
+from compress.quantize.settings import QuantizeSettings
 from compress.quantize.tied_scales import TiedScales
 
 _log = logging.getLogger(__name__)
@@ -184,14 +184,16 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
         _log.info("SiLU is written with tanh, with which this network is faster here")
     if chosen.integer_sums != settings.integer_sums:
         _log.info("sums round both addends, with which this network is faster here")
-    allowed_ms = (1 + PREFERENCES[settings.prefer or "speed"].slowdown) * times[chosen]
+    slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
+    allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]
     return Forms(chosen, tuple(item for item in more if times[item] <= allowed_ms))
 
 
 def _least_gain(settings: QuantizeSettings) -> float:
     """Returns the share of the latency that a form must save which costs quality."""
-    return LEAST_SEEN if settings.prefer == "speed" else LEAST_GAIN
+    is_pressed = settings.prefer == "speed" or settings.within_ms is not None
+    return LEAST_SEEN if is_pressed else LEAST_GAIN
 
 
 def _without(qparams: QParams) -> QParams:

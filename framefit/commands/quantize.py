@@ -108,6 +108,13 @@ def quantize(
             "slower than in float (measured for openvino and onnxruntime)."
         ),
     ] = None,
+    within_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of --prefer: keep the most quality that this latency on the target "
+            "allows, in ms, measured here."
+        ),
+    ] = None,
     timing: Annotated[
         bool,
         typer.Option(
@@ -117,8 +124,8 @@ def quantize(
     contract: Annotated[
         list[str] | None,
         typer.Option(
-            help="What a head (or output) must keep, with --prefer: HEAD=DB (SQNR at least), "
-            "HEAD:agreement=SHARE (of its decisions), or HEAD:drop=VALUE (of its metric, with "
+            help="What a head (or output) must keep, with --prefer or --within-ms: HEAD=DB (SQNR at "
+            "least), HEAD:agreement=SHARE (of its decisions), or HEAD:drop=VALUE (of its metric, with "
             "--labels); repeatable. Exit code 1 where it cannot."
         ),
     ] = None,
@@ -162,6 +169,7 @@ def quantize(
         activations=activations,
         keep_float=tuple(keep_float or ()),
         prefer=prefer,
+        within_ms=within_ms,
     )
     with show_progress() as progress:
         outcome = quantize_file(

@@ -41,7 +41,11 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             "channel in INT8"
         )
     if result.precision is not None:
-        show_precision(result.precision, is_float=not result.layers)
+        show_precision(
+            result.precision,
+            is_float=not result.layers,
+            is_chosen=result.settings.allowance is not None,
+        )
     else:
         typer.echo(f"latency not measured; on the target: framefit bench {outcome.out}")
     ratio = outcome.float_bytes / outcome.int8_bytes
@@ -63,8 +67,14 @@ def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> No
     print_table(headings, rows)
 
 
-def show_precision(choice: "PrecisionChoice", *, is_float: bool) -> None:
-    """Prints what stays in float (all of it: `is_float`) for speed or quality, and the times."""
+def show_precision(choice: "PrecisionChoice", *, is_float: bool, is_chosen: bool) -> None:
+    """Prints what stays in float, and the times.
+
+    Args:
+        choice: what was found.
+        is_float: all of it stays in float.
+        is_chosen: what stays in float was searched for, as the user asked.
+    """
     times = (
         f"float {choice.float_ms:.2f} ms, all INT8 {choice.int8_ms:.2f} ms, "
         f"chosen {choice.chosen.latency_ms:.2f} ms (side by side)"
@@ -72,6 +82,8 @@ def show_precision(choice: "PrecisionChoice", *, is_float: bool) -> None:
     if len(choice.tried) == 1 and not is_float:
         gain = choice.float_ms / choice.int8_ms
         typer.echo(f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)")
+        if not is_chosen:
+            typer.echo("more quality at about this latency, for a longer search: --prefer balanced")
         return
     if is_float:
         typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")

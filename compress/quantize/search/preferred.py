@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from artifacts.errors import InputError
 from artifacts.ownership import read_heads
 from artifacts.samples import spread_indices
 from compress.head_judge import HeadJudge
@@ -26,7 +27,7 @@ from compress.quantize.search.sensitivity import (
     take_worse,
 )
 from compress.quantize.search.stress import enlarge_quarters
-from compress.quantize.settings import PREFERENCES, Allowance
+from compress.quantize.settings import Allowance
 from compress.quantize.work import Work
 
 _log = logging.getLogger(__name__)
@@ -40,15 +41,22 @@ MATRIX_VALUES = 4_000_000
 """Input values that are enough for the matrix: large pictures have more places to average over."""
 
 
-def search_precision(work: Work, prefer: str, clock: Clock, judge: Judge | None) -> QuantizeResult:
-    """Returns the best network that the search finds, more careful until contracts are kept."""
+def search_precision(
+    work: Work, allowance: Allowance, clock: Clock, judge: Judge | None
+) -> QuantizeResult:
+    """Returns the best network that the search finds, more careful until contracts are kept.
+
+    Raises:
+        InputError: no network is fast enough.
+    """
     contracts = work.settings.contracts
     model = work.prepared.write_float()
     heads = read_heads(model)
-    search = _open_search(work, PREFERENCES[prefer], clock)
+    search = _open_search(work, allowance, clock)
     floors = {item.head: item.limit for item in contracts if item.kind == "sqnr"}
     for _ in range(CONTRACT_ROUNDS):
         choice = search.choose(floors)
+        _compare_with_limit(choice, allowance.within_ms, has_contracts=bool(contracts))
         if choice.is_float:
             return _float_result(work, choice)
         result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
@@ -68,9 +76,9 @@ def take_richer(
 
     Layers in float cost time as zero points do; which of them brings more quality is measured.
     """
-    if found.precision is None or work.settings.prefer is None:
+    allowance = work.settings.allowance
+    if found.precision is None or allowance is None:
         return found
-    allowance = PREFERENCES[work.settings.prefer]
     fastest = min(item.latency_ms for item in found.precision.tried)
     share = fastest / found.precision.chosen.latency_ms
     few = work.pick_few()
@@ -123,6 +131,24 @@ def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:
     return PrecisionChoice(
         float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
     )
+
+
+def _compare_with_limit(
+    choice: PrecisionChoice, within_ms: float | None, *, has_contracts: bool
+) -> None:
+    """Refuses what is slower than asked for; says where the float network is fast enough."""
+    if within_ms is None:
+        return
+    if choice.float_ms <= within_ms:
+        _log.warning("the float network takes %.2f ms and is fast enough", choice.float_ms)
+    chosen_ms = choice.chosen.latency_ms
+    if chosen_ms > within_ms * (1 + TIMING_TOLERANCE):
+        found = "that keeps the contracts " if has_contracts else ""
+        raise InputError(
+            f"within_ms is {within_ms:g}, and the fastest network {found}takes {chosen_ms:.3g} ms",
+            f"{chosen_ms:.3g} or more",
+            "compress prune --target-ms makes a network faster than integers do",
+        )
 
 
 def _raise_floors(floors: Mapping[str, float], choice: PrecisionChoice) -> dict[str, float]:

@@ -196,6 +196,9 @@ def test_a_contract_on_an_unknown_head_is_refused(outlier_model):
     "wrong",
     [
         {"prefer": "fast"},
+        {"prefer": "speed", "within_ms": 5.0},
+        {"within_ms": 0.0},
+        {"within_ms": float("nan")},
         {"contracts": (Contract(head="left", limit=1.0),)},
         {"activations": "int7"},
     ],
@@ -205,10 +208,43 @@ def test_senseless_settings_are_refused(wrong):
         settings(**wrong)
 
 
-def test_preferring_without_a_clock_is_refused(outlier_model):
+@pytest.mark.parametrize("wish", [{"prefer": "speed"}, {"within_ms": 15.0}])
+def test_preferring_without_a_clock_is_refused(outlier_model, wish):
     model, samples = outlier_model
     with pytest.raises(InputError, match="no clock"):
-        quantize_model(model, samples, settings(prefer="speed"))
+        quantize_model(model, samples, settings(**wish))
+
+
+def test_a_latency_is_kept_and_spent_on_quality(outlier_model):
+    """All four layers in INT8 take 14 ms, each in float one more; float takes 18 ms."""
+    model, samples = outlier_model
+    worst_db = []
+    for within_ms in (14.0, 15.0, 16.0, 17.0):
+        result = quantize_model(
+            model, samples, settings(within_ms=within_ms), clock=clock_by_float_layers
+        )
+        assert result.precision.chosen.latency_ms == within_ms
+        assert clock_by_float_layers([result.model]) == [within_ms]
+        worst_db.append(min(result.outputs_db.values()))
+    assert worst_db == sorted(worst_db)
+    assert worst_db[-1] > worst_db[0] + 10
+
+
+def test_a_latency_that_float_keeps_is_told_of_and_quality_comes_first(outlier_model, caplog):
+    model, samples = outlier_model
+    result = quantize_model(model, samples, settings(within_ms=20.0), clock=clock_by_float_layers)
+    assert "the float network takes 18.00 ms and is fast enough" in caplog.text
+    assert result.precision.chosen.latency_ms == 17
+
+
+def test_a_latency_that_no_network_keeps_is_refused_with_what_is_possible(outlier_model):
+    model, samples = outlier_model
+    with pytest.raises(InputError, match=r"within_ms is 13, .* takes 14 ms; expected 14 or more"):
+        quantize_model(model, samples, settings(within_ms=13.0), clock=clock_by_float_layers)
+    contracts = (Contract(head="left", limit=60.0),)
+    wish = settings(within_ms=14.0, contracts=contracts)
+    with pytest.raises(InputError, match=r"within_ms is 14, .* that keeps the contracts takes"):
+        quantize_model(model, samples, wish, clock=clock_by_float_layers)
 
 
 def test_macs_follow_from_shapes(outlier_model):
