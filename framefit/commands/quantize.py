@@ -124,9 +124,9 @@ def quantize(
     contract: Annotated[
         list[str] | None,
         typer.Option(
-            help="What a head (or output) must keep, with --prefer or --within-ms: HEAD=DB (SQNR at "
-            "least), HEAD:agreement=SHARE (of its decisions), or HEAD:drop=VALUE (of its metric, with "
-            "--labels); repeatable. Exit code 1 where it cannot."
+            help="What a head (or output) must keep, with --prefer or --within-ms: HEAD=DB (SQNR "
+            "at least), HEAD:agreement=SHARE (of its decisions), or HEAD:drop=VALUE (of its "
+            "metric, with --labels); repeatable. Exit code 1 where it cannot."
         ),
     ] = None,
     labels: Annotated[
