@@ -31,7 +31,7 @@ def test_the_command_takes_the_type_that_was_asked_for(
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: frozenset({"sse2"}))
     result = run(
         *("compress", "quantize", network, "--data", pictures, "--target", "openvino"),
-        *("--pixel-scale", "255", "--json", "done.json", *asked),
+        *("--pixel-scale", "255", "--no-timing", "--json", "done.json", *asked),
     )
     assert result.code == 0, result.err
     assert f'"weight_bits": {bits}' in (folder / "done.json").read_text(encoding="utf-8")
