@@ -10,7 +10,6 @@ SMALLEST_RATE = 0.01
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 """Name of each precision, and what Lightning Fabric calls it."""
 STRATEGIES = ("ddp", "fsdp")
-OPTIMIZERS = ("adamw", "adam-mini")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +20,6 @@ class TrainerSettings:
         steps: optimizer steps.
         batch_size: samples per optimizer step, over all processes.
         accumulate: parts that a process splits its share of a batch into, to save memory.
-        optimizer: adamw, or adam-mini (see `compress.train.adam_mini`).
         learning_rate: the highest, after the warm-up.
         weight_decay: of weights with two axes or more; biases and norms have none.
         warmup_share: share of the steps with a rising learning rate.
@@ -44,7 +42,6 @@ class TrainerSettings:
     steps: int = 500
     batch_size: int = 8
     accumulate: int = 1
-    optimizer: str = "adamw"
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup_share: float = 0.05
@@ -78,7 +75,6 @@ class TrainerSettings:
                 raise InputError(f"{name} is {getattr(self, name)}", "a share from 0 to 1")
         self._require_one_of("precision", tuple(PRECISIONS))
         self._require_one_of("strategy", STRATEGIES)
-        self._require_one_of("optimizer", OPTIMIZERS)
         self._require_one_of("device", ("auto", "cpu"))
 
     def _require_one_of(self, name: str, values: tuple[str, ...]) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
-from compress.train.adam_mini import AdamMini
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches
 from compress.train.launch import open_fabric, watch_other_processes
@@ -278,19 +277,16 @@ def _is_hopeless(standing: Standing, settings: TrainerSettings) -> bool:
     return settings.patience > 0 and standing.probes_since_best() >= settings.patience
 
 
-def _open_optimizer(
-    weights: list[nn.Parameter], settings: TrainerSettings
-) -> torch.optim.Optimizer:
+def _open_optimizer(weights: list[nn.Parameter], settings: TrainerSettings) -> torch.optim.AdamW:
     decayed = [weight for weight in weights if weight.ndim > 1]
     others = [weight for weight in weights if weight.ndim <= 1]
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
-    if settings.optimizer == "adam-mini":
-        return AdamMini(groups, lr=settings.learning_rate)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=settings.learning_rate, fused=True
+    )
 
 
 def _whole(value: Tensor) -> Tensor:
