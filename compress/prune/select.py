@@ -13,6 +13,8 @@ from compress.prune.cost import Cost
 LOOK_AHEAD = 6
 """How many narrower widths are weighed at once, to see past a plateau of the measured time."""
 FINEST_SHARE = 32
+LAST_STEPS = 4
+"""So many ways to reach the goal are compared, each without the last steps of those before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,10 @@ def select_groups(
 ) -> Selection:
     """Narrows feature maps, always where least importance is lost per cost saved.
 
+    The last step may save more than was needed. What it left over is given back to the feature
+    maps that gain most importance for it, and the goal is also reached without that step: what
+    loses least importance is taken.
+
     Args:
         channels: the structure.
         scores: importance by id.
@@ -120,57 +126,104 @@ def select_groups(
         name: np.concatenate([[0.0], np.cumsum(scores[roots])]) for name, roots in order.items()
     }
     widths = {family.name: limits.widths(family) for family in channels.families}
-    kept = {family.name: len(family.roots) for family in channels.families}
-    by_name = {family.name: family for family in channels.families}
-    total = cost.total(kept)
-    moves = {name: _best_move(by_name[name], kept, widths[name], lost[name], cost) for name in kept}
-    while total > goal:
-        ready = [(move[0], name) for name, move in moves.items() if move is not None]
-        if not ready:
-            break
-        _, name = min(ready)
-        move = moves[name]
-        if move is None:
-            break
-        family = by_name[name]
-        fewer = _just_enough(family, kept, widths[name], move[1], cost, total - goal)
-        total -= cost.saved(kept, family, fewer)
-        kept[name] = fewer
-        for other in cost.neighbours(family):
-            moves[other] = _best_move(by_name[other], kept, widths[other], lost[other], cost)
+    narrowing = _Narrowing(channels, widths, lost, cost)
+    kept = min(narrowing.list_ways(goal), key=narrowing.lost_importance)
     removed = {
         root for name, count in kept.items() for root in order[name][: len(order[name]) - count]
     }
     return Selection(removed, kept, cost.total(kept))
 
 
-def _just_enough(
-    family: Family, kept: dict[str, int], widths: list[int], fewest: int, cost: Cost, needed: float
-) -> int:
-    """Returns the widest width down to `fewest` that saves what is needed, else `fewest`."""
-    between = [width for width in widths if fewest < width < kept[family.name]]
-    return next((wide for wide in between if cost.saved(kept, family, wide) >= needed), fewest)
+@dataclass(frozen=True)
+class _Narrowing:
+    """Narrows feature maps step by step.
 
+    Attributes:
+        channels: the structure.
+        widths: that each family may have, most first.
+        lost: importance that each family has lost without so many of its groups.
+        cost: what to bring down.
+    """
 
-def _best_move(
-    family: Family,
-    kept: dict[str, int],
-    widths: list[int],
-    lost: NDArray[np.float64],
-    cost: Cost,
-) -> tuple[float, int, float] | None:
-    """Returns (importance per cost, width, cost saved) of the best narrower width, if any saves."""
-    now = kept[family.name]
-    best = None
-    for fewer in [width for width in widths if width < now][:LOOK_AHEAD]:
-        saved = cost.saved(kept, family, fewer)
-        if saved <= 0:
-            continue
-        count = len(family.roots)
-        price = float(lost[count - fewer] - lost[count - now]) / saved
-        if best is None or price < best[0]:
-            best = (price, fewer, saved)
-    return best
+    channels: Channels
+    widths: dict[str, list[int]]
+    lost: dict[str, NDArray[np.float64]]
+    cost: Cost
+
+    def lost_importance(self, kept: dict[str, int]) -> float:
+        """Returns the importance of all groups that are not kept."""
+        return sum(
+            float(self.lost[family.name][len(family.roots) - kept[family.name]])
+            for family in self.channels.families
+        )
+
+    def list_ways(self, goal: float) -> list[dict[str, int]]:
+        """Returns a few ways to reach the goal, groups kept per family; at least one.
+
+        They differ in the family whose step reached it. Where the limits do not allow to reach it,
+        all that they allow is the only way.
+        """
+        by_name = {family.name: family for family in self.channels.families}
+        kept = {name: len(family.roots) for name, family in by_name.items()}
+        total = self.cost.total(kept)
+        if total <= goal:
+            return [kept]
+        moves = {name: self._best_move(by_name[name], kept) for name in kept}
+        ways: list[dict[str, int]] = []
+        while len(ways) < LAST_STEPS:
+            ready = [(move, name) for name, move in moves.items() if move is not None]
+            if not ready:
+                break
+            (_, fewest, saved), name = min(ready)
+            family = by_name[name]
+            if total - saved <= goal:
+                fewer = self._just_enough(family, kept, fewest, total - goal)
+                ways.append(self._give_back({**kept, name: fewer}, goal))
+                del moves[name]
+                continue
+            total -= saved
+            kept[name] = fewest
+            for other in self.cost.neighbours(family) & moves.keys():
+                moves[other] = self._best_move(by_name[other], kept)
+        return ways or [kept]
+
+    def _just_enough(self, family: Family, kept: dict[str, int], fewest: int, needed: float) -> int:
+        """Returns the widest width down to `fewest` that saves what is needed, else `fewest`."""
+        between = [w for w in self.widths[family.name] if fewest < w < kept[family.name]]
+        return next((w for w in between if self.cost.saved(kept, family, w) >= needed), fewest)
+
+    def _best_move(self, family: Family, kept: dict[str, int]) -> tuple[float, int, float] | None:
+        """Returns (importance per cost, width, cost saved) of the best narrower width, if any."""
+        now, count, lost = kept[family.name], len(family.roots), self.lost[family.name]
+        best = None
+        for fewer in [w for w in self.widths[family.name] if w < now][:LOOK_AHEAD]:
+            saved = self.cost.saved(kept, family, fewer)
+            if saved <= 0:
+                continue
+            price = float(lost[count - fewer] - lost[count - now]) / saved
+            if best is None or price < best[0]:
+                best = (price, fewer, saved)
+        return best
+
+    def _give_back(self, kept: dict[str, int], goal: float) -> dict[str, int]:
+        """Returns wider feature maps, as long as the goal is kept."""
+        kept, left = dict(kept), goal - self.cost.total(kept)
+        while True:
+            best = None
+            for family in self.channels.families:
+                name, now, lost = family.name, kept[family.name], self.lost[family.name]
+                for wider in [w for w in self.widths[name] if w > now][-LOOK_AHEAD:]:
+                    extra = -self.cost.saved(kept, family, wider)
+                    if not 0 < extra <= left:
+                        continue
+                    count = len(family.roots)
+                    gained = float(lost[count - now] - lost[count - wider]) / extra
+                    if best is None or gained > best[0]:
+                        best = (gained, name, wider, extra)
+            if best is None:
+                return kept
+            _, name, kept[name], extra = best
+            left -= extra
 
 
 def find_floor(channels: Channels, cost: Cost, limits: WidthLimits) -> Selection:
