@@ -50,7 +50,7 @@ def qat(
     batch_size: BatchSizeOption = 8,
     learning_rate: Annotated[
         float, typer.Option(help="The highest, in steps of the integer grid.")
-    ] = 0.01,
+    ] = 0.005,
     fixed_weights: Annotated[
         bool, typer.Option("--fixed-weights", help="Learn scales and biases only.")
     ] = False,
@@ -109,7 +109,7 @@ def qat(
             teacher,
             data,
             QatSettings(learns_weights=not fixed_weights, learns_activations=not fixed_activations),
-            replace(training, weight_decay=0.0, average_decay=0.9),
+            replace(training, weight_decay=0.0, average_decay=0.98),
             out=out,
             log=log,
             model_options=ModelOptions(tuple(input_shape or ()), factory),
