@@ -111,7 +111,9 @@ def open_network(
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = find_channels(wide, given, protect)
     network = PrunableNetwork(module, given, channels, frozenset())
-    if not _problem(network, set().union(*_probe_apart(channels).values())):
+    if not any(
+        _problem(network, set().union(*probes.values())) for probes in _all_probes(channels)
+    ):
         return network
     return _try_families(network, progress)
 
@@ -159,13 +161,15 @@ def _adapt(network: PrunableNetwork, family: Family, *, is_new: bool) -> tuple[A
         family: the family to try.
         is_new: whether to search; a family that meets code for which nothing was found does not.
     """
-    removed = {_probe_root(family)}
-    first = _problem(network, removed)
+    probes = [{_probe_root(family)}]
+    if family.name in (halves := _probe_halves(network.channels)):
+        probes.append(halves[family.name])
+    first = _first_problem(network, probes)
     if not first or not is_new:
         return frozenset(), first
     for extra in _candidates(network, family):
         trial = replace(network, adjustments=network.adjustments | extra)
-        if not _problem(trial, removed):
+        if not _first_problem(trial, probes):
             return extra, ""
     return frozenset(), first
 
@@ -191,18 +195,42 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
 
 def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
     """Adds family by family until all prune together; one that disturbs others is left alone."""
-    probes = _probe_apart(network.channels)
-    if not probes or not _problem(network, set().union(*probes.values())):
-        return network
-    removed: set[int] = set()
-    reasons = {}
-    for name, probe in probes.items():
-        problem = _problem(network, removed | probe)
-        if problem:
-            reasons[name] = problem
-        else:
-            removed |= probe
+    reasons: dict[str, str] = {}
+    for probes in _all_probes(network.channels):
+        if not _problem(network, set().union(*probes.values())):
+            continue
+        removed: set[int] = set()
+        for name, probe in probes.items():
+            problem = _problem(network, removed | probe)
+            if problem:
+                reasons.setdefault(name, problem)
+            else:
+                removed |= probe
     return replace(network, channels=network.channels.without(reasons))
+
+
+def _all_probes(channels: Channels) -> list[dict[str, set[int]]]:
+    """Returns what leaves in each trial of all families together; families without a probe stay.
+
+    Every other of the families that code cuts loses half, then those between: if all did, parts
+    that the code computes from the whole would keep their share.
+    """
+    halves = list(_probe_halves(channels).items())
+    trials = [_probe_apart(channels), dict(halves[::2]), dict(halves[1::2])]
+    return [probes for probes in trials if probes]
+
+
+def _probe_halves(channels: Channels) -> dict[str, set[int]]:
+    """Returns every second root of the families that code cuts into unequal parts.
+
+    Where the code computes a part from the whole (`c * 3 // 8`), its rounding may hide one channel.
+    """
+    cut = np.concatenate([np.empty(0, np.int64), *channels.trace.cuts])
+    return {
+        family.name: set(family.roots[1::2])
+        for family in channels.families
+        if np.isin(family.roots, channels.roots[cut]).any()
+    }
 
 
 def _probe_root(family: Family) -> int:
@@ -224,6 +252,10 @@ def _probe_apart(channels: Channels) -> dict[str, set[int]]:
         seen[size] += 1
         probes[family.name] = {family.roots[(first + step) % size] for step in range(count)}
     return probes
+
+
+def _first_problem(network: PrunableNetwork, probes: list[set[int]]) -> str:
+    return next(filter(None, (_problem(network, removed) for removed in probes)), "")
 
 
 def _problem(network: PrunableNetwork, removed: set[int]) -> str:

@@ -108,6 +108,7 @@ def _site_edits(
     module: nn.Module, channels: Channels, gone: Any, adjustments: Adjustments
 ) -> Edits:
     """Returns new values of the attributes by which modules name the size of a channel axis."""
+    sizes: dict[tuple[str, str], dict[int, int]] = {}
     values: dict[tuple[str, str], Any] = {}
     for site in channels.trace.sites:
         new = int((~np.isin(channels.roots[site.ids], gone)).sum())
@@ -116,9 +117,10 @@ def _site_edits(
         for owner, attribute, old in attributes_of(module, site):
             if name_adjustment(module, site, owner, attribute) not in adjustments:
                 continue
-            value = _replaced(old, site.ids.size, new)
-            if values.setdefault((owner, attribute), value) != value:
+            known = sizes.setdefault((owner, attribute), {})
+            if known.setdefault(site.ids.size, new) != new:
                 raise ConflictError(f"'{attribute}' of '{owner}' would need two values")
+            values[owner, attribute] = _replaced(old, known)
     return [
         {"kind": "attribute", "module": owner, "name": attribute, "value": value}
         for (owner, attribute), value in values.items()
@@ -153,7 +155,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _replaced(value: Any, old: int, new: int) -> Any:
+def _replaced(value: Any, sizes: dict[int, int]) -> Any:
     if isinstance(value, list):
-        return [new if item == old else item for item in value]
-    return new
+        return [sizes.get(item, item) for item in value]
+    return sizes[value]

@@ -18,6 +18,8 @@ _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 class Family:
     """Channel groups that touch the same weights in the same way: the width of one feature map.
 
+    Where the code cuts a feature map into unequal parts, each part is a family.
+
     Attributes:
         name: the weight's, with a number where several families share the weight.
         source: the weight that makes these channels, the first of them, and its axis.
@@ -99,13 +101,15 @@ def find_families(trace: Trace) -> Channels:
             for index, root in enumerate(roots[ids].tolist()):
                 first_index.setdefault(root, index)
     used = {int(root) for layer in trace.layers for root in np.unique(roots[layer.outputs])}
-    alike: dict[tuple[tuple[Place, int], ...], list[int]] = {}
+    parts = _parts_of_cuts(trace, roots)
+    alike: dict[tuple[tuple[tuple[Place, int], ...], tuple[int, ...]], list[int]] = {}
     for root, found in places.items():
         if root in used and root not in reasons:
-            alike.setdefault(tuple(sorted(found)), []).append(root)
+            key = tuple(sorted(found)), tuple(parts.get(root, ()))
+            alike.setdefault(key, []).append(root)
     families, alone = [], _left_alone(trace, roots, reasons)
     producers = _producing_places(trace)
-    for shared, members in alike.items():
+    for (shared, _), members in alike.items():
         place = _producer(shared, producers)
         if place is None:
             continue
@@ -118,6 +122,15 @@ def find_families(trace: Trace) -> Channels:
         families.append(Family(place[0], place, ordered, shared, is_exact))
     alone += _other_weights(trace, roots, reasons, families)
     return Channels(trace, roots, _name_apart(families), tuple(alone))
+
+
+def _parts_of_cuts(trace: Trace, roots: Ids) -> dict[int, list[int]]:
+    """Returns per channel group the numbers of the unequal parts that it is in."""
+    parts: dict[int, list[int]] = {}
+    for number, ids in enumerate(trace.cuts):
+        for root in np.unique(roots[ids]).tolist():
+            parts.setdefault(root, []).append(number)
+    return parts
 
 
 def _producing_places(trace: Trace) -> list[Place]:

@@ -7,22 +7,21 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
+from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
 from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, expand_ids
 
 _VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
-_CUTS = (
-    *("slice", "select", "split", "split_with_sizes", "unbind", "narrow"),
-    *("unsafe_split", "unsafe_split_with_sizes"),
-)
 
 
 def move(tracer: ChannelTracer, call: Call) -> None:
     """Hands ids through an operator with one source (view, permute, slice, pad, expand …)."""
     source = call.args[0]
     found: list[AxisIds] = [{} for _ in call.outputs]
-    cut = _cut(tracer, call, source, found) if call.name in _CUTS else None
+    cut = find_cut(call) if call.name in CUTS else None
     for axis, ids in tracer.ids(source).items():
-        if axis == cut:
+        if axis == cut and not (call.name == "slice" and call.out.shape[axis] == ids.size):
+            for axes, part in zip(found, cut_channels(tracer, call, ids), strict=False):
+                axes[axis] = part
             continue
         positions = expand_ids(ids, axis, tuple(source.shape))
         moved = _run_on(call, source, positions)
@@ -109,54 +108,6 @@ def _tie_slabs(tracer: ChannelTracer, positions: Tensor, axis: int, support: lis
             table[:, 1:], ids[:, None], f"joined in '{tracer.place}' with values that stay"
         )
     return ids
-
-
-def _cut(tracer: ChannelTracer, call: Call, source: Tensor, found: list[AxisIds]) -> int | None:
-    """Handles a cut across a channel axis; returns that axis, or None where it is no such cut.
-
-    Equal parts stay equal: the same places of every part leave together, whether the code names
-    their size or halves what comes. Unequal parts have sizes that are written in the code.
-    """
-    if call.name == "unbind":
-        axis = call.args[1] if len(call.args) > 1 else 0
-    else:
-        position = 2 if "split" in call.name else 1
-        axis = call.args[position] if len(call.args) > position else 0
-    axis %= source.ndim
-    ids = tracer.ids(source).get(axis)
-    if ids is None or (call.name == "slice" and call.out.shape[axis] == ids.size):
-        return None
-    reason = f"'{call.name}' in '{tracer.place}' cuts channels at places written in the code"
-    parts = _parts(call, axis, ids)
-    if parts is None or len({part.size for part in parts}) > 1 or parts[0].size < 2:
-        tracer.trace.sets.freeze(ids, reason)
-        return axis
-    for part in parts[1:]:
-        tracer.trace.sets.tie(part, parts[0], reason)
-    tracer.note_site(call, parts[0])
-    tracer.note_site(call, ids)
-    kept = parts if call.name != "slice" else [parts[_slice_start(call) // parts[0].size]]
-    for axes, part in zip(found, kept, strict=True):
-        axes[axis] = part
-    return axis
-
-
-def _slice_start(call: Call) -> int:
-    start = call.args[2] if len(call.args) > 2 and call.args[2] is not None else 0
-    return start + (call.args[0].shape[call.args[1]] if start < 0 else 0)
-
-
-def _parts(call: Call, axis: int, ids: Ids) -> list[Ids] | None:
-    """Returns the consecutive parts that the cut makes of the axis."""
-    if "split" in call.name:
-        ends = np.cumsum([out.shape[axis] for out in call.outputs])[:-1]
-        return list(np.split(ids, ends))
-    if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):
-        return None
-    start, size = _slice_start(call), call.out.shape[axis]
-    if size == 0 or ids.size % size or start % size:
-        return None
-    return list(ids.reshape(-1, size))
 
 
 def concatenate(tracer: ChannelTracer, call: Call) -> None:
@@ -255,7 +206,7 @@ def fill_new(tracer: ChannelTracer, call: Call) -> None:
 MOVEMENT_RULES = {
     **dict.fromkeys(
         (
-            *_CUTS,
+            *CUTS,
             *_VIEWS,
             *("permute", "transpose", "t", "expand", "unsqueeze"),
             *("squeeze", "clone", "contiguous", "_to_copy", "alias", "detach", "roll", "flip"),

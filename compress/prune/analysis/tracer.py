@@ -30,6 +30,7 @@ _RECENT = 64
 HEAD_NAMES = (
     *("num_heads", "n_heads", "nhead", "heads", "num_attention_heads"),
     *("num_head", "n_head", "nheads", "nh", "h"),
+    *("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads", "n_kv_head"),
 )
 
 
@@ -131,6 +132,7 @@ class Trace:
         used: names of those that an operator took in.
         sites, statistics, layers: see their classes.
         whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
+        cuts: channels of the parts, and of the whole, where code cuts an axis into unequal parts.
     """
 
     sets: ChannelSets = field(default_factory=ChannelSets)
@@ -141,6 +143,7 @@ class Trace:
     statistics: list[Statistic] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
     whole_groups: set[str] = field(default_factory=set)
+    cuts: list[Ids] = field(default_factory=list)
 
 
 class ChannelTracer(TorchDispatchMode):
