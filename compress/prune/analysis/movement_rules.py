@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_map
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
-from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, expand_ids
+from compress.prune.analysis.tracer import CONSTANTS, AxisIds, Call, ChannelTracer, expand_ids
 
 _VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
 
@@ -198,9 +198,17 @@ def like(tracer: ChannelTracer, call: Call) -> None:
     tracer.set_ids(call.out, dict(tracer.ids(call.args[0])))
 
 
-def fill_new(tracer: ChannelTracer, call: Call) -> None:
-    """A constant of a shape of its own takes no more than the type from another tensor."""
-    tracer.set_ids(call.out, {})
+def make_constant(tracer: ChannelTracer, call: Call) -> None:
+    """A constant of a shape of its own has channels of its own, one per position.
+
+    What it is combined with may lose channels where its size follows: one that comes from another
+    tensor's shape or from a number of the module does, one that is written in the code does not.
+    Which it is shows when a channel is tried.
+    """
+    axes = {axis: tracer.trace.sets.add_ids(size) for axis, size in enumerate(call.out.shape)}
+    for ids in axes.values():
+        tracer.note_site(call, ids)
+    tracer.set_ids(call.out, axes)
 
 
 MOVEMENT_RULES = {
@@ -222,5 +230,5 @@ MOVEMENT_RULES = {
     "index_select": take_rows,
     "copy_": copy_into,
     **dict.fromkeys(("zeros_like", "ones_like", "empty_like", "full_like", "rand_like"), like),
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), fill_new),
+    **dict.fromkeys(CONSTANTS, make_constant),
 }

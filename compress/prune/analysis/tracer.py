@@ -32,6 +32,11 @@ HEAD_NAMES = (
     *("num_head", "n_head", "nheads", "nh", "h"),
     *("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads", "n_kv_head"),
 )
+CONSTANTS = (
+    *("zeros", "ones", "full", "empty"),
+    *("new_zeros", "new_ones", "new_full", "new_empty"),
+)
+"""They make a tensor of one value, so that any of its positions may leave."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +235,7 @@ class ChannelTracer(TorchDispatchMode):
         self.trace.used.update(
             self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
         )
-        if any(self.ids(tensor) for tensor in call.tensors):
+        if name in CONSTANTS or any(self.ids(tensor) for tensor in call.tensors):
             rule = self._rules.get(name)
             if rule is None and torch.Tag.pointwise in func.tags:
                 rule = self._rules["pointwise"]
