@@ -6,21 +6,20 @@ from torch import Tensor, nn
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from artifacts.wording import name_some
-from compress.prune.analysis.api import run_module
+from compress.prune.analysis.api import repeat_sample, run_module
 from compress.prune.analysis.tracer import Trace
 
 _MOST_NAMES = 3
-_BATCH = 2
-"""BatchNorm takes no single value per channel in training mode."""
 
 
 def note_training(
     module: nn.Module, pruned: nn.Module, inputs: tuple[Tensor, ...], trace: Trace
 ) -> list[str]:
-    """Says where a network that trained no longer does, as its further heads kept their width.
+    """Says where a network that trained no longer does.
 
-    Heads that only training uses (deep supervision) are not followed: what they read may be
-    narrower now. They are no part of what is deployed, and `compress distill` does not run them.
+    Heads that only training uses (deep supervision) take narrower features where they could be
+    followed. They are no part of what is deployed, and `compress distill` does not run them, so
+    nothing is kept whole for those that could not.
 
     Args:
         module: before.
@@ -32,7 +31,7 @@ def note_training(
         one note, or none.
     """
     unused = [name for name in trace.weights if name in trace.parameters - trace.used]
-    batch = tuple(value.repeat(_BATCH, *[1] * (value.ndim - 1)) for value in inputs)
+    batch = repeat_sample(inputs)
     if not unused or _problem_in_training(module, batch):
         return []
     problem = _problem_in_training(pruned, batch)
@@ -40,7 +39,7 @@ def note_training(
         return []
     return [
         f"in training mode the pruned network fails ({problem}): only that mode uses "
-        f"{name_some(unused, _MOST_NAMES)}, so their channels were not followed; 'compress "
+        f"{name_some(unused, _MOST_NAMES)}, whose channels could not be followed; 'compress "
         "distill' trains without them; to train it yourself, keep what they read whole with "
         "--protect"
     ]

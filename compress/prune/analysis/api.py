@@ -8,17 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError, first_line
+from artifacts.module_copy import copy_module
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
 from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
 from compress.prune.analysis.reduction_rules import REDUCTION_RULES
-from compress.prune.analysis.tracer import ChannelTracer, follow_modules, plain_operators
+from compress.prune.analysis.tracer import (
+    ChannelTracer,
+    Trace,
+    follow_modules,
+    plain_operators,
+)
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
+_BATCH = 2
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
@@ -42,15 +49,51 @@ def find_channels(
     unknown = sorted(set(protect) - dict(module.named_modules()).keys())
     if unknown:
         raise InputError(f"there is no module '{unknown[0]}' to protect", "names of modules")
-    tracer = ChannelTracer(module, RULES)
-    with plain_operators(), follow_modules(module, tracer.stack), tracer:
-        result = run_module(module, inputs)
+    tracer, result = _follow(module, inputs)
     for number, tensor in enumerate(output_tensors(result)):
         tracer.freeze(tensor, f"output {number} of the network")
     for name, axes in tracer.trace.weights.items():
         if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
             tracer.trace.sets.freeze(axes[0], "protected by the user")
+    if tracer.trace.parameters - tracer.trace.used:
+        _tie_as_in_training(tracer.trace, module, inputs)
     return find_families(tracer.trace)
+
+
+def _follow(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[ChannelTracer, Any]:
+    """Follows one run; returns the tracer and what the network returned."""
+    tracer = ChannelTracer(module, RULES)
+    with plain_operators(), follow_modules(module, tracer.stack), tracer:
+        return tracer, run_module(module, inputs)
+
+
+def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Ties what only training mode ties: heads of deep supervision to the features they read.
+
+    What is kept whole in training mode alone may still leave: it takes part in no inference. A
+    network that cannot run in that mode with nothing but its inputs is followed no further.
+
+    Args:
+        trace: of the run in evaluation mode; weights have the same ids in both.
+        module: the network; it is not changed.
+        inputs: of one sample.
+    """
+    training = copy_module(module).train()
+    try:
+        with torch.random.fork_rng(devices=()):
+            other = _follow(training, repeat_sample(inputs))[0].trace
+    except InputError:
+        return
+    roots, _ = other.sets.solve()
+    for axes in trace.weights.values():
+        for ids in axes.values():
+            trace.sets.tie(ids, roots[ids], "")
+    trace.whole_groups |= other.whole_groups
+
+
+def repeat_sample(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Returns a batch for training mode, in which BatchNorm takes no single value per channel."""
+    return tuple(value.repeat(_BATCH, *[1] * (value.ndim - 1)) for value in inputs)
 
 
 def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
