@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from compress.prune.analysis.families import Channels
+from compress.prune.analysis.layer_names import name_in_layer
 from compress.prune.analysis.tracer import Site
 
 Edits = list[dict[str, Any]]
@@ -45,6 +46,7 @@ def make_edits(
             edits.append({"kind": "keep", "tensor": name, "axis": axis, "indices": kept})
             tensor = _tensor(module, name)
             shapes.setdefault(name, list(tensor.shape))[axis] = len(kept)
+    shapes |= _computed_shapes(module, shapes)
     owners = {name.rpartition(".")[0] for name in shapes}
     for owner in sorted(owners):
         values = _new_attributes(module.get_submodule(owner), owner, shapes, channels)
@@ -56,6 +58,21 @@ def make_edits(
 def _tensor(module: nn.Module, name: str) -> Any:
     owner, _, leaf = name.rpartition(".")
     return getattr(module.get_submodule(owner), leaf)
+
+
+def _computed_shapes(module: nn.Module, shapes: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Returns the new shapes of weights that their layers compute from others, equally large."""
+    found = {}
+    for name, shape in shapes.items():
+        in_layer = name_in_layer(name)
+        if in_layer == name:
+            continue
+        computed = getattr(
+            module.get_submodule(in_layer.rpartition(".")[0]), in_layer.rpartition(".")[2], None
+        )
+        if isinstance(computed, Tensor) and computed.shape == _tensor(module, name).shape:
+            found[in_layer] = shape
+    return found
 
 
 def _new_attributes(

@@ -68,7 +68,7 @@ def _convolve_groups(
 
 def multiply(tracer: ChannelTracer, call: Call) -> None:
     """Ties the axes that a matrix product sums over; rows, columns and batches keep their ids."""
-    a, b = call.args[:2] if call.name in ("mm", "bmm", "mv", "dot") else call.args[1:3]
+    a, b = call.args[:2] if call.name in ("mm", "bmm", "mv", "dot", "vdot") else call.args[1:3]
     reason = f"multiplied in '{tracer.place}'"
     rows = [tracer.ids(a).get(a.ndim - 1), tracer.ids(b).get(max(b.ndim - 2, 0))]
     inputs = tie_rows(tracer, rows, reason)
@@ -216,7 +216,7 @@ def _name_weight(tracer: ChannelTracer, weight: Tensor) -> str:
 LAYER_RULES = {
     "convolution": convolve,
     "convolution_overrideable": convolve,
-    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv"), multiply),
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "addmv"), multiply),
     **dict.fromkeys(
         (
             *("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"),

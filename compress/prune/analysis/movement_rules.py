@@ -150,15 +150,19 @@ def tie_rows(tracer: ChannelTracer, rows: list[Ids | None], where: str) -> Ids |
     """Ties axes that must keep the same channels.
 
     Returns:
-        the ids of the result, or None where one operand has no channels, which keeps all others'.
+        the ids of the result: those of the operand that is known longest, so that a masked weight
+        has the parameter's and not the mask's; None where one operand has no channels, which keeps
+        all others'.
     """
     known = [row for row in rows if row is not None]
     reason = f"{where} with values whose channels cannot leave"
     for row in known[1:]:
         tracer.trace.sets.tie(known[0], row, reason)
-    if known and len(known) < len(rows):
-        tracer.trace.sets.freeze(known[0], reason)
-    return known[0] if len(known) == len(rows) else None
+    if known and len(known) == len(rows):
+        return min(known, key=lambda row: int(row.max()))
+    for row in known[:1]:
+        tracer.trace.sets.freeze(row, reason)
+    return None
 
 
 def take_rows(tracer: ChannelTracer, call: Call) -> None:

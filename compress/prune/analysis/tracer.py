@@ -19,11 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from compress.prune.analysis.channel_sets import ChannelSets, Ids
+from compress.prune.analysis.layer_names import name_in_layer
 
 AxisIds = dict[int, Ids]
 _RECENT = 64
@@ -172,7 +174,7 @@ class ChannelTracer(TorchDispatchMode):
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            owner = self._modules_by_name[name.rpartition(".")[0]]
+            owner = self._modules_by_name[name_in_layer(name).rpartition(".")[0]]
             known = 2 if isinstance(owner, nn.modules.conv._ConvNd) else tensor.ndim
             axes = {
                 axis: self.trace.sets.add_ids(size)
@@ -265,13 +267,26 @@ def follow_modules(module: nn.Module, stack: list[str]) -> Iterator[None]:
             handle.remove()
 
 
+class _FirstAxisWeightNorm(TorchFunctionMode):
+    """Runs `weight_norm` along an inner axis as one along the first, a single operator."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not torch._weight_norm or len(args) < 3 or not 0 < args[2] < args[0].ndim - 1:
+            return func(*args, **(kwargs or {}))
+        direction, scale, axis = args
+        turned = direction.transpose(0, axis), scale.transpose(0, axis)
+        return func(*turned, 0).transpose(0, axis)
+
+
 @contextmanager
 def plain_operators() -> Iterator[None]:
     """Runs attention as matrix products and softmax, and transformer layers without fusion."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _FirstAxisWeightNorm():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

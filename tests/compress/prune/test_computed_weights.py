@@ -1,18 +1,23 @@
 """Weights that reach their layer through other operators: pruned with a proof, or listed."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import spectral_norm as old_spectral_norm
 from torch.nn.utils import weight_norm as old_weight_norm
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from torch.nn.utils.prune import random_unstructured
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from compress.prune.adapt import open_network
-from compress.prune.api import PruneSettings, RatioGoal, prune_module
-from compress.prune.importance.contract import consumer_places
+from compress.prune.api import PruneData, PruneSettings, RatioGoal, prune_module
+from compress.prune.importance.contract import ImportanceData, consumer_places
+from compress.prune.importance.gradient import output_distance
 
 IMAGE = (torch.randn(1, 3, 8, 8),)
 
@@ -142,6 +147,52 @@ def test_normalized_weights_lose_inputs_and_outputs(normalize) -> None:
     again.load_state_dict(narrow.state_dict())
     with torch.no_grad():
         assert torch.equal(again(IMAGE[0]), narrow(IMAGE[0]))
+
+
+MASK = partial(random_unstructured, name="weight", amount=0.5)
+WRAPPED = {
+    "normalized": weight_norm,
+    "normalized, old": old_weight_norm,
+    "per output": partial(weight_norm, dim=1),
+    "per output, old": partial(old_weight_norm, dim=1),
+    "spectral": spectral_norm,
+    "spectral, old": old_spectral_norm,
+    "masked": MASK,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("name", WRAPPED)
+def test_wrapped_layers_keep_their_numbers_right(name: str) -> None:
+    """Inputs and outputs leave, whole groups too, and each layer says what it has become."""
+    torch.manual_seed(0)
+    wrap, last = WRAPPED[name], nn.Conv2d(12, 12, 3, groups=12)
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 1),
+        wrap(nn.ConvTranspose2d(8, 12, 2, stride=2)),
+        nn.ReLU(),
+        last if name.startswith("per output") else wrap(last),
+        nn.Conv2d(12, 4, 1),
+    ).eval()
+    pruning = open_network(network, IMAGE)
+    families = pruning.channels.families
+    assert [len(family.roots) for family in families] == [8, 12]
+    removed = {root for family in families for root in family.roots[::3]}
+    assert pruning.largest_difference(removed) < 1e-9
+    narrow = apply_edits(copy_module(network), pruning.make_edits(removed))
+    up, depthwise = narrow[1], narrow[3]
+    narrow(IMAGE[0])
+    assert (up.in_channels, up.out_channels) == (5, 8) == tuple(up.weight.shape[:2])
+    assert (depthwise.in_channels, depthwise.out_channels, depthwise.groups) == (8, 8, 8)
+
+
+def test_gradients_see_channels_that_a_masked_weight_takes_in() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 16, 1), MASK(nn.Conv2d(16, 16, 1)), nn.Conv2d(16, 2, 1))
+    data = ImportanceData(batches=[IMAGE], losses=output_distance(), images=[IMAGE])
+    result = prune_module(network.eval(), IMAGE, RatioGoal(0.4), data=PruneData(importance=data))
+    assert [width.weight for width in result.widths] == ["0.weight", "1.weight_orig"]
+    assert all(difference < 1e-9 for difference in result.differences)
 
 
 class ShortNames(nn.Module):
