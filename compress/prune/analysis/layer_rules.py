@@ -85,7 +85,7 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
     if call.name in ("addmm", "baddbmm", "addmv"):
         axes = combine_axes(tracer, [call.args[0], call.out], call.out)
         tracer.set_ids(call.out, axes)
-    if call.out.ndim == 2 and b in tracer.weight_names:
+    if call.out.ndim == 2 and (b in tracer.weight_names or _name_computed(tracer, b)):
         ids = tuple(
             np.full(size, FIXED) if found is None else found
             for found, size in ((inputs, a.shape[1]), (outputs, b.shape[1]))
@@ -201,14 +201,26 @@ def _note_layer(
 
 
 def _name_weight(tracer: ChannelTracer, weight: Tensor) -> str:
-    """Returns the name of a weight, or of the one from which it was computed channel by channel."""
     if weight in tracer.weight_names:
         return str(tracer.weight_names[weight])
+    return _name_computed(tracer, weight)
+
+
+def _name_computed(tracer: ChannelTracer, weight: Tensor) -> str:
+    """Returns the name of the parameter from which a weight was computed channel by channel.
+
+    A matrix may be turned; it is a weight only where both its axes are a parameter's.
+    """
     ids = tracer.ids(weight)
-    if not ids:
+    is_matrix = weight.ndim == 2
+    if not ids or (is_matrix and len(ids) < 2):
         return ""
+    turned = {1 - axis: row for axis, row in ids.items()} if is_matrix else ids
     for name, axes in tracer.trace.weights.items():
-        if all(np.array_equal(axes.get(axis, ()), row) for axis, row in ids.items()):
+        if any(
+            all(np.array_equal(axes.get(axis, ()), row) for axis, row in one.items())
+            for one in (ids, turned)
+        ):
             return name
     return ""
 

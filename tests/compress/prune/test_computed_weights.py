@@ -18,6 +18,7 @@ from compress.prune.adapt import open_network
 from compress.prune.api import PruneData, PruneSettings, RatioGoal, prune_module
 from compress.prune.importance.contract import ImportanceData, consumer_places
 from compress.prune.importance.gradient import output_distance
+from compress.prune.select import WidthLimits
 
 IMAGE = (torch.randn(1, 3, 8, 8),)
 
@@ -64,6 +65,39 @@ def test_standardized_convolutions_lose_inputs_and_outputs(kind: type[nn.Conv2d]
     assert network.largest_difference(removed) < 1e-9
 
 
+class MaskedLinear(nn.Linear):
+    """A matrix product with a weight of which a buffer takes parts out."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.register_buffer("mask", (torch.rand(outputs, inputs) > 0.5).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight * self.mask, self.bias)
+
+
+def normalized_linear(inputs: int, outputs: int) -> nn.Module:
+    return weight_norm(nn.Linear(inputs, outputs))
+
+
+@pytest.mark.parametrize("kind", [StandardizedLinear, MaskedLinear, normalized_linear])
+def test_linear_layers_with_computed_weights_lose_inputs_and_outputs(kind) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 8), kind(8, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
+    tokens = (torch.randn(1, 5, 6),)
+    pruning = open_network(network, tokens)
+    families = pruning.channels.families
+    assert [len(family.roots) for family in families] == [8, 12]
+    removed = {root for family in families for root in family.roots[::3]}
+    assert pruning.largest_difference(removed) < 1e-9
+    narrow = apply_edits(copy_module(network), pruning.make_edits(removed))
+    assert (narrow[1].in_features, narrow[1].out_features) == (5, 8)
+    data = ImportanceData(batches=[tokens], losses=output_distance(), images=[tokens])
+    settings = PruneSettings(limits=WidthLimits(round_to=1, fewest=1))
+    result = prune_module(network, tokens, RatioGoal(0.4), settings, PruneData(importance=data))
+    assert all(difference < 1e-9 for difference in result.differences)
+
+
 def test_gradients_see_channels_that_a_computed_weight_takes_in() -> None:
     channels = open_network(chain(Standardized), IMAGE).channels
     assert ("2.weight", 1) in consumer_places(channels)
@@ -76,18 +110,30 @@ class Counted(nn.Conv2d):
         return F.conv2d(x, torch.histc(self.weight, 48).reshape_as(self.weight))
 
 
+class PerChannel(nn.Module):
+    """A matrix for each of 6 channels, in one product of batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 64, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.bmm(x.transpose(0, 1), self.weight).transpose(0, 1)
+
+
 def test_every_weight_that_stays_whole_has_a_reason() -> None:
     network = nn.Sequential(
         nn.Conv2d(3, 8, 1),
         Counted(8, 6, 1),
         nn.Flatten(2),
-        StandardizedLinear(64, 5),
+        PerChannel(),
         nn.Linear(5, 4),
     ).eval()
     channels = open_network(network, IMAGE).channels
     alone = {(item.weight, item.channels): item.reason for item in channels.left_alone}
     assert "histc" in alone["1.weight", 8]
     assert {("3.weight", 5), ("3.weight", 64)} <= alone.keys()
+    assert "no layer has it as its weight" in alone["3.weight", 5]
     with pytest.raises(InputError, match=r"1\.weight: nothing is"):
         prune_module(network, IMAGE, RatioGoal(0.3), PruneSettings(importance="magnitude"))
 
