@@ -161,9 +161,8 @@ def _adapt(network: PrunableNetwork, family: Family, *, is_new: bool) -> tuple[A
         family: the family to try.
         is_new: whether to search; a family that meets code for which nothing was found does not.
     """
-    probes = [{_probe_root(family)}]
-    if family.name in (halves := _probe_halves(network.channels)):
-        probes.append(halves[family.name])
+    cut = _probe_cut(network.channels).get(family.name, [])
+    probes = [{_probe_root(family)}, *cut]
     first = _first_problem(network, probes)
     if not first or not is_new:
         return frozenset(), first
@@ -197,13 +196,14 @@ def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
     """Adds family by family until all prune together; one that disturbs others is left alone."""
     reasons: dict[str, str] = {}
     for probes in _all_probes(network.channels):
-        if not _problem(network, set().union(*probes.values())):
+        left = {name: probe for name, probe in probes.items() if name not in reasons}
+        if not _problem(network, set().union(*left.values())):
             continue
         removed: set[int] = set()
-        for name, probe in probes.items():
+        for name, probe in left.items():
             problem = _problem(network, removed | probe)
             if problem:
-                reasons.setdefault(name, problem)
+                reasons[name] = problem
             else:
                 removed |= probe
     return replace(network, channels=network.channels.without(reasons))
@@ -212,24 +212,27 @@ def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
 def _all_probes(channels: Channels) -> list[dict[str, set[int]]]:
     """Returns what leaves in each trial of all families together; families without a probe stay.
 
-    Every other of the families that code cuts loses half, then those between: if all did, parts
+    Every other of the families that code cuts loses much, then those between: if all did, parts
     that the code computes from the whole would keep their share.
     """
-    halves = list(_probe_halves(channels).items())
-    trials = [_probe_apart(channels), dict(halves[::2]), dict(halves[1::2])]
+    cut = _probe_cut(channels)
+    trials = [_probe_apart(channels)]
+    for probes in zip(*cut.values(), strict=True):
+        much = list(zip(cut, probes, strict=True))
+        trials += [dict(much[::2]), dict(much[1::2])]
     return [probes for probes in trials if probes]
 
 
-def _probe_halves(channels: Channels) -> dict[str, set[int]]:
-    """Returns every second root of the families that code cuts into unequal parts.
+def _probe_cut(channels: Channels) -> dict[str, list[set[int]]]:
+    """Returns half and nearly all of the roots of each family that code cuts into unequal parts.
 
     Where the code computes a part from the whole (`c * 3 // 8`), its rounding may hide one channel.
     """
-    cut = np.concatenate([np.empty(0, np.int64), *channels.trace.cuts])
+    cut = channels.roots[np.concatenate([np.empty(0, np.int64), *channels.trace.cuts])]
     return {
-        family.name: set(family.roots[1::2])
+        family.name: [set(family.roots[1::2]), set(family.roots[1:])]
         for family in channels.families
-        if np.isin(family.roots, channels.roots[cut]).any()
+        if np.isin(family.roots, cut).any()
     }
 
 

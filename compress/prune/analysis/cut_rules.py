@@ -66,7 +66,7 @@ def _slice(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> Ids:
     part = ids[start : start + size]
     bounds = [ids[:start], ids[: start + size]]
     if size < 2 or ids.size % size or start % size:
-        tracer.trace.cuts += [part, ids]
+        tracer.trace.cuts += [ids[:start], part, ids]
         _note_sizes(tracer, call, [*bounds, part, ids])
         return part
     table = ids.reshape(-1, size)

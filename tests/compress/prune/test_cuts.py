@@ -1,5 +1,7 @@
 """Feature maps that code cuts into unequal parts lose channels in every part that can follow."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
@@ -187,26 +189,49 @@ def test_sizes_written_in_the_code_stay_and_the_reason_says_so() -> None:
     assert all("split_sizes=[16, 8, 24]" in reason for reason in reasons)
 
 
-class Sliced(nn.Module):
-    """The first part is doubled; where it ends is a number, or computed from the whole."""
+def by_number(channels: int) -> tuple[int, int]:
+    del channels
+    return 0, 6
 
-    def __init__(self, *, is_share: bool) -> None:
+
+def by_window(channels: int) -> tuple[int, int]:
+    del channels
+    return 1, 9
+
+
+def by_share(channels: int) -> tuple[int, int]:
+    return 0, channels * 3 // 8
+
+
+def by_large_share(channels: int) -> tuple[int, int]:
+    return 0, channels * 13 // 16
+
+
+class Sliced(nn.Module):
+    """A part of the channels is doubled; its ends are numbers, or computed from the whole."""
+
+    def __init__(self, ends: Callable[[int], tuple[int, int]]) -> None:
         super().__init__()
         self.first, self.output = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 2, 1)
-        self.is_share = is_share
+        self.ends = ends
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
-        end = x.shape[1] * 3 // 8 if self.is_share else 6
-        return self.output(torch.cat([x[:, :end] * 2, x[:, end:]], 1))
+        start, end = self.ends(x.shape[1])
+        return self.output(torch.cat([x[:, :start], x[:, start:end] * 2, x[:, end:]], 1))
 
 
-@pytest.mark.parametrize("is_share", [True, False])
-def test_only_what_moves_no_cut_leaves(*, is_share: bool) -> None:
+@pytest.mark.parametrize(
+    ("ends", "widths"),
+    [(by_number, [10]), (by_window, [7]), (by_share, []), (by_large_share, [])],
+)
+def test_only_what_moves_no_cut_leaves(
+    ends: Callable[[int], tuple[int, int]], widths: list[int]
+) -> None:
     """Shares of the whole round: 14 * 3 // 8 = 5, so one channel less in each part seems right."""
     torch.manual_seed(0)
-    network = open_network(Sliced(is_share=is_share).eval(), IMAGE)
+    network = open_network(Sliced(ends).eval(), IMAGE)
     families = network.channels.families
-    assert [len(family.roots) for family in families] == ([] if is_share else [10])
+    assert [len(family.roots) for family in families] == widths
     removed = {root for family in families for root in family.roots[1:]}
     assert network.largest_difference(removed) < 1e-9
