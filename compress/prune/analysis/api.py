@@ -76,13 +76,10 @@ def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, .
     Args:
         trace: of the run in evaluation mode; weights have the same ids in both.
         module: the network; it is not changed.
-        inputs: of one sample.
+        inputs: of one sample; several are tried where BatchNorm takes no single value per channel.
     """
-    training = copy_module(module).train()
-    try:
-        with torch.random.fork_rng(devices=()):
-            other = _follow(training, repeat_sample(inputs))[0].trace
-    except InputError:
+    other = _follow_training(module, inputs) or _follow_training(module, repeat_sample(inputs))
+    if other is None:
         return
     roots, _ = other.sets.solve()
     for axes in trace.weights.values():
@@ -91,8 +88,17 @@ def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, .
     trace.whole_groups |= other.whole_groups
 
 
+def _follow_training(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace | None:
+    """Follows one run of a copy in training mode; None where it fails."""
+    try:
+        with torch.random.fork_rng(devices=()):
+            return _follow(copy_module(module).train(), inputs)[0].trace
+    except InputError:
+        return None
+
+
 def repeat_sample(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Returns a batch for training mode, in which BatchNorm takes no single value per channel."""
+    """Returns a batch of equal samples, for networks that do not train on one."""
     return tuple(value.repeat(_BATCH, *[1] * (value.ndim - 1)) for value in inputs)
 
 

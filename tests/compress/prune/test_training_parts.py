@@ -85,6 +85,37 @@ def test_a_sum_that_only_training_makes_ties_what_it_adds() -> None:
     assert {name for (name, _), _ in family.places} >= {"first.weight", "second.weight"}
 
 
+class Pooled(Supervised):
+    """A head that BatchNorm keeps from training on a single sample."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        features = self.trunk(x)
+        outputs = [self.head(features)]
+        if self.training:
+            outputs.append(self.auxiliary(features.mean((2, 3), keepdim=True)))
+        return outputs
+
+
+class OneSample(Supervised):
+    """Its code takes one sample only: of two, it would join the channels."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        features = self.trunk(x).view(1, self.head.in_channels, 6, -1)
+        outputs = [self.head(features)]
+        if self.training:
+            outputs.append(self.auxiliary(features))
+        return outputs
+
+
+@pytest.mark.parametrize("build", [Pooled, OneSample])
+def test_training_is_followed_on_as_many_samples_as_it_takes(build: type[nn.Module]) -> None:
+    network = open_network(build().eval(), IMAGE)
+    (family,) = network.channels.families
+    assert ("auxiliary.0.weight", 1) in dict(family.places)
+    assert len(family.roots) == 32
+    assert network.largest_difference(set(family.roots[::3])) < TOLERANCE
+
+
 def test_what_training_adds_costs_no_inference() -> None:
     trace = open_network(Supervised().eval(), IMAGE).channels.trace
     assert [layer.weight for layer in trace.layers] == ["trunk.0.weight", "head.weight"]
