@@ -21,6 +21,7 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     tracer.freeze(x, f"'{tracer.place}' convolves across them", _other_axes(x, axis))
     tracer.freeze(weight, "a kernel's extent", tuple(range(2, weight.ndim)))
     inputs = _row(tracer, x, axis)
+    tracer.keep_bins(inputs)
     if groups == 1:
         in_axis = 0 if is_transposed else 1
         reason = STAYS if tracer.ids(weight) else f"the weight of '{tracer.place}' is not followed"
@@ -71,6 +72,8 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
     a, b = call.args[:2] if call.name in ("mm", "bmm", "mv", "dot", "vdot") else call.args[1:3]
     reason = f"multiplied in '{tracer.place}'"
     rows = [tracer.ids(a).get(a.ndim - 1), tracer.ids(b).get(max(b.ndim - 2, 0))]
+    if rows[0] is not None and b in tracer.weight_names:
+        tracer.keep_bins(rows[0])
     inputs = tie_rows(tracer, rows, reason)
     axes: AxisIds = {}
     if call.out.ndim == 3:

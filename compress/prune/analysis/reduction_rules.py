@@ -57,11 +57,16 @@ def reduce(tracer: ChannelTracer, call: Call) -> None:
 
 
 def soften(tracer: ChannelTracer, call: Call) -> None:
-    """A softmax over channels is a statistic over them."""
+    """A softmax over channels is a statistic over them; its results are told apart as bins."""
     x, axis = call.args[0], call.args[1] % call.args[0].ndim
-    ids = tracer.ids(x)
-    tracer.note_statistic(call, {axis: ids[axis]} if axis in ids else {})
-    tracer.set_ids(call.out, dict(ids))
+    axes = dict(tracer.ids(x))
+    if axis in axes:
+        tracer.note_statistic(call, {axis: axes[axis]})
+        bins = tracer.trace.sets.add_ids(axes[axis].size)
+        tracer.trace.sets.tie(bins, axes[axis], f"in a softmax of '{tracer.place}'")
+        tracer.bins.append(bins)
+        axes[axis] = bins
+    tracer.set_ids(call.out, axes)
 
 
 def order(tracer: ChannelTracer, call: Call) -> None:

@@ -171,6 +171,7 @@ class ChannelTracer(TorchDispatchMode):
         self._rules = rules
         self._ids = WeakTensorKeyDictionary()
         self.weight_names = WeakTensorKeyDictionary()
+        self.bins: list[Ids] = []
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -204,6 +205,15 @@ class ChannelTracer(TorchDispatchMode):
         for axis, ids in self.ids(tensor).items():
             if axes is None or axis in axes:
                 self.trace.sets.freeze(ids, reason)
+
+    def keep_bins(self, ids: Ids) -> None:
+        """Keeps those of a layer's inputs that are bins of a softmax: each has a fixed meaning.
+
+        A detection head takes the mean of a distance over such bins (Li et al., 2020, "Generalized
+        Focal Loss"), and its loss counts them.
+        """
+        bins = ids[np.isin(ids, np.concatenate([np.empty(0, np.int64), *self.bins]))]
+        self.trace.sets.freeze(bins, f"bins of a softmax that '{self.place}' weighs")
 
     def note_site(self, call: Call, ids: Ids) -> None:
         """Remembers that the code may name the size of this axis."""
