@@ -1,10 +1,10 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
-`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_FROM]]]]]` takes the demo network,
-INT4 weights (of layers with so many weights per output, see `QuantizeSettings`) and INT8
-activations. Training sees crops of a quarter of the picture, figures are measured on whole held-out
-scenes. The losses against the float network, on held-out crops, are also those of
-rounding to the nearest integer and of INT8 weights: what the same activations leave to win.
+`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_SHARE]]]]]` takes the demo network,
+INT4 weights (such a share of them, see `QuantizeSettings`) and INT8 activations. Training sees
+crops of a quarter of the picture, figures are measured on whole held-out scenes. The losses against
+the float network, on held-out crops, are also those of rounding to the nearest integer and of INT8
+weights: what the same activations leave to win.
 """
 
 import json
@@ -88,7 +88,7 @@ def run(
     rate: float = 0.005,
     target: str = "tensorrt",
     rounding: str = "auto",
-    int4_from: int = 64,
+    int4_share: float = 0.85,
 ) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)
@@ -100,7 +100,7 @@ def run(
     start = time.monotonic()
     settings = QuantizeSettings(
         weights="int4",
-        int4_from=int4_from,
+        int4_share=int4_share,
         target=target,
         equalization=False,
         rounding=ROUNDINGS[rounding](),
@@ -146,7 +146,7 @@ def run(
     return {
         "steps": steps,
         "rounding": rounding,
-        "int4_from": int4_from,
+        "int4_share": int4_share,
         "quantize_s": quantized_s,
         "train_s": trained_s,
         "scores": result.training.scores,
@@ -161,7 +161,10 @@ def run(
 
 if __name__ == "__main__":
     figures = run(
-        *(kind(text) for kind, text in zip((int, float, str, str, int), sys.argv[1:], strict=False))
+        *(
+            kind(text)
+            for kind, text in zip((int, float, str, str, float), sys.argv[1:], strict=False)
+        )
     )
     write_json(OUT / "figures.json", figures)
     print(json.dumps(figures, indent=1))

@@ -32,7 +32,7 @@ from compress.quantize.settings import QuantizeSettings
 from compress.train.settings import TrainerSettings
 
 RAW = Path("out/bench/qat_fresh.json")
-PTQ = QuantizeSettings(weights="int4", int4_from=0, target="tensorrt")
+PTQ = QuantizeSettings(weights="int4", int4_share=1, target="tensorrt")
 OTHERS = {
     "nearest": replace(PTQ, rounding=Nearest(), equalization=False, input_correction=False),
     "W8A8": replace(PTQ, weights="int8"),

@@ -18,6 +18,7 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
+from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.search.precision import Clock
 from compress.quantize.search.preferred import search_precision, take_richer, time_whole
 from compress.quantize.settings import PREFERENCES, QuantizeSettings
@@ -104,6 +105,7 @@ def quantize_model(
     if settings.allowance is not None and clock is None:
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
+    settings = choose_int8_weights(model, samples, settings, progress)
     log = DecisionLog(log_folder)
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
     work = Work.begin(model, samples, forms.chosen, progress, log)

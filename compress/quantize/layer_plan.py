@@ -35,8 +35,7 @@ class LayerPlan:
         """Returns the plan of a node that has a weight."""
         node = graph.node(choice.node)
         weight = graph.weights[node.input[1]]
-        per_output = weight.size // weight.shape[choice.weight_axis]
-        grid = settings.weight_grids.of(per_output)
+        grid = settings.weight_grids.of(choice.node)
         group = settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
         return cls(node=node, layout=layout, grid=grid, rounding=settings.rounding_for(grid))

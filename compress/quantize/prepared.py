@@ -34,12 +34,12 @@ INTEGER_OPERATORS = frozenset(
 )
 
 FEW_SAMPLES = ENOUGH_SAMPLES
+"""Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 TYPICAL_GROWTH = 1.25
 """Where altered pictures widen most ranges by more, they are unlike anything the network was made
 for: those of trained networks hardly grow, and a quarter costs 2 dB."""
 MOST_GROWTH = 3.0
 """A single range that they widen by more would lose one and a half bits, and is left alone."""
-"""Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,19 +50,19 @@ WEIGHT_GRIDS = {
 
 @dataclass(frozen=True)
 class WeightGrids:
-    """The integers of weights, by how many weights an output channel of a layer has.
+    """The integers of weights, layer by layer.
 
     Attributes:
         common: of most layers.
-        from_weights: layers with fewer weights per output channel are in INT8.
+        in_int8: names of the layers that have INT8 instead.
     """
 
     common: IntegerGrid = WEIGHT_GRID
-    from_weights: int = 0
+    in_int8: frozenset[str] = frozenset()
 
-    def of(self, weights_per_output: int) -> IntegerGrid:
-        """Returns the integers of a layer with so many weights per output channel."""
-        return self.common if weights_per_output >= self.from_weights else WEIGHT_GRID
+    def of(self, layer: str) -> IntegerGrid:
+        """Returns the integers of a layer."""
+        return WEIGHT_GRID if layer in self.in_int8 else self.common
 
 
 INT8_WEIGHTS = WeightGrids()

@@ -57,8 +57,10 @@ class QuantizeSettings:
         observer: chooses the range of each activation.
         weights: "int8", "int7" (INT8 from -63 to 63, for processors that add two products in 16
             bits), or "int4" (stored as ONNX INT4, which takes opset 21).
-        int4_from: weights per output channel from which "int4" holds; layers with fewer (depthwise,
-            the first) stay in INT8, where they are next to nothing of the file. 0: all are INT4.
+        int4_share: the share of the weights that "int4" holds for, at least; the rest is for the
+            layers whose INT4 weights cost the most quality for their size, which stay in INT8.
+        int8_weights: names of the layers whose weights stay in INT8 with "int4"; None: a
+            measurement of every layer decides (`search.int4_layers`).
         weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
             one scale per output channel.
         symmetric: whether activations do without zero points, at half the resolution where values
@@ -91,7 +93,8 @@ class QuantizeSettings:
     target: str = "tensorrt"
     observer: Observer = field(default_factory=MeanSquaredError)
     weights: str = "int8"
-    int4_from: int = 64
+    int4_share: float = 0.85
+    int8_weights: tuple[str, ...] | None = None
     weight_group: int | None = None
     symmetric: bool | None = None
     spares_padded: bool | None = None
@@ -137,8 +140,10 @@ class QuantizeSettings:
     def _check_weights(self) -> None:
         if self.weights not in WEIGHT_GRIDS:
             raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
-        if self.int4_from < 0:
-            raise InputError(f"int4_from is {self.int4_from}", "0 or more")
+        if not 0 <= self.int4_share <= 1:
+            raise InputError(f"int4_share is {self.int4_share}", "from 0 to 1")
+        if self.int8_weights and self.weights != "int4":
+            raise InputError(f"int8_weights was given with weights '{self.weights}'", "int4")
         if self.weight_group is not None and self.weights != "int4":
             raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
         if self.weight_group is not None and self.weight_group < 2:
@@ -204,8 +209,7 @@ class QuantizeSettings:
     @property
     def weight_grids(self) -> WeightGrids:
         """The integers that weights may take."""
-        is_int4 = self.weights == "int4"
-        return WeightGrids(WEIGHT_GRIDS[self.weights], self.int4_from if is_int4 else 0)
+        return WeightGrids(WEIGHT_GRIDS[self.weights], frozenset(self.int8_weights or ()))
 
     @property
     def weight_rounding(self) -> Rounding:

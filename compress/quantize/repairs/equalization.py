@@ -232,8 +232,7 @@ def _activation_noise(
 
 def _round_weight(layer: onnx.NodeProto, weight: Array, grids: WeightGrids) -> Array:
     axis = 1 if layer.op_type == "ConvTranspose" else 0
-    grid = grids.of(weight.size // weight.shape[axis])
-    return round_weight(weight, axis, grid, choose_row_scales)
+    return round_weight(weight, axis, grids.of(layer.name), choose_row_scales)
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ multiplied by it. Both are tried with several exponents; factors come from one p
 calibration pictures, and have to lower the readers' measured output error on the others too.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,7 +103,7 @@ def _choose(
     """Returns (error left on held-out rows, what or why not, factors or None)."""
     if not (np.isfinite(rows.fit).all() and rows.fit.any()):
         return 1.0, "it is 0 or not finite", None
-    weights = [_as_rows(graph, name) for name in group.readers]
+    weights = {name: _as_rows(graph, name) for name in group.readers}
     plain = np.ones(group.channels)
     before = [_error(part, weights, plain, placement, grids) for part in (rows.fit, rows.held_out)]
     best: tuple[float, str, Real | None] = (
@@ -111,7 +111,7 @@ def _choose(
         "no factors lower the error on held-out data",
         None,
     )
-    for how, factors in _candidates(rows.fit, weights):
+    for how, factors in _candidates(rows.fit, list(weights.values())):
         after = [
             _error(part, weights, factors, placement, grids) for part in (rows.fit, rows.held_out)
         ]
@@ -155,7 +155,7 @@ def _bounded(factors: Real) -> Real:
 
 def _error(
     rows: NDArray[np.float32],
-    weights: list[Real],
+    weights: Mapping[str, Real],
     factors: Real,
     placement: Placement,
     grids: WeightGrids,
@@ -164,9 +164,8 @@ def _error(
     scaled = (rows / factors).astype(np.float32)
     inputs = round_activation(scaled, placement).astype(np.float64)
     total = 0.0
-    for weight in weights:
-        moved = weight * factors
-        rounded = round_weight(moved, 0, grids.of(moved.shape[1]), choose_row_scales)
+    for name, weight in weights.items():
+        rounded = round_weight(weight * factors, 0, grids.of(name), choose_row_scales)
         wanted = rows.astype(np.float64) @ weight.T
         noise = np.square(inputs @ rounded.T - wanted).sum()
         total += float(noise / max(np.square(wanted).sum(), 1e-30))

@@ -8,9 +8,7 @@ import numpy as np
 
 from artifacts.errors import InputError
 from artifacts.ownership import read_heads
-from artifacts.samples import spread_indices
 from compress.head_judge import HeadJudge
-from compress.quantize.graph import Array
 from compress.quantize.placement import Declined
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.candidates import TIMING_TOLERANCE, Candidate, mean_db
@@ -23,6 +21,7 @@ from compress.quantize.search.precision import (
 from compress.quantize.search.sensitivity import (
     list_measured,
     measure_layers,
+    pick_measured,
     read_measured_parts,
     take_worse,
 )
@@ -35,10 +34,6 @@ _log = logging.getLogger(__name__)
 CONTRACT_ROUNDS = 4
 CONTRACT_STEP_DB = 3.0
 """How much more SQNR is asked of a head whose contract was broken, in each further round."""
-MATRIX_SAMPLES = 4
-"""So many samples, at least, measure the sensitivity matrix."""
-MATRIX_VALUES = 4_000_000
-"""Input values that are enough for the matrix: large pictures have more places to average over."""
 
 
 def search_precision(
@@ -109,7 +104,7 @@ def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSea
     decisions = work.stream(work.prepared, few)
     matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
-        measured = [few[index] for index in spread_indices(len(few), _count_measured(few))]
+        measured = pick_measured(few)
         sets = [item for item in (measured, enlarge_quarters(measured)) if item]
         matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
         for other in unlike:
@@ -118,11 +113,6 @@ def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSea
     return PrecisionSearch(
         work.prepared, decisions, clock, allowance, matrix, has_contracts=has_contracts
     )
-
-
-def _count_measured(samples: Sequence[dict[str, Array]]) -> int:
-    values = sum(array.size for array in samples[0].values())
-    return min(len(samples), max(MATRIX_SAMPLES, MATRIX_VALUES // values))
 
 
 def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:

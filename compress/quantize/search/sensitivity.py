@@ -14,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.ownership import node_owners, read_heads, read_parts
+from artifacts.samples import spread_indices
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.executor import Subgraph
@@ -25,6 +26,10 @@ from compress.quantize.streaming import StreamingPass
 
 Samples = Sequence[dict[str, Array]]
 
+MATRIX_SAMPLES = 4
+"""So many samples, at least, measure a matrix."""
+MATRIX_VALUES = 4_000_000
+"""Input values that are enough for a matrix: large pictures have more places to average over."""
 BRANCHES = 8
 """Layers that share one network."""
 BRANCH_BYTES = 1 << 30
@@ -62,6 +67,13 @@ class SensitivityMatrix:
         noise = self.head_noise()
         total = noise.sum(axis=0)
         return np.asarray(np.mean(noise / np.where(total > 0, total, 1.0), axis=1))
+
+
+def pick_measured(samples: Samples) -> Samples:
+    """Returns as many of the samples, evenly spread, as it takes to measure a matrix."""
+    values = sum(array.size for array in samples[0].values())
+    count = min(len(samples), max(MATRIX_SAMPLES, MATRIX_VALUES // values))
+    return [samples[index] for index in spread_indices(len(samples), count)]
 
 
 def take_worse(one: SensitivityMatrix, other: SensitivityMatrix) -> SensitivityMatrix:

@@ -75,7 +75,7 @@ def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
 def quantize(network: onnx.ModelProto, **settings) -> onnx.ModelProto:
     name = network.graph.input[0].name
     feeds = [{name: image} for image in images(8)]
-    chosen = QuantizeSettings(**{"rounding": Nearest(), "int4_from": 0} | settings)
+    chosen = QuantizeSettings(**{"rounding": Nearest(), "int4_share": 1} | settings)
     return quantize_model(network, feeds, chosen).model
 
 
@@ -126,7 +126,7 @@ CASES = [
     {"target": "openvino", "weights": "int8"},
     {"target": "tensorrt", "weights": "int4"},
     {"target": "openvino", "weights": "int4", "weight_group": 4},
-    {"target": "openvino", "weights": "int4", "int4_from": 64},
+    {"target": "openvino", "weights": "int4", "int4_share": 0.85},
     {"target": "openvino", "weights": "int8", "symmetric": True},
     {"target": "onnxruntime", "weights": "int8"},
 ]

@@ -75,7 +75,7 @@ def test_a_shared_weight_is_stored_once(target, copies, make_siamese):
 def test_layers_that_lose_by_it_have_integers_of_their_own(make_siamese):
     """The second branch sees one of three channels, so that its weights are corrected for that."""
     samples = make_samples((1, 1, 300))
-    shared = quantize(make_siamese(), samples, weights="int4", int4_from=0)
+    shared = quantize(make_siamese(), samples, weights="int4", int4_share=1)
     assert len(stored_weights(shared.model)) > 2
 
 

@@ -107,7 +107,7 @@ def test_salient_channels_help_int4_weights(make_block):
 
     def noise(is_repaired):
         settings = QuantizeSettings(
-            weights="int4", int4_from=0, rounding=Nearest(), equalization=is_repaired
+            weights="int4", int4_share=1, rounding=Nearest(), equalization=is_repaired
         )
         result = quantize_model(model, rows(8), settings)
         outputs = compare_models(model, result.model, judged)["outputs"]

@@ -1,5 +1,7 @@
 """Whole networks with INT4 weights: every layer type, hard data, and the runtimes."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +14,8 @@ from compress.quantize.api import quantize_model
 from compress.quantize.rounding import ROUNDINGS, Nearest
 from compress.quantize.settings import QuantizeSettings
 from engines.runtimes import open_session
+
+ALL_INT4 = QuantizeSettings(weights="int4", int4_share=1, rounding=Nearest())
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def test_gptq_recovers_what_nearest_loses_on_pictures_it_never_saw(wide_model, g
     for name in ("nearest", "gptq", "auto"):
         settings = QuantizeSettings(
             weights="int4",
-            int4_from=0,
+            int4_share=1,
             weight_group=group,
             rounding=ROUNDINGS[name](),
             input_correction=False,
@@ -79,7 +83,7 @@ def test_gptq_recovers_what_nearest_loses_on_pictures_it_never_saw(wide_model, g
 @pytest.mark.parametrize("group", [None, 64])
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_the_runtimes_compute_what_the_file_says(wide_model, group, runtime, tmp_path):
-    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=group, rounding=Nearest())
+    settings = replace(ALL_INT4, weight_group=group)
     result = quantize_model(wide_model, pictures(4), settings)
     onnx.checker.check_model(result.model)
     path = tmp_path / "model.onnx"
@@ -116,8 +120,7 @@ def _with_float_weights(model):
 
 
 def test_weights_are_stored_in_four_bits(wide_model):
-    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
-    stored = quantize_model(wide_model, pictures(2), settings).model
+    stored = quantize_model(wide_model, pictures(2), ALL_INT4).model
     kinds = [item for item in stored.graph.initializer if item.data_type == TensorProto.INT4]
     weights = {item.name: item for item in kinds if item.name.endswith("_quantized")}
     assert len(weights) == 5
@@ -125,36 +128,8 @@ def test_weights_are_stored_in_four_bits(wide_model):
         assert len(item.raw_data) == -(-np.prod(item.dims) // 2)
 
 
-def test_layers_with_few_weights_per_output_stay_in_eight_bits(make_model):
-    """A first layer of 27 and a depthwise one of 9 stay; 72 and 64 (a transposed one) do not."""
-    rng = np.random.default_rng(0)
-    weights = {
-        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
-        "w1": rng.standard_normal((8, 1, 3, 3)).astype(np.float32),
-        "w2": rng.standard_normal((16, 8, 3, 3)).astype(np.float32),
-        "w3": rng.standard_normal((16, 4, 2, 2)).astype(np.float32),
-    }
-    nodes = [
-        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1] * 4),
-        helper.make_node("Conv", ["a", "w1"], ["d"], "depthwise", group=8, pads=[1] * 4),
-        helper.make_node("Conv", ["d", "w2"], ["e"], "wide", pads=[1] * 4),
-        helper.make_node("ConvTranspose", ["e", "w3"], ["y"], "up", strides=[2, 2]),
-    ]
-    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"], opset=21)
-    result = quantize_model(model, pictures(2), QuantizeSettings(weights="int4", weight_group=8))
-    bits = {item.node: item.weight_bits for item in result.layers}
-    assert bits == {"first": 8, "depthwise": 8, "wide": 4, "up": 4}
-    kinds = {item.name: item.data_type for item in result.model.graph.initializer}
-    stored = {name: kinds[f"{name}_weight_quantized"] for name in bits}
-    assert {stored["first"], stored["depthwise"]} == {TensorProto.INT8}
-    assert {stored["wide"], stored["up"]} == {TensorProto.INT4}
-    rounding = {item.node: item.rounding for item in result.layers}
-    assert rounding["first"] == rounding["depthwise"] == "nearest"
-
-
 def test_wide_weights_change_no_output(wide_model, run_model):
-    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
-    narrow = quantize_model(wide_model, pictures(2), settings).model
+    narrow = quantize_model(wide_model, pictures(2), ALL_INT4).model
     wide = widen_int4(narrow)
     onnx.checker.check_model(wide)
     assert not any(item.data_type == TensorProto.INT4 for item in wide.graph.initializer)
@@ -170,15 +145,14 @@ def test_the_opset_is_raised_to_the_one_that_knows_int4(make_model, run_model):
         helper.make_node("ReduceMean", ["c"], ["y"], axes=[2, 3]),
     ]
     model = make_model(nodes, {"w": weight}, {"x": (1, 3, 8, 8)}, ["y"], opset=17)
-    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=Nearest())
-    result = quantize_model(model, pictures(2), settings).model
+    result = quantize_model(model, pictures(2), ALL_INT4).model
     assert next(item.version for item in result.opset_import if not item.domain) == 21
     onnx.checker.check_model(result)
     assert run_model(result, pictures(1)[0])["y"].shape == (1, 4, 1, 1)
 
 
 def test_a_group_that_does_not_divide_a_layer_leaves_it_per_channel(wide_model):
-    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=128, rounding=Nearest())
+    settings = replace(ALL_INT4, weight_group=128)
     model = quantize_model(wide_model, pictures(2), settings).model
     blocked = {
         node.input[0].removesuffix("_weight_quantized")
@@ -186,7 +160,7 @@ def test_a_group_that_does_not_divide_a_layer_leaves_it_per_channel(wide_model):
         if any(item.name == "block_size" for item in node.attribute)
     }
     assert blocked == set()
-    settings = QuantizeSettings(weights="int4", int4_from=0, weight_group=64, rounding=Nearest())
+    settings = replace(ALL_INT4, weight_group=64)
     model = quantize_model(wide_model, pictures(2), settings).model
     assert sum("block_size" in str(node) for node in model.graph.node) == 3
 
@@ -219,7 +193,7 @@ def test_hard_data_and_few_pictures_are_survived(name, count, make_model):
         helper.make_node("Conv", ["constant", "w2"], ["k"], "constant"),
     ]
     model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["u", "z", "k"], opset=21)
-    settings = QuantizeSettings(weights="int4", int4_from=0, rounding=ROUNDINGS[name]())
+    settings = replace(ALL_INT4, rounding=ROUNDINGS[name]())
     result = quantize_model(model, pictures(count), settings)
     assert np.isfinite(list(result.outputs_db.values())).all()
     assert result.outputs_db["u"] > 5
@@ -231,7 +205,13 @@ def test_hard_data_and_few_pictures_are_survived(name, count, make_model):
 
 @pytest.mark.parametrize(
     "values",
-    [{"weights": "int5"}, {"weight_group": 64}, {"weights": "int4", "weight_group": 1}],
+    [
+        {"weights": "int5"},
+        {"weight_group": 64},
+        {"weights": "int4", "weight_group": 1},
+        {"weights": "int4", "int4_share": 1.5},
+        {"int8_weights": ("layer",)},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(values):
     with pytest.raises(InputError):
