@@ -129,7 +129,7 @@ def run(
     trained_s = time.monotonic() - start
     others = {
         "nearest": replace(settings, rounding=ROUNDINGS["nearest"]()),
-        "w8a8": replace(settings, weights="int8"),
+        "w8a8": replace(settings, weights="int8", int4_share=None),
     }
     losses = {
         label: measure_loss(

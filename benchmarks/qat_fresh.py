@@ -35,7 +35,7 @@ RAW = Path("out/bench/qat_fresh.json")
 PTQ = QuantizeSettings(weights="int4", int4_share=1, target="tensorrt")
 OTHERS = {
     "nearest": replace(PTQ, rounding=Nearest(), equalization=False, input_correction=False),
-    "W8A8": replace(PTQ, weights="int8"),
+    "W8A8": replace(PTQ, weights="int8", int4_share=None),
 }
 PROBES, HELD_OUT, BATCH = 4, 16, 8
 

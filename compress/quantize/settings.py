@@ -58,7 +58,8 @@ class QuantizeSettings:
         weights: "int8", "int7" (INT8 from -63 to 63, for processors that add two products in 16
             bits), or "int4" (stored as ONNX INT4, which takes opset 21).
         int4_share: the share of the weights that "int4" holds for, at least; the rest is for the
-            layers whose INT4 weights cost the most quality for their size, which stay in INT8.
+            layers whose INT4 weights cost the most quality for their size, which stay in INT8. None
+            is `search.int4_layers.INT4_SHARE`.
         int8_weights: names of the layers whose weights stay in INT8 with "int4"; None: a
             measurement of every layer decides (`search.int4_layers`).
         weight_group: input channels that share a weight's scale, 64 or 128 say, for int4; None for
@@ -93,7 +94,7 @@ class QuantizeSettings:
     target: str = "tensorrt"
     observer: Observer = field(default_factory=MeanSquaredError)
     weights: str = "int8"
-    int4_share: float = 0.85
+    int4_share: float | None = None
     int8_weights: tuple[str, ...] | None = None
     weight_group: int | None = None
     symmetric: bool | None = None
@@ -140,12 +141,11 @@ class QuantizeSettings:
     def _check_weights(self) -> None:
         if self.weights not in WEIGHT_GRIDS:
             raise InputError(f"weights are '{self.weights}'", f"one of {', '.join(WEIGHT_GRIDS)}")
-        if not 0 <= self.int4_share <= 1:
+        for name in ("int4_share", "int8_weights", "weight_group"):
+            if getattr(self, name) is not None and self.weights != "int4":
+                raise InputError(f"{name} was given with weights '{self.weights}'", "int4")
+        if self.int4_share is not None and not 0 <= self.int4_share <= 1:
             raise InputError(f"int4_share is {self.int4_share}", "from 0 to 1")
-        if self.int8_weights and self.weights != "int4":
-            raise InputError(f"int8_weights was given with weights '{self.weights}'", "int4")
-        if self.weight_group is not None and self.weights != "int4":
-            raise InputError(f"weight_group was given with weights '{self.weights}'", "int4")
         if self.weight_group is not None and self.weight_group < 2:
             raise InputError(f"weight_group is {self.weight_group}", "2 or more, 64 or 128 say")
 

@@ -66,13 +66,13 @@ def quantize(
         ),
     ] = None,
     int4_share: Annotated[
-        float,
+        float | None,
         typer.Option(
             help="Share of the weights that --weights int4 holds for, at least; the layers whose "
             "INT4 weights cost the most quality for their size, by measurement, stay in INT8. 1: "
-            "all are INT4."
+            "all are INT4 (default: 0.85)."
         ),
-    ] = 0.85,
+    ] = None,
     weight_group: Annotated[
         int | None,
         typer.Option(

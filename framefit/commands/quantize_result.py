@@ -37,8 +37,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(
-            f"weights of {widths[4]} layers in INT4, of {widths[8]} with few weights per output "
-            "channel in INT8"
+            f"weights of {widths[4]} layers in INT4; INT8 in the {widths[8]} where INT4 costs the "
+            "most quality for its size"
         )
     if result.precision is not None:
         show_precision(
@@ -47,7 +47,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             is_chosen=result.settings.allowance is not None,
         )
     else:
-        typer.echo(f"latency not measured; on the target: framefit bench {outcome.out}")
+        typer.echo(f"latency not measured; on the target: framefit engines bench {outcome.out}")
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "

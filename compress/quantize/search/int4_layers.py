@@ -25,6 +25,7 @@ from compress.quantize.streaming import StreamingPass
 
 _log = logging.getLogger(__name__)
 
+INT4_SHARE = 0.85
 MEASURED_SAMPLES = 8
 """Calibration samples that measure the layers, at most, evenly spread."""
 
@@ -44,7 +45,8 @@ def choose_int8_weights(
         progress: is told (what, done, total).
     """
     is_open = settings.weights == "int4" and settings.int8_weights is None
-    if not is_open or settings.int4_share == 1:
+    share = INT4_SHARE if settings.int4_share is None else settings.int4_share
+    if not is_open or share == 1:
         return settings
     few = [samples[index] for index in spread_indices(len(samples), MEASURED_SAMPLES)]
     weights_only = replace(
@@ -61,7 +63,7 @@ def choose_int8_weights(
     prepared = prepare_network(model, few, weights_only)
     decisions = StreamingPass(prepared, weights_only).run(few, progress)
     (matrix,) = measure_layers(prepared, decisions, [pick_measured(few)], progress=progress)
-    names = take_costliest(prepared, matrix, 1 - settings.int4_share)
+    names = take_costliest(prepared, matrix, 1 - share)
     _log.info("weights of %d of %d layers stay in INT8", len(names), len(matrix.layers))
     return replace(settings, int8_weights=names)
 

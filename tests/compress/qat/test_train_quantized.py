@@ -75,7 +75,10 @@ def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
 def quantize(network: onnx.ModelProto, **settings) -> onnx.ModelProto:
     name = network.graph.input[0].name
     feeds = [{name: image} for image in images(8)]
-    chosen = QuantizeSettings(**{"rounding": Nearest(), "int4_share": 1} | settings)
+    usual = {"rounding": Nearest()}
+    if settings.get("weights") == "int4":
+        usual["int4_share"] = 1
+    chosen = QuantizeSettings(**usual | settings)
     return quantize_model(network, feeds, chosen).model
 
 
