@@ -39,6 +39,7 @@ BUDGET_CHECK_OTHERS = {
 COMPRESS_HELP = "Make a network smaller and faster."
 FRAMEFIT = {
     "demo": Row("The main job on the shipped network, end to end.", "framefit.commands.demo:demo"),
+    "fit": Row("Find the network that keeps a budget, losing least.", "framefit.commands.fit:fit"),
     "train": Row(
         "Train a multi-head network on rendered road scenes.", "framefit.commands.train:train"
     ),

@@ -1,7 +1,7 @@
 """By how much each head's metric is worse than the float network's, on labelled pictures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,22 @@ FORMS = (
 
 def open_judge(model: onnx.ModelProto, labels: str, spec: InputSpec) -> Judge:
     """Measures the float network once and returns what compares others with it.
+
+    See `open_measure` for what it needs and refuses.
+    """
+    measure = open_measure(model, labels, spec)
+    in_float = measure(model)
+
+    def judge(candidate: onnx.ModelProto) -> Mapping[str, float]:
+        return {head: _drop(in_float[head], found) for head, found in measure(candidate).items()}
+
+    return judge
+
+
+def open_measure(
+    model: onnx.ModelProto, labels: str, spec: InputSpec
+) -> Callable[[onnx.ModelProto], dict[str, dict[str, Any]]]:
+    """Returns what measures each head's metric of a network, as {"metric": …, "value": …}.
 
     Args:
         model: the float network, with its heads in the metadata.
@@ -54,12 +70,7 @@ def open_judge(model: onnx.ModelProto, labels: str, spec: InputSpec) -> Judge:
         name = network.graph.input[0].name
         return evaluate_outputs(lambda picture: run({name: picture}), scenes, spec, heads)
 
-    in_float = measure(model)
-
-    def judge(candidate: onnx.ModelProto) -> Mapping[str, float]:
-        return {head: _drop(in_float[head], found) for head, found in measure(candidate).items()}
-
-    return judge
+    return measure
 
 
 def _drop(reference: Mapping[str, Any], found: Mapping[str, Any]) -> float:

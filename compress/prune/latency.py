@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from artifacts.errors import InputError
+from compress.errors import LatencyError
 from compress.progress import Progress
 from compress.prune.cost import LayerCost, LayerSum, count_macs
 from compress.prune.pruner import Cut, Pruner
@@ -173,10 +174,11 @@ def cut_to_latency(
             f"less than {original_ms:.3g} ms",
         )
     if floor.share > goal.share(original_ms):
-        raise InputError(
+        raise LatencyError(
             f"{asked_ms:.4g} ms is faster than the narrowest network",
             f"{floor.share * original_ms:.3g} ms at least",
             "allow narrower layers with --fewest, or choose another network",
+            fastest_ms=floor.share * original_ms,
         )
     ends = (whole.selection, floor.selection)
     landings = []

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from artifacts.errors import InputError
 from artifacts.ownership import read_heads
+from compress.errors import LatencyError
 from compress.head_judge import HeadJudge
 from compress.quantize.placement import Declined
 from compress.quantize.result import QuantizeResult
@@ -42,7 +42,7 @@ def search_precision(
     """Returns the best network that the search finds, more careful until contracts are kept.
 
     Raises:
-        InputError: no network is fast enough.
+        LatencyError: no network is fast enough.
     """
     contracts = work.settings.contracts
     model = work.prepared.write_float()
@@ -134,10 +134,11 @@ def _compare_with_limit(
     chosen_ms = choice.chosen.latency_ms
     if chosen_ms > within_ms * (1 + TIMING_TOLERANCE):
         found = "that keeps the contracts " if has_contracts else ""
-        raise InputError(
+        raise LatencyError(
             f"within_ms is {within_ms:g}, and the fastest network {found}takes {chosen_ms:.3g} ms",
             f"{chosen_ms:.3g} or more",
             "compress prune --target-ms makes a network faster than integers do",
+            fastest_ms=chosen_ms,
         )
 
 

@@ -1,0 +1,191 @@
+"""Which network keeps a budget and loses least: the rungs of `framefit fit`, and when to climb.
+
+1. the float network, which loses nothing;
+2. integers, with as many of the costliest layers in float as the latency leaves time for;
+3. where the weights can be trained, fewer channels, distilled from the original, and integers.
+
+The first rung that keeps the budget is taken. On a machine that is too disturbed to measure, no
+rung is left behind: the ladder ends there. A search sees latencies back to back, a budget limits
+the P99 of frames at the camera's rate: between the two lies what the machine adds, which is
+measured with each network that is judged and put into the goal of the next.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from compress.errors import LatencyError
+from latency_budget.gate import Verdict
+from latency_budget.report import Report
+
+TYPICAL_SPREAD = 1.15
+"""P99 at the camera's rate beside the lower quartile back to back, before any was measured."""
+MARGIN = 0.97
+"""A goal is set so much below what would just do."""
+INTEGER_ROUNDS, NARROW_ROUNDS = 3, 2
+LATENCY_GATES = ("frame P99", "stage network P99")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """A network that was judged.
+
+    Attributes:
+        name: what was done to it.
+        artifact: its file.
+        report: its budget check.
+    """
+
+    name: str
+    artifact: Path
+    report: Report
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is fast enough, with the confidence of the tier."""
+        gates = [gate for gate in self.report.gates if gate.name in LATENCY_GATES]
+        return bool(gates) and all(gate.verdict is Verdict.PASS for gate in gates)
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether the machine was too disturbed for any answer."""
+        return self.report.verdict is Verdict.INVALID
+
+    @property
+    def bound_ms(self) -> float:
+        """The upper bound of the network's P99; of few frames, the longest."""
+        variant = self.report.variants[-1]
+        bound = variant.details.get("p99_upper_ms")
+        return float(bound if bound is not None else variant.frame_ms["max"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What the ladder led to.
+
+    Attributes:
+        tried: every network that was judged, in order.
+        chosen: the one that keeps the budget; None where none does.
+        notes: why rungs were left out or left behind.
+    """
+
+    tried: tuple[Tried, ...]
+    chosen: Tried | None
+    notes: tuple[str, ...]
+
+
+class Workshop(Protocol):
+    """Makes and judges the networks of one ladder."""
+
+    is_trainable: bool
+
+    def time_float(self) -> float:
+        """Returns the float network's latency back to back, in ms."""
+
+    def judge_float(self) -> Tried:
+        """Judges the float network."""
+
+    def fit_integers(self, source: Path | None, within_ms: float, name: str) -> Tried:
+        """Quantizes a network (None: the original) to a latency, and judges it.
+
+        Raises:
+            LatencyError: no network is that fast.
+        """
+
+    def narrow(self, speed_up: float) -> Path:
+        """Returns the original with fewer channels, so much faster in float, distilled.
+
+        Raises:
+            LatencyError: the narrowest network is not that fast.
+        """
+
+
+@dataclass
+class _Climb:
+    workshop: Workshop
+    limit_ms: float
+    tried: list[Tried] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    within_ms: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the last measurement says nothing."""
+        return bool(self.tried) and self.tried[-1].is_invalid
+
+    def attempt(self, make: Callable[[], Tried]) -> Tried | None:
+        """Judges a network; returns it if it keeps the budget."""
+        found = make()
+        self.tried.append(found)
+        if found.is_invalid:
+            self.notes.append(f"{found.name}: the machine was too disturbed to measure it")
+            return None
+        if found.keeps:
+            return found
+        self.notes.append(f"{found.name}: P99 at most {found.bound_ms:.2f} ms")
+        return None
+
+    def fit_integers(self, source: Path | None, name: str) -> tuple[Tried | None, float]:
+        """Returns the network that keeps the budget, or None and how many times too slow it is."""
+        for _ in range(INTEGER_ROUNDS):
+            goal_ms = self.within_ms
+            try:
+                found = self.attempt(partial(self.workshop.fit_integers, source, goal_ms, name))
+            except LatencyError as error:
+                self.notes.append(
+                    f"{name}: the fastest network takes {error.fastest_ms:.2f} ms, "
+                    f"{goal_ms:.2f} would do"
+                )
+                return None, error.fastest_ms / goal_ms
+            if found is not None or self.is_disturbed:
+                return found, 1.0
+            lowered = min(self.limit_ms / self.tried[-1].bound_ms, 1.0) * MARGIN
+            self.within_ms = goal_ms * lowered
+        return None, 1 / lowered
+
+
+def climb(workshop: Workshop, limit_ms: float) -> Fitted:
+    """Tries rung after rung until a network keeps the budget.
+
+    Args:
+        workshop: makes and judges networks.
+        limit_ms: what the budget leaves for the network's P99.
+    """
+    state = _Climb(workshop, limit_ms, within_ms=limit_ms / TYPICAL_SPREAD)
+    float_ms = workshop.time_float()
+    chosen: Tried | None = None
+    if float_ms < limit_ms:
+        chosen = state.attempt(workshop.judge_float)
+        spread = max(state.tried[-1].bound_ms / float_ms, 1.0)
+        state.within_ms = MARGIN * limit_ms / spread
+    else:
+        state.notes.append(f"float: {float_ms:.2f} ms back to back, {limit_ms:.2f} are allowed")
+    if chosen is None and not state.is_disturbed:
+        chosen, too_slow = state.fit_integers(None, "INT8")
+        if chosen is None and not state.is_disturbed:
+            chosen = _narrow(state, too_slow)
+    return Fitted(tried=tuple(state.tried), chosen=chosen, notes=tuple(state.notes))
+
+
+def _narrow(state: _Climb, too_slow: float) -> Tried | None:
+    """Takes channels out until integers keep the budget."""
+    if not state.workshop.is_trainable:
+        state.notes.append(
+            "fewer channels: only a network whose weights can be trained (.pt, .safetensors) is "
+            "pruned and distilled"
+        )
+        return None
+    speed_up = 1.0
+    for _ in range(NARROW_ROUNDS):
+        speed_up *= too_slow / MARGIN
+        try:
+            source = state.workshop.narrow(speed_up)
+        except LatencyError as error:
+            state.notes.append(f"fewer channels: {error}")
+            return None
+        chosen, too_slow = state.fit_integers(source, f"{speed_up:.2f}x narrower, INT8")
+        if chosen is not None or state.is_disturbed:
+            return chosen
+    return None

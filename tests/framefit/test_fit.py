@@ -1,0 +1,94 @@
+"""`framefit fit` on small networks, measured for real."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from artifacts.onnx_file import save_onnx
+from framefit.cli import main
+from framefit.network_clock import NetworkClock
+
+pytestmark = pytest.mark.timing
+SIZE = (1, 3, 96, 96)
+
+
+@pytest.fixture
+def network():
+    """Eight layers of 48 channels, which integers make much faster."""
+    rng = np.random.default_rng(0)
+    channels = [3, *[48] * 8]
+    nodes, weights, tensor = [], [], "image"
+    for place, (read, made) in enumerate(itertools.pairwise(channels)):
+        weight = rng.normal(size=(made, read, 3, 3)) / np.sqrt(9 * read)
+        weights.append(numpy_helper.from_array(weight.astype(np.float32), f"w{place}"))
+        names = [tensor, f"w{place}"]
+        nodes.append(helper.make_node("Conv", names, [f"c{place}"], f"conv{place}", pads=[1] * 4))
+        nodes.append(helper.make_node("Relu", [f"c{place}"], [f"r{place}"], f"relu{place}"))
+        tensor = f"r{place}"
+    nodes.append(helper.make_node("GlobalAveragePool", [tensor], ["y"], "pool"))
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, SIZE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 48, 1, 1))],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def fit(folder, network, limit_ms):
+    """Returns the exit code and what `fit.json` holds."""
+    model, budget, data = (folder / name for name in ("net.onnx", "budget.toml", "data.npz"))
+    save_onnx(network, model, metadata={})
+    budget.write_text(f"[frame]\nrate_hz = 30\ndeadline_ms = 33\n[stages]\nnetwork = {limit_ms}\n")
+    pictures = np.random.default_rng(1).random((4, *SIZE[1:]), np.float32)
+    np.savez(data, image=pictures)
+    code = main(
+        [
+            *("fit", str(model), "--budget", str(budget), "--data", str(data)),
+            *("--out", str(folder / "out"), "--frames", "320", "--environment", "report"),
+        ]
+    )
+    return code, json.loads((folder / "out" / "fit.json").read_text())
+
+
+def test_a_network_that_keeps_the_budget_stays_in_float(network, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _, found = fit(tmp_path, network, limit_ms=33)
+    first = found["tried"][0]
+    assert first["name"] == "float"
+    assert first["outputs"]["y"]["max_abs"] == 0
+    if first["keeps"]:  # a busy machine may have delayed more than one frame of a hundred
+        assert found["chosen"].endswith("net.onnx")
+        assert len(found["tried"]) == 1
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "exact" in capsys.readouterr().out
+
+
+def test_a_budget_that_nothing_keeps_fails_and_says_what_would_help(
+    network, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    code, found = fit(tmp_path, network, limit_ms=0.05)
+    assert code == 1
+    assert found["chosen"] is None
+    assert "can be trained" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_integers_are_taken_where_float_is_too_slow(network, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    float_ms = NetworkClock("openvino")([network])[0]
+    _, found = fit(tmp_path, network, limit_ms=round(0.8 * float_ms, 3))
+    assert found["tried"][-1]["name"] == "INT8"
+    assert found["tried"][-1]["outputs"]["y"]["sqnr_db"] > 20
+
+
+def test_a_budget_that_is_none_is_one_line(network, tmp_path, capsys):
+    model = save_onnx(network, tmp_path / "net.onnx", metadata={})
+    code = main(["fit", str(model), "--budget", "none.toml", "--data", str(tmp_path)])
+    assert code == 2
+    assert "cannot read the budget none.toml" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""Which rung of `framefit fit` is taken, on networks whose latencies are known."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from compress.errors import LatencyError
+from framefit.fit_ladder import LATENCY_GATES, Tried, climb
+from latency_budget.gate import Gate, Verdict
+
+LIMIT_MS = 20.0
+
+
+@dataclass
+class FakeVariant:
+    details: dict
+    frame_ms: dict
+
+
+@dataclass
+class FakeReport:
+    gates: tuple
+    variants: tuple
+    verdict: Verdict
+
+
+@dataclass
+class FakeWorkshop:
+    """Networks by their latency back to back; frames take `spread` times it and `added_ms`."""
+
+    float_ms: float = 30.0
+    fastest_ms: float = 8.0
+    spread: float = 1.1
+    added_ms: float = 0.0
+    narrowest: float = 1e9
+    is_disturbed: bool = False
+    is_trainable: bool = False
+    shrinks: float = 1.0
+    goals: list = field(default_factory=list)
+    speed_ups: list = field(default_factory=list)
+
+    def time_float(self):
+        return self.float_ms
+
+    def judge_float(self):
+        return self._judge("float", self.float_ms)
+
+    def fit_integers(self, source, within_ms, name):
+        self.goals.append(within_ms)
+        fastest = self.fastest_ms / (self.speed_ups[-1] * self.shrinks if source else 1.0)
+        if fastest > within_ms:
+            raise LatencyError("too slow", "more", "", fastest_ms=fastest)
+        return self._judge(name, within_ms)
+
+    def narrow(self, speed_up):
+        self.speed_ups.append(speed_up)
+        if speed_up > self.narrowest:
+            raise LatencyError("faster than the narrowest network", "", "", fastest_ms=1.0)
+        return Path("narrow.pt")
+
+    def _judge(self, name, latency_ms):
+        bound = latency_ms * self.spread + self.added_ms
+        verdict = Verdict.PASS if bound <= LIMIT_MS else Verdict.FAIL
+        gates = tuple(Gate(gate, verdict, "") for gate in LATENCY_GATES)
+        variant = FakeVariant({"p99_upper_ms": bound}, {"max": bound})
+        whole = Verdict.INVALID if self.is_disturbed else verdict
+        report = FakeReport(gates, (variant,), whole)
+        return Tried(name=name, artifact=Path(name), report=report)
+
+
+def test_a_float_network_that_is_fast_enough_is_taken():
+    found = climb(FakeWorkshop(float_ms=15.0), LIMIT_MS)
+    assert found.chosen.name == "float"
+    assert len(found.tried) == 1
+
+
+def test_a_float_network_that_is_too_slow_is_not_measured_at_all():
+    workshop = FakeWorkshop()
+    found = climb(workshop, LIMIT_MS)
+    assert [item.name for item in found.tried] == ["INT8"]
+    assert found.chosen is found.tried[0]
+    assert "30.00 ms" in found.notes[0]
+
+
+def test_what_the_camera_rate_adds_is_learned():
+    """The float network misses by its spread, so the first goal of integers knows it."""
+    workshop = FakeWorkshop(float_ms=18.0, spread=1.5)
+    found = climb(workshop, LIMIT_MS)
+    assert [item.keeps for item in found.tried] == [False, True]
+    assert LIMIT_MS / 1.5 * 0.9 < workshop.goals[0] <= LIMIT_MS / 1.5
+
+
+def test_a_goal_that_was_missed_is_lowered_and_not_by_much():
+    workshop = FakeWorkshop(spread=1.6)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is found.tried[-1]
+    assert workshop.goals == sorted(workshop.goals, reverse=True)
+    assert found.chosen.bound_ms > 0.9 * LIMIT_MS
+
+
+def test_without_weights_to_train_the_ladder_ends_and_says_so():
+    found = climb(FakeWorkshop(fastest_ms=25.0), LIMIT_MS)
+    assert found.chosen is None
+    assert not found.tried
+    assert any("25.00 ms" in note for note in found.notes)
+    assert any("can be trained" in note for note in found.notes)
+
+
+def test_channels_are_taken_out_until_integers_are_fast_enough():
+    workshop = FakeWorkshop(fastest_ms=25.0, is_trainable=True)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen.name.endswith("narrower, INT8")
+    assert workshop.speed_ups[0] == pytest.approx(25.0 / (LIMIT_MS / 1.15) / 0.97)
+
+
+def test_integers_that_gain_less_from_narrowing_are_narrowed_once_more():
+    workshop = FakeWorkshop(fastest_ms=25.0, is_trainable=True, shrinks=0.8)
+    found = climb(workshop, LIMIT_MS)
+    assert len(workshop.speed_ups) == 2
+    assert workshop.speed_ups[1] > workshop.speed_ups[0]
+    assert found.chosen is not None
+
+
+@pytest.mark.parametrize("float_ms", [15.0, 30.0])
+def test_on_a_disturbed_machine_no_network_is_given_up_for_a_worse_one(float_ms):
+    workshop = FakeWorkshop(float_ms=float_ms, is_disturbed=True, is_trainable=True)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is None
+    assert len(found.tried) == 1
+    assert not workshop.speed_ups
+    assert "disturbed" in found.notes[-1]
+
+
+def test_a_machine_that_is_never_fast_enough_ends():
+    workshop = FakeWorkshop(added_ms=30.0, is_trainable=True)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is None
+    assert found.tried
+    assert not any(item.keeps for item in found.tried)
+
+
+def test_a_network_that_cannot_be_narrow_enough_is_said_and_nothing_is_lost():
+    workshop = FakeWorkshop(spread=2.5, is_trainable=True, narrowest=1.01)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is None
+    assert len(found.tried) == 1
+    assert "narrowest network" in found.notes[-1]
