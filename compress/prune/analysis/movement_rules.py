@@ -19,6 +19,9 @@ def move(tracer: ChannelTracer, call: Call) -> None:
     found: list[AxisIds] = [{} for _ in call.outputs]
     cut = find_cut(call) if call.name in CUTS else None
     for axis, ids in tracer.ids(source).items():
+        if call.name == "constant_pad_nd":
+            found[0][axis] = _pad(call, ids, source.ndim - 1 - axis)
+            continue
         if axis == cut and not (call.name == "slice" and call.out.shape[axis] == ids.size):
             for axes, part in zip(found, cut_channels(tracer, call, ids), strict=False):
                 axes[axis] = part
@@ -33,8 +36,18 @@ def move(tracer: ChannelTracer, call: Call) -> None:
             tracer.weight_names[out] = tracer.weight_names[source]
 
 
+def _pad(call: Call, ids: Ids, from_last: int) -> Ids:
+    """Pads or crops an axis's ids; what is filled in along it belongs to no channel.
+
+    A border across other axes is as much a part of each channel as what it surrounds.
+    """
+    before, after = (*call.args[1][2 * from_last :], 0, 0)[:2]
+    cropped = ids[max(-before, 0) : ids.size - max(-after, 0)]
+    return np.pad(cropped, (max(before, 0), max(after, 0)), constant_values=FIXED)
+
+
 def _run_on(call: Call, source: Tensor, positions: Tensor) -> list[Tensor]:
-    """Runs the operator on ids instead of values; a filled border gets `FIXED`."""
+    """Runs the operator on ids instead of values."""
     if call.name in _VIEWS:
         return [positions.reshape(call.out.shape)]
 
@@ -42,8 +55,6 @@ def _run_on(call: Call, source: Tensor, positions: Tensor) -> list[Tensor]:
         return positions if value is source else value
 
     args, kwargs = tree_map(swap, (call.args, dict(call.kwargs)))
-    if call.name == "constant_pad_nd":
-        args, kwargs = (args[0], args[1], FIXED), {}
     if call.name == "_to_copy":
         args, kwargs = args[:1], {}
     out = call.func(*args, **kwargs) if call.name != "_to_copy" else args[0]
