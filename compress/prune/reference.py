@@ -12,6 +12,7 @@ from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import output_tensors, run_module
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
+from compress.prune.analysis.reduction_rules import REDUCTIONS
 from compress.prune.analysis.tracer import Statistic, plain_operators
 
 _STATISTIC_NAMES = {
@@ -109,7 +110,7 @@ class _MaskedStatistics(TorchDispatchMode):
             narrow = narrow.index_select(axis, indices)
         out = func(narrow, *_fitting(func, args, narrow, kept), **(kwargs or {}))
         results = list(out) if isinstance(out, tuple | list) else [out]
-        if results[0].shape == narrow.shape:
+        if name not in REDUCTIONS and results[0].shape == narrow.shape:
             full = x.new_zeros(x.shape)
             full[_grid(x, kept)] = results[0]
             results[0] = full

@@ -18,7 +18,8 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     """Ties a convolution's inputs to its weight; its outputs are channels of their own."""
     x, weight, bias, stride, padding, dilation, is_transposed, _, groups = call.args
     axis = 1 if x.ndim == weight.ndim else 0
-    tracer.freeze(x, f"'{tracer.place}' convolves across them", _other_axes(x, axis))
+    is_batch = axis == 1
+    tracer.freeze(x, f"'{tracer.place}' convolves across them", tuple(range(axis + 1, x.ndim)))
     tracer.freeze(weight, "a kernel's extent", tuple(range(2, weight.ndim)))
     inputs = _row(tracer, x, axis)
     tracer.keep_bins(inputs)
@@ -31,12 +32,27 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
         outputs = _convolve_groups(tracer, inputs, weight, groups, is_transposed)
     if bias is not None:
         tracer.trace.sets.tie(_row(tracer, bias, 0), outputs, "a bias of channels that stay")
-    tracer.set_ids(call.out, {axis: outputs} if (outputs != FIXED).any() else {})
+    axes = {0: tracer.ids(x)[0]} if is_batch and 0 in tracer.ids(x) else {}
+    tracer.set_ids(call.out, axes | ({axis: outputs} if (outputs != FIXED).any() else {}))
     settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     kind = "conv_transpose" if is_transposed else "conv"
     spatial = call.args[0] if is_transposed else call.out
     positions = math.prod(spatial.shape) // spatial.shape[axis]
     _note_layer(tracer, kind, weight, (x, call.out), settings, (inputs, outputs), positions)
+
+
+def convolve_deformed(tracer: ChannelTracer, call: Call) -> None:
+    """Ties a convolution that samples its input at offsets; each offset group keeps its share."""
+    x, weight, offset, mask, bias = call.args[:5]
+    groups, offset_groups = call.args[11:13]
+    for moved in (offset, mask):
+        tracer.freeze(moved, f"offsets of '{tracer.place}'")
+    inputs = _row(tracer, x, 1)
+    by_offset = inputs.reshape(offset_groups, -1)
+    tracer.trace.sets.tie(by_offset, by_offset[:1], f"offset groups of '{tracer.place}'")
+    strides, padding, dilation = (list(call.args[at : at + 2]) for at in (5, 7, 9))
+    plain = (x, weight, bias, strides, padding, dilation, False, [0, 0], groups)
+    convolve(tracer, Call(call.func, call.name, plain, {}, call.out))
 
 
 def _convolve_groups(
@@ -174,10 +190,6 @@ def _row(tracer: ChannelTracer, tensor: Tensor, axis: int) -> Ids:
     return np.full(tensor.shape[axis], FIXED, np.int64) if found is None else found
 
 
-def _other_axes(x: Tensor, axis: int) -> tuple[int, ...]:
-    return tuple(other for other in range(x.ndim) if other != axis)
-
-
 def _note_layer(
     tracer: ChannelTracer,
     kind: str,
@@ -231,6 +243,7 @@ def _name_computed(tracer: ChannelTracer, weight: Tensor) -> str:
 LAYER_RULES = {
     "convolution": convolve,
     "convolution_overrideable": convolve,
+    "deform_conv2d": convolve_deformed,
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "addmv"), multiply),
     **dict.fromkeys(
         (

@@ -1,5 +1,6 @@
 """Operators that only move values: the same operator, run on the ids, tells where they went."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,17 @@ from torch.utils._pytree import tree_map
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
-from compress.prune.analysis.tracer import CONSTANTS, AxisIds, Call, ChannelTracer, expand_ids
+from compress.prune.analysis.tracer import (
+    CONSTANTS,
+    SPREADERS,
+    AxisIds,
+    Call,
+    ChannelTracer,
+    expand_ids,
+)
 
+_PACKED = (2, 3)
+"""Keys and values, and queries before them, of one layer."""
 _VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
 
 
@@ -78,13 +88,24 @@ def _settle(
         axis = 1 if is_shuffle else _choose_axis(tracer, out, support)
     ids = _tie_slabs(tracer, positions, axis, support)
     if axis in axes:
-        reason = f"'{call.name}' in '{tracer.place}' mixes two channel axes"
-        tracer.trace.sets.freeze(ids, reason)
-        tracer.trace.sets.freeze(axes.pop(axis), reason)
+        _mix(tracer, call, axes, axis, ids)
         return
     axes[axis] = ids
     if call.name in (*_VIEWS, "expand"):
         tracer.note_site(call, ids)
+
+
+def _mix(tracer: ChannelTracer, call: Call, axes: AxisIds, axis: int, ids: Ids) -> None:
+    """Keeps the channels of two axes that became one; equal values make way for other channels."""
+    reason = f"'{call.name}' in '{tracer.place}' mixes two channel axes"
+    kept = axes.pop(axis)
+    for first, second in ((ids, kept), (kept, ids)):
+        if tracer.is_own(first):
+            tracer.trace.sets.freeze(first, reason)
+            axes[axis] = second
+            return
+    tracer.trace.sets.freeze(ids, reason)
+    tracer.trace.sets.freeze(kept, reason)
 
 
 def _varies(positions: Tensor, axis: int) -> bool:
@@ -96,11 +117,12 @@ def _varies(positions: Tensor, axis: int) -> bool:
 def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int]) -> int:
     """Chooses, among axes that share a channel axis, the one along which channels leave.
 
-    Attention loses whole heads (of the shapes [heads, width] and [3, heads, width]); otherwise the
-    longest axis gives the finest choice.
+    Attention loses whole heads (of the shapes [heads, width], [3, heads, width] and, where it is
+    deformable, [heads, levels, points, 2]); otherwise the longest axis gives the finest choice.
     """
     heads = {size for size in tracer.head_counts() if size > 1}
-    matching = [axis for axis in support[-2:] if out.shape[axis] in heads]
+    is_packed = len(support) > 2 and out.shape[support[0]] in _PACKED
+    matching = [axis for axis in support[is_packed:] if out.shape[axis] in heads]
     if matching:
         return matching[0]
     return max(support, key=lambda axis: (out.shape[axis], -axis))
@@ -155,6 +177,22 @@ def stack(tracer: ChannelTracer, call: Call) -> None:
         if tied is not None:
             axes[other + (other >= axis)] = tied
     tracer.set_ids(call.out, axes)
+
+
+def unfold_windows(tracer: ChannelTracer, call: Call) -> None:
+    """Takes windows apart (`F.unfold`): each channel becomes one per place of the window."""
+    ids = tracer.ids(call.args[0]).get(1)
+    if ids is not None:
+        tracer.set_ids(call.out, {1: np.repeat(ids, math.prod(call.args[1]))})
+
+
+def fold_windows(tracer: ChannelTracer, call: Call) -> None:
+    """Puts windows together (`F.fold`): a channel leaves with all places of its window."""
+    ids = tracer.ids(call.args[0]).get(1)
+    if ids is not None:
+        table = ids.reshape(-1, math.prod(call.args[2]))
+        tracer.trace.sets.tie(table, table[:, :1], f"folded in '{tracer.place}'")
+        tracer.set_ids(call.out, {1: table[:, 0]})
 
 
 def tie_rows(tracer: ChannelTracer, rows: list[Ids | None], where: str) -> Ids | None:
@@ -220,10 +258,22 @@ def make_constant(tracer: ChannelTracer, call: Call) -> None:
     tensor's shape or from a number of the module does, one that is written in the code does not.
     Which it is shows when a channel is tried.
     """
-    axes = {axis: tracer.trace.sets.add_ids(size) for axis, size in enumerate(call.out.shape)}
-    for ids in axes.values():
-        tracer.note_site(call, ids)
+    axes = {axis: tracer.add_own_ids(call, size) for axis, size in enumerate(call.out.shape)}
     tracer.set_ids(call.out, axes)
+
+
+def spread(tracer: ChannelTracer, call: Call) -> None:
+    """Moves ids; a single channel that becomes several gives each an id, as in a constant."""
+    move(tracer, call)
+    source, out = call.args[0], call.out
+    added = out.ndim - source.ndim
+    before = [1] * added + list(source.shape)
+    new = {
+        axis: tracer.add_own_ids(call, size)
+        for axis, size in enumerate(out.shape)
+        if before[axis] == 1 and size > 1
+    }
+    tracer.set_ids(out, tracer.ids(out) | new)
 
 
 MOVEMENT_RULES = {
@@ -231,9 +281,9 @@ MOVEMENT_RULES = {
         (
             *CUTS,
             *_VIEWS,
-            *("permute", "transpose", "t", "expand", "unsqueeze"),
+            *("permute", "transpose", "t", "unsqueeze"),
             *("squeeze", "clone", "contiguous", "_to_copy", "alias", "detach", "roll", "flip"),
-            *("repeat", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
+            *("constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
             *("native_channel_shuffle", "lift_fresh", "unfold", "transpose_"),
             *("unsqueeze_", "squeeze_", "movedim", "repeat_interleave"),
         ),
@@ -244,6 +294,9 @@ MOVEMENT_RULES = {
     "index": take_rows,
     "index_select": take_rows,
     "copy_": copy_into,
+    "im2col": unfold_windows,
+    "col2im": fold_windows,
     **dict.fromkeys(("zeros_like", "ones_like", "empty_like", "full_like", "rand_like"), like),
     **dict.fromkeys(CONSTANTS, make_constant),
+    **dict.fromkeys(SPREADERS, spread),
 }

@@ -31,8 +31,8 @@ def combine(tracer: ChannelTracer, call: Call) -> None:
 def combine_axes(tracer: ChannelTracer, operands: list[Tensor], out: Tensor) -> AxisIds:
     """Returns the ids of an elementwise result of these operands.
 
-    An operand that was expanded along an axis has one value there, and so no channels that would
-    have to match: F.normalize divides by such a norm.
+    An operand whose values were spread along an axis in a way that is not followed has one value
+    there, and so no channels that would have to match.
     """
     axes: AxisIds = {}
     for axis, size in enumerate(out.shape):
@@ -40,7 +40,7 @@ def combine_axes(tracer: ChannelTracer, operands: list[Tensor], out: Tensor) -> 
             continue
         pairs = [(operand, axis - (out.ndim - operand.ndim)) for operand in operands]
         pairs = [(x, own) for x, own in pairs if own >= 0 and x.shape[own] == size]
-        varying = [(x, own) for x, own in pairs if x.stride(own)] or pairs
+        varying = [(x, own) for x, own in pairs if x.stride(own) or own in tracer.ids(x)] or pairs
         rows = [tracer.ids(x).get(own) for x, own in varying]
         tied = tie_rows(tracer, rows, f"combined by the operators of '{tracer.place}'")
         if tied is not None:

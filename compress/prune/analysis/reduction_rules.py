@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from compress.prune.analysis.tracer import Call, ChannelTracer
+from compress.prune.analysis.trial_rules import try_operator
 
 REDUCTIONS = (
     *("mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm", "norm", "logsumexp"),
@@ -10,7 +11,7 @@ REDUCTIONS = (
 )
 SOFTMAXES = ("_softmax", "_log_softmax", "_safe_softmax", "softmax")
 INDEXERS = ("argmax", "argmin")
-ORDERED = ("cumsum", "cumprod", "sort", "topk", "argsort", "logcumsumexp", "scatter", "gather")
+ORDERED = ("cumsum", "cumprod", "sort", "topk", "argsort", "logcumsumexp")
 POOLS = (
     *("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "adaptive_avg_pool1d"),
     *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "reflection_pad1d"),
@@ -37,7 +38,7 @@ def reduced_axes(call: Call) -> tuple[int, ...]:
 def reduce(tracer: ChannelTracer, call: Call) -> None:
     """Reduces axes; one of channels is a statistic over them."""
     if len(call.tensors) > 1:
-        keep_all(tracer, call)
+        try_operator(tracer, call)
         return
     x, dims = call.args[0], reduced_axes(call)
     ids = tracer.ids(x)
@@ -84,13 +85,13 @@ def order(tracer: ChannelTracer, call: Call) -> None:
 
 def pool(tracer: ChannelTracer, call: Call) -> None:
     """Pooling and resizing work on the last axes; the channels before them stay as they are."""
+    if any(tracer.ids(other) for other in call.tensors[1:]):
+        try_operator(tracer, call)
+        return
     x = call.args[0]
     spatial = next((int(letter) for letter in call.name if letter in "123"), 2)
     last = tuple(range(x.ndim - spatial, x.ndim))
-    reason = f"'{call.name}' in '{tracer.place}' works across them"
-    tracer.freeze(x, reason, last)
-    for other in call.tensors[1:]:
-        tracer.freeze(other, reason)
+    tracer.freeze(x, f"'{call.name}' in '{tracer.place}' works across them", last)
     for out in call.outputs:
         kept = {axis: ids for axis, ids in tracer.ids(x).items() if axis not in last}
         tracer.set_ids(out, kept)
@@ -113,13 +114,8 @@ def restride(tracer: ChannelTracer, call: Call) -> None:
     tensor = call.args[0]
     axes = tracer.ids(tensor)
     if any(axis >= tensor.ndim or tensor.shape[axis] != ids.size for axis, ids in axes.items()):
-        keep_all(tracer, call)
-
-
-def keep_all(tracer: ChannelTracer, call: Call) -> None:
-    """Keeps every channel that reaches an operator of which nothing is known."""
-    for tensor in call.tensors:
-        tracer.freeze(tensor, f"nothing is known of the operator '{call.name}' in '{tracer.place}'")
+        reason = f"'{call.name}' in '{tracer.place}' sets strides of other axes"
+        tracer.freeze(tensor, reason)
 
 
 REDUCTION_RULES = {
@@ -129,5 +125,5 @@ REDUCTION_RULES = {
     **dict.fromkeys(POOLS, pool),
     "glu": halve,
     "as_strided_": restride,
-    "unknown": keep_all,
+    "unknown": try_operator,
 }

@@ -39,6 +39,8 @@ CONSTANTS = (
     *("new_zeros", "new_ones", "new_full", "new_empty"),
 )
 """They make a tensor of one value, so that any of its positions may leave."""
+SPREADERS = ("expand", "repeat")
+"""They may make several equal channels of a single one, any of which may leave."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class ChannelTracer(TorchDispatchMode):
         self._ids = WeakTensorKeyDictionary()
         self.weight_names = WeakTensorKeyDictionary()
         self.bins: list[Ids] = []
+        self.own: list[Ids] = []
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -205,6 +208,17 @@ class ChannelTracer(TorchDispatchMode):
         for axis, ids in self.ids(tensor).items():
             if axes is None or axis in axes:
                 self.trace.sets.freeze(ids, reason)
+
+    def add_own_ids(self, call: Call, size: int) -> Ids:
+        """Returns channels for an axis of equal values; code that names its size may follow."""
+        ids = self.trace.sets.add_ids(size)
+        self.own.append(ids)
+        self.note_site(call, ids)
+        return ids
+
+    def is_own(self, ids: Ids) -> bool:
+        """Returns whether these are channels of equal values, and of no weight."""
+        return any(np.isin(ids, own).all() for own in self.own)
 
     def keep_bins(self, ids: Ids) -> None:
         """Keeps those of a layer's inputs that are bins of a softmax: each has a fixed meaning.
@@ -247,7 +261,7 @@ class ChannelTracer(TorchDispatchMode):
         self.trace.used.update(
             self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
         )
-        if name in CONSTANTS or any(self.ids(tensor) for tensor in call.tensors):
+        if name in (*CONSTANTS, *SPREADERS) or any(self.ids(tensor) for tensor in call.tensors):
             rule = self._rules.get(name)
             if rule is None and torch.Tag.pointwise in func.tags:
                 rule = self._rules["pointwise"]
