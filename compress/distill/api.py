@@ -143,6 +143,7 @@ def distill_module(
         samples,
         training,
         probe=probe,
+        renew=lambda network: improve_batch_norm(network, inputs, probe),
         state_path=state_path,
         identity=identity,
         progress=progress,

@@ -76,6 +76,7 @@ def train(
     settings: TrainerSettings,
     *,
     probe: Probe | None = None,
+    renew: Callable[[nn.Module], object] | None = None,
     state_path: Path | None = None,
     identity: str = "",
     progress: Progress | None = None,
@@ -95,6 +96,8 @@ def train(
         settings: how.
         probe: called before the first step, every `probe_every` steps and at the end, in the first
             process, with a copy of the student that has the averaged weights.
+        renew: called with that copy before it is scored; may change its statistics, which are kept
+            with the weights.
         state_path: where the state is kept to resume from; deleted at the end. None keeps none.
         identity: digest of what the lesson was made of; a state with another one is refused.
         progress: told ("train", steps done, steps in all), in the first process.
@@ -109,7 +112,7 @@ def train(
     identity = identify_run(lesson, settings, len(samples), identity)
     is_sharded = settings.strategy == "fsdp" and fabric.world_size > 1
     learner = _copy_to_shard(lesson) if is_sharded else lesson
-    run = _Run(learner, fabric, settings, probe, identity)
+    run = _Run(learner, fabric, settings, probe, renew, identity)
     with watch_other_processes(fabric), ExitStack() as stack:
         if settings.recomputes_activations:
             stack.enter_context(recompute_activations(learner.student))
@@ -144,13 +147,14 @@ class _Run:
         fabric: Fabric,
         settings: TrainerSettings,
         probe: Probe | None,
+        renew: Callable[[nn.Module], object] | None,
         identity: str,
     ) -> None:
         self.lesson = lesson
         self.fabric = fabric
         self.settings = settings
         self.identity = identity
-        self.probe = probe
+        self.probe, self.renew = probe, renew
         self.probed = copy_module(lesson.student) if probe is not None else None
         if settings.is_compiled:
             lesson.compile()
@@ -211,6 +215,9 @@ class _Run:
         score = 0.0
         if self.fabric.is_global_zero and self.probed is not None and self.probe is not None:
             self.probed.load_state_dict(weights)
+            if self.renew is not None:
+                self.renew(self.probed.eval())
+                weights = gather_weights(self.probed.state_dict())
             score = self.probe(self.probed.eval())
         score = float(self.fabric.broadcast(score))
         if not math.isfinite(score):

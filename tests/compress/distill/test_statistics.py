@@ -1,0 +1,37 @@
+"""Statistics that follow the weights slowly do not hide what was learned."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compress.distill.api import distill_module
+from compress.train.settings import TrainerSettings
+
+
+def make_network(width: int, seed: int, momentum: float) -> nn.Module:
+    """Three convolutions with BatchNorms, as of networks trained for long (momentum 0.01)."""
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for inputs in (3, width, width):
+        layers += [
+            nn.Conv2d(inputs, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width, momentum=momentum),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(*layers, nn.Conv2d(width, 2, 1))
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.001])
+def test_a_short_run_is_taken_with_any_momentum_of_batch_norm(momentum: float) -> None:
+    rng = np.random.default_rng(0)
+    images = [{"image": rng.standard_normal((3, 12, 12), np.float32)} for _ in range(24)]
+    student, teacher = make_network(8, 1, momentum), make_network(12, 2, 0.1)
+    teacher.train()(torch.from_numpy(np.stack([one["image"] for one in images])))
+    training = TrainerSettings(
+        steps=40, batch_size=4, learning_rate=1e-2, threads=1, device="cpu", probe_every=20
+    )
+    result = distill_module(student, teacher, images[4:], images[:4], training=training)
+    assert result.best_step > 0
+    assert result.scores[-1][1] < 0.8 * result.scores[0][1]
+    assert result.score_after <= result.scores[-1][1]
