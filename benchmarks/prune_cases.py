@@ -78,7 +78,8 @@ class PruneCase:
 
 def open_road(_folder: Path) -> PruneCase:
     """The shipped network with three heads."""
-    module, shape, spec = open_trainable(CHECKPOINT, ModelOptions(), {})
+    module, shapes, spec = open_trainable(CHECKPOINT, ModelOptions(), {})
+    (shape,) = shapes.values()
     size = (int(shape[2]), int(shape[3]))
     scenes = list(road_data(1, 1, ROAD_SCENES).held_out(*size))
 

@@ -23,6 +23,7 @@ from compress.train.settings import TrainerSettings
 from framefit.module_clock import ModuleClock
 from framefit.network_clock import NetworkClock
 from framefit.substitute_job import substitute_file
+from framefit.training_samples import IMAGE
 from perception.train_checkpoint import train_checkpoint
 from perception.train_settings import TrainSettings
 from perception.training_data import road_data
@@ -53,7 +54,9 @@ def measure_times() -> dict[str, Any]:
     module = Named().eval()
     rng = np.random.default_rng(0)
     samples = [{"image": rng.random(SHAPE[1:], np.float32)} for _ in range(2)]
-    in_float, in_int8 = (ModuleClock(SHAPE, chosen, "openvino") for chosen in ((), samples))
+    in_float, in_int8 = (
+        ModuleClock({IMAGE: SHAPE}, chosen, "openvino") for chosen in ((), samples)
+    )
     chosen = choose_substitutions(module, in_int8)
     models: dict[str, onnx.ModelProto] = {
         "float": in_float.export(module),

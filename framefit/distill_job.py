@@ -101,17 +101,22 @@ def distill_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the student": student, "the teacher": teacher})
-    learner, shape, spec = open_trainable(student, options, spec_options or {})
+    learner, shapes, spec = open_trainable(student, options, spec_options or {})
     other = replace(options, factory=teacher_factory or options.factory)
-    guide, _, guide_spec = open_trainable(teacher, other, spec_options or {})
+    guide, guide_shapes, guide_spec = open_trainable(teacher, other, spec_options or {})
     if guide_spec != spec:
         raise InputError(
             f"the teacher's input spec is {guide_spec.to_json()}",
             f"the student's, {spec.to_json()}",
         )
+    if list(guide_shapes) != list(shapes):
+        raise InputError(
+            f"the teacher's inputs are {', '.join(guide_shapes)}",
+            f"the student's, in their order: {', '.join(shapes)}",
+        )
     heads = label_heads(learner)
     samples = open_training_samples(
-        data, shape, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
     )
     before = measure_heads(learner, samples, spec)
     result = train_student(
@@ -177,6 +182,7 @@ def train_student(
             samples.held_out,
             settings,
             replace(training, flip_probability=samples.flip_probability),
+            inputs=samples.inputs,
             label_loss=read_label_loss(heads, samples),
             state_path=out.with_suffix(".state"),
             progress=progress,

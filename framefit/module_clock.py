@@ -1,12 +1,11 @@
 """Times modules in the form in which they run: what `compress substitute` measures with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
 from framefit.exported_module import export_module
 from framefit.network_clock import NetworkClock
-from framefit.training_samples import IMAGE
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -19,15 +18,17 @@ class ModuleClock:
     """Times modules side by side: exported, and quantized where asked for.
 
     Args:
-        shape: of the input.
+        shapes: of the inputs, by name.
         samples: for the ranges of INT8; empty times them in float.
         runtime: one of `RUNTIMES`, whose placement is used too.
     """
 
-    def __init__(self, shape: Sequence[int], samples: Sequence[Any], runtime: str) -> None:
+    def __init__(
+        self, shapes: Mapping[str, Sequence[int]], samples: Sequence[Any], runtime: str
+    ) -> None:
         if runtime not in RUNTIMES:
             raise InputError(f"the runtime is '{runtime}'", f"one of {', '.join(RUNTIMES)}")
-        self._shape = tuple(shape)
+        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._samples = samples
         self._runtime = runtime
         self._clock = NetworkClock(runtime)
@@ -41,9 +42,9 @@ class ModuleClock:
         from compress.quantize.api import quantize_model
         from compress.quantize.settings import QuantizeSettings
 
-        model = export_module(module, {IMAGE: self._shape})
+        model = export_module(module, self._shapes)
         if not self._samples:
             return model
-        feeds = [{IMAGE: sample[IMAGE][None]} for sample in self._samples]
+        feeds = [{name: sample[name][None] for name in self._shapes} for sample in self._samples]
         settings = QuantizeSettings(target=self._runtime, equalization=False)
         return quantize_model(model, feeds, settings).model

@@ -3,9 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from framefit.training_samples import IMAGE, SCENES, LabelOptions, open_training_samples
+from framefit.training_samples import (
+    IMAGE,
+    SCENES,
+    LabelOptions,
+    name_inputs,
+    open_training_samples,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -40,12 +45,11 @@ def open_prune_data(
 
     if data is None:
         return PruneData()
-    if len(shapes) != 1:
-        raise InputError("--data was given for a network of several inputs", "one input")
+    names = name_inputs(shapes)
     heads = _heads(module) if data == SCENES else {}
     opened = open_training_samples(
         data,
-        next(iter(shapes.values())),
+        name_inputs(shapes),
         spec,
         labels=LabelOptions(is_used=bool(heads)),
         encoders=[head.encoder for head in heads.values()],
@@ -53,7 +57,10 @@ def open_prune_data(
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
     images, judged = (
-        [(torch.from_numpy(sample[IMAGE])[None].contiguous(),) for sample in part]
+        [
+            tuple(torch.from_numpy(sample[name])[None].contiguous() for name in names)
+            for sample in part
+        ]
         for part in (training, held_out)
     )
     importance = ImportanceData(images, output_distance(), images)

@@ -21,7 +21,7 @@ from artifacts.onnx_file import (
 )
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import open_training_samples
+from framefit.training_samples import IMAGE, open_training_samples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def qat_file(
     inputs = input_tensors(quantized.model)
     if len(inputs) != 1:
         raise InputError(f"{model} has {len(inputs)} inputs", "a network with one")
-    samples = open_training_samples(data, next(iter(inputs.values())).shape, spec)
+    samples = open_training_samples(data, {IMAGE: next(iter(inputs.values())).shape}, spec)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,

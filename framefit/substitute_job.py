@@ -15,7 +15,6 @@ from framefit.model_source import ModelOptions
 from framefit.module_clock import ModuleClock
 from framefit.trainable_network import open_trainable, save_edited
 from framefit.training_samples import (
-    IMAGE,
     LabelOptions,
     Sample,
     TrainingSamples,
@@ -114,15 +113,15 @@ def substitute_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the network": model})
-    module, shape, spec = open_trainable(model, options, spec_options or {})
+    module, shapes, spec = open_trainable(model, options, spec_options or {})
     heads = label_heads(module)
     samples = open_training_samples(
-        data, shape, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
     )
     few = [samples.training[i] for i in range(min(CALIBRATION_SAMPLES, len(samples.training)))]
-    clock = ModuleClock(shape, few if is_int8 else (), runtime)
+    clock = ModuleClock(shapes, few if is_int8 else (), runtime)
     substitution = choose_substitutions(
-        module, clock, kinds, inputs=_example(few), progress=progress
+        module, clock, kinds, inputs=_example(few, samples.inputs), progress=progress
     )
     result = None
     before = measure_heads(substitution.module, samples, spec)
@@ -149,11 +148,11 @@ def substitute_file(
     )
 
 
-def _example(samples: "Sequence[Sample]") -> "tuple[Tensor, ...]":
+def _example(samples: "Sequence[Sample]", names: "Sequence[str]") -> "tuple[Tensor, ...]":
     """Returns the network's arguments for one sample."""
     from compress.train.batches import stack_samples
 
-    return (stack_samples(samples[:1])[IMAGE],)
+    return tuple(stack_samples(samples[:1])[name] for name in names)
 
 
 def _figures(

@@ -12,6 +12,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
+from framefit.training_samples import name_inputs
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 def open_trainable(
     path: Path, options: ModelOptions, spec_options: Mapping[str, Any]
-) -> tuple["nn.Module", tuple[int, ...], InputSpec]:
+) -> tuple["nn.Module", dict[str, tuple[int, ...]], InputSpec]:
     """Opens a network that can be trained.
 
     Returns:
-        the module, the shape of its one input, and its input spec.
+        the module, the shapes of its inputs (see `name_inputs`), and its input spec.
 
     Raises:
-        InputError: it is an archive of torch.export, or has several inputs.
+        InputError: it is an archive of torch.export, or its inputs cannot be trained with.
     """
     from export.network_file import NetworkOptions, open_network
 
@@ -38,10 +39,8 @@ def open_trainable(
         factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
     )
     module, shapes, stored = open_network(path, network)
-    if len(shapes) != 1:
-        raise InputError(f"{path} has {len(shapes)} inputs", "a network with one")
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    return module, next(iter(shapes.values())), spec
+    return module, name_inputs(shapes), spec
 
 
 def save_trained(source: Path, module: "nn.Module", out: Path) -> None:

@@ -1,6 +1,6 @@
 """What a network is repaired with: pictures without labels, or labelled scenes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ SCENES = "scenes"
 MOST_HELD_OUT = 32
 SCENE_COUNT = 20_000
 SCENE_SEED = 11
+_PICTURE_AXES = 4
 
 Sample = dict[str, NDArray[Any]]
 
@@ -57,6 +58,7 @@ class TrainingSamples:
         held_out: the same, never learned from.
         labelled: heads that have labels.
         scenes: labelled scenes to measure quality on, by size; None without labels.
+        inputs: names of the network's arguments in a sample, in their order.
         is_mirrored: whether mirrored samples make sense: pictures without labels.
     """
 
@@ -64,6 +66,7 @@ class TrainingSamples:
     held_out: Sequence[Sample]
     labelled: tuple[str, ...] = ()
     scenes: "SceneSource | None" = None
+    inputs: tuple[str, ...] = (IMAGE,)
     is_mirrored: bool = False
 
     @property
@@ -76,7 +79,7 @@ class PictureSamples(Sequence[Sample]):
     """Some of the samples of a folder or file, without their batch axis.
 
     Args:
-        samples: of a network with one input.
+        samples: of a network; each input has a batch axis of one.
         numbers: which of them.
     """
 
@@ -89,8 +92,7 @@ class PictureSamples(Sequence[Sample]):
 
     def __getitem__(self, index: Any) -> Any:
         """Returns one sample."""
-        (array,) = self.samples[self.numbers[index]].values()
-        return {IMAGE: array[0]}
+        return {name: array[0] for name, array in self.samples[self.numbers[index]].items()}
 
 
 class SceneSamples(Sequence[Sample]):
@@ -125,9 +127,26 @@ class SceneSamples(Sequence[Sample]):
         return encode_scene(self.scenes[index], self.encoders, self.spec, 1.0)
 
 
+def name_inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a network's inputs by the names that they have in a sample.
+
+    Raises:
+        InputError: one of several inputs has no batch axis of one, so that samples do not stack.
+    """
+    if len(shapes) == 1:
+        return {IMAGE: tuple(*shapes.values())}
+    for name, shape in shapes.items():
+        if not shape or shape[0] != 1:
+            raise InputError(
+                f"input '{name}' of the network is {list(shape)}",
+                "a batch axis of 1 first, as of every input of a network that learns from --data",
+            )
+    return {name: tuple(shape) for name, shape in shapes.items()}
+
+
 def open_training_samples(
     data: str,
-    shape: Sequence[int],
+    shapes: Mapping[str, Sequence[int]],
     spec: InputSpec,
     *,
     labels: LabelOptions | None = None,
@@ -138,7 +157,7 @@ def open_training_samples(
     Args:
         data: "scenes" for rendered roads, or pictures: a folder, an `.npz`, a dataset of
             framefit.toml. Each tenth is held out.
-        shape: of the network's input, [N, C, H, W].
+        shapes: of the network's inputs by name; a single one is `IMAGE`, [N, C, H, W].
         spec: how pixels become inputs.
         labels: where labels are and whether to use them.
         encoders: of the student's heads; needed for labels.
@@ -154,7 +173,11 @@ def open_training_samples(
             "leave the labels out: the teacher's answers suffice",
         )
     if data == SCENES or labels.has_files:
-        return _open_scenes(data, shape, spec, labels, encoders)
+        if len(shapes) > 1:
+            raise InputError(
+                f"{data} for a network with {len(shapes)} inputs", "an .npz with an array for each"
+            )
+        return _open_scenes(data, shapes[IMAGE], spec, labels, encoders)
     if labels.is_used:
         raise InputError(
             f"--labels was given for {data}",
@@ -162,7 +185,9 @@ def open_training_samples(
             "or name the labels of own pictures with --annotations or --masks",
         )
     samples = open_samples(
-        Workspace().find_dataset(data), {IMAGE: TensorShape((1, *shape[1:]))}, spec
+        Workspace().find_dataset(data),
+        {name: TensorShape((1, *shape[1:])) for name, shape in shapes.items()},
+        spec,
     )
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
@@ -171,7 +196,8 @@ def open_training_samples(
     return TrainingSamples(
         training=PictureSamples(samples, kept),
         held_out=PictureSamples(samples, held_out),
-        is_mirrored=True,
+        inputs=tuple(shapes),
+        is_mirrored=len(shapes) == 1 and len(shapes[IMAGE]) == _PICTURE_AXES,
     )
 
 

@@ -87,6 +87,7 @@ def distill_module(
     settings: DistillSettings | None = None,
     training: TrainerSettings | None = None,
     *,
+    inputs: Sequence[str] = (IMAGE,),
     heads: Mapping[str, Any] | None = None,
     label_loss: LabelLoss | None = None,
     probe: Probe | None = None,
@@ -99,10 +100,11 @@ def distill_module(
     Args:
         student: changed in place.
         teacher: left as it is.
-        samples: to learn from; "image" is the input [C, H, W], the rest are labels.
+        samples: to learn from; those of `inputs` are arguments, [C, H, W] say, the rest labels.
         held_out: never learned from; the probe looks at them.
         settings: what is copied.
         training: how it is trained.
+        inputs: names of the networks' arguments in a sample, in their order.
         heads: the student's heads, see `match_outputs`; None asks its `heads_metadata`.
         label_loss: loss on labels; None learns from the teacher alone.
         probe: scores a network, lower is better; None takes a `RelativeProbe` on `held_out`.
@@ -121,10 +123,14 @@ def distill_module(
         )
     student.eval()
     teacher.eval()
-    example = stack_samples([held_out[0]])[IMAGE]
+    example = stack_samples([held_out[0]])
+    follows = settings.feature_weight > 0
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(training.seed)
-        lesson = _plan_lesson(student, teacher, example, settings, heads, label_loss)
+        given = tuple(example[name] for name in inputs)
+        match = _match(student, teacher, given, heads)
+        taps = choose_taps(student, teacher, given, settings.features) if follows else []
+        lesson = DistillLesson(student, teacher, match, taps, settings, label_loss, inputs)
     batches = _batches(held_out, training.batch_size)
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
     _require_finite(before, lesson, batches)
@@ -133,9 +139,9 @@ def distill_module(
     identity = _identify(lesson, batches)
     few = min(len(samples), settings.batch_norm_batches * training.batch_size)
     seen = _batches([samples[i] for i in range(few)], training.batch_size)
-    inputs = [batch[IMAGE] for batch in seen]
+    calibration = [lesson.read_inputs(batch) for batch in seen]
     score_before = probe(student)
-    improve_batch_norm(student, inputs, probe)
+    improve_batch_norm(student, calibration, probe)
     lesson.balance.start(measure_losses(lesson, batches), floors)
     relative.forget()
     trained = train(
@@ -143,7 +149,7 @@ def distill_module(
         samples,
         training,
         probe=probe,
-        renew=lambda network: improve_batch_norm(network, inputs, probe),
+        renew=lambda network: improve_batch_norm(network, calibration, probe),
         state_path=state_path,
         identity=identity,
         progress=progress,
@@ -152,7 +158,7 @@ def distill_module(
     obstacle = relative.find_obstacle() if trained.best_step == 0 else None
     student.to("cpu").load_state_dict(trained.weights)
     student.eval()
-    improve_batch_norm(student, inputs, probe)
+    improve_batch_norm(student, calibration, probe)
     return DistillResult(
         module=student,
         match=lesson.match,
@@ -169,31 +175,16 @@ def distill_module(
     )
 
 
-def _plan_lesson(
-    student: nn.Module,
-    teacher: nn.Module,
-    example: Tensor,
-    settings: DistillSettings,
-    heads: Mapping[str, Any] | None,
-    label_loss: LabelLoss | None,
-) -> DistillLesson:
-    """Chooses which outputs and features are compared."""
-    match = _match(student, teacher, example, heads)
-    taps = (
-        choose_taps(student, teacher, example, settings.features)
-        if settings.feature_weight > 0
-        else []
-    )
-    return DistillLesson(student, teacher, match, taps, settings, label_loss)
-
-
 @torch.no_grad()
 def _match(
-    student: nn.Module, teacher: nn.Module, example: Tensor, heads: Mapping[str, Any] | None
+    student: nn.Module,
+    teacher: nn.Module,
+    example: tuple[Tensor, ...],
+    heads: Mapping[str, Any] | None,
 ) -> OutputMatch:
     heads = heads if heads is not None else getattr(student, "heads_metadata", None)
     return match_outputs(
-        name_outputs(student, student(example)), name_outputs(teacher, teacher(example)), heads
+        name_outputs(student, student(*example)), name_outputs(teacher, teacher(*example)), heads
     )
 
 
@@ -215,7 +206,7 @@ def _require_finite(
             f"output '{name}' of the {whose}"
             for whose, network in networks.items()
             for batch in batches
-            for name, value in name_outputs(network, network(batch[IMAGE])).items()
+            for name, value in name_outputs(network, network(*lesson.read_inputs(batch))).items()
             if not value.isfinite().all()
         }
     )

@@ -15,7 +15,7 @@ from compress.distill.taps import Tap, captured
 from compress.train.lesson import Batch, Lesson, find_device
 
 IMAGE = "image"
-"""Name of the network's input in a batch; everything else in it is labels."""
+"""Name of a network's single input in a batch; everything else in it is labels."""
 LabelLoss = Callable[[dict[str, Tensor], Batch], dict[str, Tensor]]
 """From the student's outputs and the labels to the terms of a loss."""
 
@@ -30,6 +30,7 @@ class DistillLesson(Lesson):
         taps: the features to compare; where channels differ, a 1x1 convolution adapts them.
         settings: weights and temperatures.
         label_loss: loss on labels; None where there are none.
+        inputs: what of a batch are the networks' arguments, in their order.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class DistillLesson(Lesson):
         taps: Sequence[Tap],
         settings: DistillSettings,
         label_loss: LabelLoss | None = None,
+        inputs: Sequence[str] = (IMAGE,),
     ) -> None:
         super().__init__(student)
         self.__dict__["teacher"] = teacher.eval().requires_grad_(False)
         self.match = match
+        self.inputs = tuple(inputs)
         self.taps = tuple(taps) if settings.feature_weight > 0 else ()
         self.settings = settings
         self.label_loss = label_loss if settings.label_weight > 0 else None
@@ -68,20 +71,21 @@ class DistillLesson(Lesson):
 
     def compare(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the losses before they are balanced."""
-        wanted, theirs = self._ask_teacher(batch[IMAGE])
+        inputs = self.read_inputs(batch)
+        wanted, theirs = self._ask_teacher(inputs)
         with captured(self.student, [tap.student for tap in self.taps]) as ours:
-            got = name_outputs(self.student, self.student(batch[IMAGE]))
+            got = name_outputs(self.student, self.student(*inputs))
         losses = self._compare_heads(got, wanted)
         if self.taps:
             losses["features"] = self._compare_features(self._adapt(ours), theirs)
         if self.label_loss is not None:
-            labels = {name: value for name, value in batch.items() if name != IMAGE}
+            labels = {name: value for name, value in batch.items() if name not in self.inputs}
             losses["labels"] = torch.stack(list(self.label_loss(got, labels).values())).sum()
         return losses
 
     def compare_constants(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the losses of a student whose outputs and features are their means."""
-        wanted, theirs = self._ask_teacher(batch[IMAGE])
+        wanted, theirs = self._ask_teacher(self.read_inputs(batch))
         losses = self._compare_heads(_flatten(wanted), wanted)
         if self.taps:
             features = _flatten(theirs)
@@ -90,14 +94,20 @@ class DistillLesson(Lesson):
             )
         return losses
 
+    def read_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Returns the networks' arguments from a batch."""
+        return tuple(batch[name] for name in self.inputs)
+
     @torch.no_grad()
-    def _ask_teacher(self, image: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _ask_teacher(
+        self, inputs: tuple[Tensor, ...]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Returns the teacher's outputs and its features."""
         teacher: nn.Module = self.__dict__["teacher"]
-        if find_device(teacher) != image.device:
-            teacher.to(image.device)
+        if find_device(teacher) != inputs[0].device:
+            teacher.to(inputs[0].device)
         with captured(teacher, [tap.teacher for tap in self.taps]) as features:
-            outputs = name_outputs(teacher, teacher(image))
+            outputs = name_outputs(teacher, teacher(*inputs))
         return outputs, features
 
     def _compare_heads(

@@ -51,7 +51,12 @@ class RelativeProbe:
     ) -> None:
         self._teacher: nn.Module = lesson.__dict__["teacher"]
         self._lesson = DistillLesson(
-            lesson.student, self._teacher, lesson.match, (), lesson.settings
+            lesson.student,
+            self._teacher,
+            lesson.match,
+            (),
+            lesson.settings,
+            inputs=lesson.inputs,
         )
         self._batches = batches
         self._before = before

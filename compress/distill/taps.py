@@ -33,7 +33,7 @@ class Tap:
 
 
 def choose_taps(
-    student: nn.Module, teacher: nn.Module, inputs: Tensor, names: Sequence[str] = ()
+    student: nn.Module, teacher: nn.Module, inputs: tuple[Tensor, ...], names: Sequence[str] = ()
 ) -> list[Tap]:
     """Returns the features to compare.
 
@@ -45,7 +45,7 @@ def choose_taps(
     Args:
         student: the network that learns.
         teacher: the network it learns from.
-        inputs: an input of both, [N, ...].
+        inputs: arguments of both, [N, ...] each.
         names: "name" or "student name=teacher name".
 
     Raises:
@@ -124,7 +124,7 @@ def captured(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tens
 
 
 def _record(
-    module: nn.Module, names: Sequence[str], inputs: Tensor, whose: str
+    module: nn.Module, names: Sequence[str], inputs: tuple[Tensor, ...], whose: str
 ) -> dict[str, _Feature]:
     """Returns the [N, C, H, W] results that are no outputs, in the order of their making.
 
@@ -135,7 +135,10 @@ def _record(
         if name not in parts:
             raise InputError(f"the {whose} has no module '{name}'", "a name of its named_modules()")
     with captured(module, names) as found, torch.enable_grad():
-        outputs = name_outputs(module, module(inputs.clone().requires_grad_()))
+        followed = [
+            one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
+        ]
+        outputs = name_outputs(module, module(*followed))
     ends = {id(value) for value in outputs.values()}
     maps = {
         name: m

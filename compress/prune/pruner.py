@@ -141,14 +141,14 @@ class Pruner:
     def _renew_statistics(self, module: nn.Module) -> None:
         """Re-estimates BatchNorm where that brings the outputs nearer to those before the cut."""
         samples = self._data.calibration
-        if not samples or any(len(inputs) != 1 for inputs in samples):
+        if not samples:
             return
         wanted = run_all(self.module, samples)
 
         def score(candidate: nn.Module) -> float:
             return -min(compare_outputs(run_all(candidate, samples), wanted).values())
 
-        improve_batch_norm(module, [inputs[0] for inputs in samples], score)
+        improve_batch_norm(module, samples, score)
 
 
 def _nothing_to_remove(channels: Channels) -> InputError:

@@ -15,7 +15,7 @@ def count_batch_norms(module: nn.Module) -> int:
 
 
 @torch.no_grad()
-def reestimate_batch_norm(module: nn.Module, batches: Iterable[Tensor]) -> None:
+def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...]]) -> None:
     """Replaces the running mean and variance by those of `batches`, each counting the same.
 
     Pruned or replaced layers give their BatchNorms other statistics than those they have stored;
@@ -23,7 +23,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[Tensor]) -> None:
 
     Args:
         module: changed in place; its mode (training or evaluation) stays.
-        batches: inputs [N, ...] of the module; without any, nothing changes.
+        batches: arguments of the module, [N, ...] each; without any, nothing changes.
     """
     norms = _norms(module)
     batches = list(batches)
@@ -38,7 +38,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[Tensor]) -> None:
         norm.train()
     try:
         for batch in batches:
-            module(batch)
+            module(*batch)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
@@ -47,7 +47,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 def improve_batch_norm(
-    module: nn.Module, batches: Iterable[Tensor], score: Callable[[nn.Module], float]
+    module: nn.Module, batches: Iterable[tuple[Tensor, ...]], score: Callable[[nn.Module], float]
 ) -> bool:
     """Re-estimates the statistics and keeps them only where the score gets lower.
 

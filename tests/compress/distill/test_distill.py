@@ -222,12 +222,12 @@ def test_outputs_have_the_names_of_an_export() -> None:
 
 def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
     student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
-    taps = choose_taps(student, teacher, torch.zeros(1, 3, 16, 16))
+    taps = choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),))
     assert [tap.student for tap in taps] == ["trunk", "deep"]
     with pytest.raises(InputError, match="no module 'neck'"):
-        choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["neck"])
+        choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),), ["neck"])
     with pytest.raises(InputError, match="same height and width"):
-        choose_taps(student, teacher, torch.zeros(1, 3, 16, 16), ["trunk=deep"])
+        choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),), ["trunk=deep"])
 
 
 def test_a_map_of_one_place_is_no_feature() -> None:
@@ -238,9 +238,9 @@ def test_a_map_of_one_place_is_no_feature() -> None:
         return nn.Sequential(*maps, nn.Flatten(), nn.Linear(width, 4))
 
     student, teacher, inputs = network(6), network(12), torch.zeros(1, 3, 16, 16)
-    assert [tap.student for tap in choose_taps(student, teacher, inputs)] == ["1"]
+    assert [tap.student for tap in choose_taps(student, teacher, (inputs,))] == ["1"]
     with pytest.raises(InputError, match="'2' of the student gives no map"):
-        choose_taps(student, teacher, inputs, ["2"])
+        choose_taps(student, teacher, (inputs,), ["2"])
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("confident", 1.0)])

@@ -14,7 +14,7 @@ def network() -> nn.Sequential:
 def test_statistics_are_those_of_the_batches() -> None:
     module = network().train()
     batches = [torch.randn(4, 3, 8, 8) * 3 + 1 for _ in range(5)]
-    reestimate_batch_norm(module, batches)
+    reestimate_batch_norm(module, [(batch,) for batch in batches])
     with torch.no_grad():
         values = [module[0](batch) for batch in batches]
     mean = torch.stack([value.mean((0, 2, 3)) for value in values]).mean(0)
@@ -27,7 +27,7 @@ def test_worse_statistics_are_not_kept() -> None:
     module = network().eval()
     before = module[1].running_mean.clone()
     scores = iter([2.0, 1.0, 1.0, 2.0])
-    batches = [torch.randn(2, 3, 4, 4)]
+    batches = [(torch.randn(2, 3, 4, 4),)]
     assert not improve_batch_norm(module, batches, lambda _: next(scores))
     assert torch.equal(module[1].running_mean, before)
     assert improve_batch_norm(module, batches, lambda _: next(scores))

@@ -1,0 +1,89 @@
+"""Networks of several inputs are pruned on samples and distilled, their factory named."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+NETWORK = '''
+import torch
+from torch import nn
+
+
+class Pair(nn.Module):
+    def __init__(self, is_folded):
+        super().__init__()
+        torch.manual_seed(0)
+        self.is_folded = is_folded
+        self.trunk = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
+        self.mixed = nn.Conv2d(32, 16, 3, 1, 1)
+        self.depth, self.pose = nn.Conv2d(16, 1, 1), nn.Linear(20, 6)
+
+    def forward(self, left, right, state):
+        if self.is_folded:
+            left, right = left[:1], right[:1]
+        mixed = self.mixed(torch.cat([self.trunk(left), self.trunk(right)], 1)).relu()
+        pose = self.pose(torch.cat([mixed.mean((2, 3)), state], 1))
+        return {"depth": self.depth(mixed), "pose": pose}
+
+
+def make():
+    return Pair(False)
+
+
+def make_folded():
+    return Pair(True)
+'''
+SHAPES = ("left=1,3,16,24", "right=1,3,16,24", "state=1,4")
+QUICK = ("--steps", "30", "--batch-size", "4", "--probe-every", "10", "--threads", "1")
+
+
+@pytest.fixture
+def pair(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Weights of the network, and its samples `pair.npz`."""
+    (folder / "pair_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "pair_network", raising=False)
+    rng = np.random.default_rng(0)
+    arrays = {
+        "left": rng.standard_normal((20, 3, 16, 24), np.float32),
+        "right": rng.standard_normal((20, 3, 16, 24), np.float32),
+        "state": rng.standard_normal((20, 4), np.float32),
+    }
+    np.savez(folder / "pair.npz", **arrays)
+    import pair_network
+
+    torch.save(pair_network.make().state_dict(), folder / "pair.pt")
+    return folder / "pair.pt"
+
+
+def options(factory: str = "pair_network:make", shapes: tuple[str, ...] = SHAPES) -> list[str]:
+    given = [word for shape in shapes for word in ("--input-shape", shape)]
+    return ["--factory", factory, *given, "--data", "pair.npz"]
+
+
+def test_a_network_of_three_inputs_is_pruned_on_samples_and_distilled(run, pair: Path) -> None:
+    result = run("compress", "prune", pair, "--ratio", "0.4", *options(), "--json", "p.json")
+    assert result.code == 0, result.err
+    quality = json.loads(Path("p.json").read_text())["quality_db"][-1]
+    assert quality.keys() == {"depth", "pose"}
+    result = run(
+        "compress", "distill", "pair.pruned.pt", "--teacher", pair, *options(), *QUICK,
+        "--json", "d.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    stated = json.loads(Path("d.json").read_text())
+    assert stated["score"]["after"] < stated["score"]["before"]
+
+
+def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:
+    shapes = ("left=2,3,16,24", "right=2,3,16,24", "state=1,4")
+    result = run(
+        "compress", "prune", pair, "--ratio", "0.4",
+        *options("pair_network:make_folded", shapes),
+    )  # fmt: skip
+    assert result.code == 2
+    assert "input 'left' of the network is [2, 3, 16, 24]" in result.err
