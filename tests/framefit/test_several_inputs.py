@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-NETWORK = '''
+NETWORK = """
 import torch
 from torch import nn
 
@@ -36,7 +36,7 @@ def make():
 
 def make_folded():
     return Pair(True)
-'''
+"""
 SHAPES = ("left=1,3,16,24", "right=1,3,16,24", "state=1,4")
 QUICK = ("--steps", "30", "--batch-size", "4", "--probe-every", "10", "--threads", "1")
 
