@@ -24,6 +24,7 @@ from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.pt2_check import read_sample_inputs
 from artifacts.safetensors_check import check_safetensors
+from artifacts.safetensors_checkpoint import read_content, write_safetensors
 from artifacts.state_dict import (
     check_tensor,
     check_weights,
@@ -60,17 +61,20 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
-    """Writes a checkpoint atomically; the same content gives the same bytes."""
-    content = {
+    """Writes a checkpoint (`.pt` or `.safetensors`) atomically; equal content, equal bytes."""
+    content: dict[str, Any] = {
         "format": FORMAT,
         "builder": checkpoint.builder,
         "config": checkpoint.config,
         "edits": checkpoint.edits,
         "input_spec": asdict(checkpoint.input_spec),
-        "state_dict": {
-            name: tensor.detach().cpu().contiguous().clone()
-            for name, tensor in checkpoint.state_dict.items()
-        },
+    }
+    if Path(path).suffix == ".safetensors":
+        write_safetensors(Path(path), content, checkpoint.state_dict)
+        return Path(path)
+    content["state_dict"] = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in checkpoint.state_dict.items()
     }
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
         torch.save(content, stream)
@@ -136,7 +140,10 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
     path = require_file(path, _WHAT)
     label = printable(path)
     if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
-        return check_weights(_load_safetensors(path), label)
+        weights, rest = _load_safetensors(path)
+        if rest is not None:
+            return _read_checkpoint({**rest, "state_dict": weights}, label)
+        return check_weights(weights, label)
     content = _load_zip(path)
     if isinstance(content, dict) and isinstance(content.get("format"), str):
         return _read_checkpoint(content, label)
@@ -152,9 +159,9 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
 
 
 def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
-    if content["format"] != FORMAT:
+    if content.get("format") != FORMAT:
         raise InputError(
-            f"checkpoint {label} has the format {content['format']!r}",
+            f"checkpoint {label} has the format {content.get('format')!r}",
             FORMAT,
             "load it with the version of framefit that wrote it",
         )
@@ -316,7 +323,8 @@ def _load_weights_only(stream: Any, label: str) -> Any:
         raise InputError(f"{label} cannot be read: {first_line(error)}", _WHAT) from error
 
 
-def _load_safetensors(path: Path) -> dict[str, Tensor]:
+def _load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """Returns the weights, and the rest of a checkpoint where the file is one."""
     from safetensors.torch import load
 
     kind = sniff_kind(path)
@@ -325,9 +333,10 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
     content = path.read_bytes()
     check_safetensors(path, content)
     try:
-        return dict(load(content))
+        weights = dict(load(content))
     except Exception as error:
         raise InputError(f"{printable(path)} cannot be read: {error}", "safetensors") from error
+    return weights, read_content(path, content)
 
 
 def _check_fields(content: dict[str, Any], label: str) -> None:

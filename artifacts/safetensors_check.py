@@ -51,6 +51,13 @@ def check_safetensors(path: Path, content: bytes) -> None:
         )
 
 
+def read_metadata(content: bytes) -> dict[str, Any]:
+    """Returns the metadata of a file that was checked; empty where it has none."""
+    size = int.from_bytes(content[:8], "little")
+    found = json.loads(content[8 : 8 + size].decode()).get("__metadata__")
+    return found if isinstance(found, dict) else {}
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):

@@ -1,6 +1,5 @@
 """The work of `compress prune`: a network's file in, a narrower network's file out."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import (
-    atomic_path,
     require_another_file,
     require_writable,
     write_json,
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from compress.prune.sparsity import SparseLayer
 
 Progress = Callable[[str, int, int], None]
-_EDITS_KEY = "framefit.edits"
 _log = logging.getLogger(__name__)
 
 
@@ -226,21 +223,15 @@ def _save(target: Path, source: _Source, result: "PruneResult") -> None:
     from artifacts.checkpoint import Checkpoint, save_checkpoint
 
     edits = [*source.edits, *result.edits]
-    if target.suffix == ".pt":
-        save_checkpoint(
-            target,
-            Checkpoint(
-                builder=source.builder,
-                config=source.config,
-                input_spec=source.spec,
-                state_dict=result.module.state_dict(),
-                edits=edits,
-            ),
-        )
-        return
-    from safetensors.torch import save_file
-
-    weights = {name: value.contiguous() for name, value in result.module.state_dict().items()}
-    with atomic_path(target) as temporary:
-        save_file(weights, temporary, metadata={_EDITS_KEY: json.dumps(edits)})
-    write_json(target.with_suffix(".edits.json"), edits)
+    save_checkpoint(
+        target,
+        Checkpoint(
+            builder=source.builder,
+            config=source.config,
+            input_spec=source.spec,
+            state_dict=result.module.state_dict(),
+            edits=edits,
+        ),
+    )
+    if target.suffix == ".safetensors":
+        write_json(target.with_suffix(".edits.json"), edits)

@@ -112,6 +112,20 @@ def test_safetensors_carry_their_edits(run, weights: Path) -> None:
     assert np.isfinite(network.eval()(torch.zeros(1, 3, 32, 48)).detach().numpy()).all()
 
 
+def test_a_pruned_safetensors_file_is_opened_by_every_command(run, weights: Path) -> None:
+    out = ("--out", "pruned.safetensors")
+    assert run("compress", "prune", weights, "--macs", 0.5, *out, *factory()).code == 0
+    again = ("--out", "twice.safetensors")
+    result = run("compress", "prune", "pruned.safetensors", "--macs", 0.8, *again, *factory())
+    assert result.code == 0, result.err
+    result = run("export", "onnx", "twice.safetensors", *factory())
+    assert result.code == 0, result.err
+    assert Path("twice.onnx").stat().st_size < weights.stat().st_size
+    result = run("export", "onnx", "twice.safetensors", *factory("normed"))
+    assert result.code == 2
+    assert "pruned_networks:make" in result.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
