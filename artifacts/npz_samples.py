@@ -38,7 +38,9 @@ class NpzSamples(Samples):
 
     Args:
         path: the `.npz` file.
-        inputs: the network's inputs; each needs an array of its name, [samples, ...].
+        inputs: the network's inputs; each needs an array of its name, [samples, ...]. A single array
+            for a single input may have any name: a module's argument, its export and a training
+            call the same input differently.
         limit: use at most this many rows, spread evenly.
     """
 
@@ -51,7 +53,9 @@ class NpzSamples(Samples):
             raise InputError(
                 f"{self._label} is not a complete .npz file", "what numpy.savez writes"
             ) from error
-        self._members = {name: self._open_member(name) for name in inputs}
+        arrays = [item.removesuffix(".npy") for item in self._archive.namelist()]
+        is_only = len(inputs) == 1 and len(arrays) == 1
+        self._members = {name: self._open_member(arrays[0] if is_only else name) for name in inputs}
         for name, tensor in inputs.items():
             _check_member(self._members[name], tensor, self._label)
         count = self._common_count()

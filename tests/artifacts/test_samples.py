@@ -209,7 +209,10 @@ GOOD = np.zeros((2, 3, 8, 12), np.float32)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"images": GOOD}, r"arrays images; .*'x' \[samples, 3, 8, 12\] float32.*numpy.savez"),
+        (
+            {"images": GOOD, "depths": GOOD},
+            r"arrays images, depths; .*'x' \[samples, 3, 8, 12\] float32.*numpy.savez",
+        ),
         ({}, r"\(none\)"),
         ({"x": GOOD.astype(np.uint8)}, "uint8.*raw pixels"),
         ({"x": GOOD.astype(np.int64)}, "int64"),
@@ -228,6 +231,18 @@ def test_npz_of_other_names_types_or_shapes_is_refused(
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(InputError, match=message):
         open_samples(tmp_path / "d.npz", INPUTS, SPEC)
+
+
+def test_a_single_array_is_that_of_a_single_input(tmp_path: Path) -> None:
+    """A module's argument, its export and a training have other names for the same input."""
+    rng = np.random.default_rng(0)
+    array = rng.random(GOOD.shape, np.float32)
+    np.savez(tmp_path / "d.npz", anything=array)
+    (feed,) = open_samples(tmp_path / "d.npz", INPUTS, SPEC)[1:]
+    np.testing.assert_array_equal(feed["x"][0], array[1])
+    two = {**INPUTS, "y": INPUTS["x"]}
+    with pytest.raises(InputError, match="arrays anything"):
+        open_samples(tmp_path / "d.npz", two, SPEC)
 
 
 def test_npz_for_inputs_with_a_batch_or_none(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ GOOD = np.zeros((2, 3, 16, 24), np.float32)
 
 
 def npz_name(network: Path, pictures: Path) -> list[object]:
-    return npz(network, img=GOOD)
+    return npz(network, img=GOOD, labels=GOOD)
 
 
 def npz_type(network: Path, pictures: Path) -> list[object]:
