@@ -38,9 +38,9 @@ class NpzSamples(Samples):
 
     Args:
         path: the `.npz` file.
-        inputs: the network's inputs; each needs an array of its name, [samples, ...]. A single array
-            for a single input may have any name: a module's argument, its export and a training
-            call the same input differently.
+        inputs: the network's inputs; each needs an array of its name, [samples, ...]. A single
+            array for a single input may have any name: a module's argument, its export and a
+            training call the same input differently.
         limit: use at most this many rows, spread evenly.
     """
 

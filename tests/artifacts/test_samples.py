@@ -211,7 +211,7 @@ GOOD = np.zeros((2, 3, 8, 12), np.float32)
     [
         (
             {"images": GOOD, "depths": GOOD},
-            r"arrays images, depths; .*'x' \[samples, 3, 8, 12\] float32.*numpy.savez",
+            r"images, depths; .*'x' \[samples, 3, 8, 12\] float32.*savez",
         ),
         ({}, r"\(none\)"),
         ({"x": GOOD.astype(np.uint8)}, "uint8.*raw pixels"),
