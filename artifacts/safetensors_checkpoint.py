@@ -3,21 +3,22 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import atomic_path
 from artifacts.errors import InputError
 from artifacts.file_kind import printable
 from artifacts.safetensors_check import read_metadata
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 CHECKPOINT_KEY = "framefit.checkpoint"
 """The only key: the library writes several in an order that changes from run to run."""
 
 
 def write_safetensors(
-    path: Path, content: Mapping[str, Any], weights: Mapping[str, Tensor]
+    path: Path, content: Mapping[str, Any], weights: "Mapping[str, Tensor]"
 ) -> None:
     """Writes weights with the rest of a checkpoint as metadata, atomically.
 

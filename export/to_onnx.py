@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
+from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
 from artifacts.synthetic_pictures import draw_input
 from export.exporters import EXPORTERS, export_with
@@ -210,6 +211,8 @@ def _run_module(module: nn.Module, sample: dict[str, Tensor], order: tuple[str, 
     try:
         result = module(*sample.values())
     except Exception as error:
+        if isinstance(error, TypeError):
+            raise explain_failure(error, tuple(sample.values())) from error
         shapes = {name: list(tensor.shape) for name, tensor in sample.items()}
         raise InputError(
             f"the module cannot run with the input shape {shapes}: {first_line(error)}",

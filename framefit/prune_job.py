@@ -21,10 +21,11 @@ from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
+from framefit.trainable_network import draw_example
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from compress.prune.api import LatencyGoal, MacsGoal, PruneResult, RatioGoal
     from compress.prune.settings import PruneSettings
@@ -140,6 +141,9 @@ def prune_file(
     Raises:
         InputError: the model, the data, the goal or the output path is not usable.
     """
+    import torch
+
+    from artifacts.module_run import run_module
     from compress.prune.api import prune_module
     from compress.prune.sparsity import make_sparse
 
@@ -149,10 +153,13 @@ def prune_file(
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {})
+    inputs = draw_example(source.shapes)
+    with torch.no_grad():
+        run_module(source.module, inputs)
     before = _count_parameters(source.module)
     result = prune_module(
         source.module,
-        _example(source.shapes),
+        inputs,
         _make_goal(goal, source, progress),
         settings,
         open_prune_data(source.module, source.shapes, source.spec, data, samples),
@@ -188,13 +195,6 @@ def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -
     return _Source(module, shapes, spec, options.factory or "", {}, [])
 
 
-def _example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    return tuple(torch.rand(shape, generator=generator) for shape in shapes.values())
-
-
 def _make_goal(
     goal: PruneGoal, source: _Source, progress: Progress | None
 ) -> "RatioGoal | MacsGoal | LatencyGoal":
@@ -210,7 +210,7 @@ def _make_goal(
     latency = LatencyGoal(
         measure=clock, layer_time=times, target_ms=goal.target_ms, speed_up=goal.speed_up
     )
-    trace = find_channels(source.module, _example(source.shapes)).trace
+    trace = find_channels(source.module, draw_example(source.shapes)).trace
     times.build(trace.layers, trace.whole_groups, progress)
     return latency
 

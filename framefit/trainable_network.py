@@ -16,7 +16,7 @@ from framefit.training_samples import name_inputs
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 def open_trainable(
@@ -28,8 +28,12 @@ def open_trainable(
         the module, the shapes of its inputs (see `name_inputs`), and its input spec.
 
     Raises:
-        InputError: it is an archive of torch.export, or its inputs cannot be trained with.
+        InputError: it is an archive of torch.export, its inputs cannot be trained with, or it
+            fails with them.
     """
+    import torch
+
+    from artifacts.module_run import run_module
     from export.network_file import NetworkOptions, open_network
 
     path = require_file(path, "a checkpoint (.pt)")
@@ -40,7 +44,18 @@ def open_trainable(
     )
     module, shapes, stored = open_network(path, network)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    return module, name_inputs(shapes), spec
+    named = name_inputs(shapes)
+    with torch.no_grad():
+        run_module(module.eval(), draw_example(shapes))
+    return module, named, spec
+
+
+def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
+    """Returns random arguments of a network, the same each time."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.rand(shape, generator=generator) for shape in shapes.values())
 
 
 def save_trained(source: Path, module: "nn.Module", out: Path) -> None:

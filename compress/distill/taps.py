@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
@@ -54,7 +55,14 @@ def choose_taps(
     wanted = [tuple(name.split("=", 1)) if "=" in name else (name, name) for name in names]
     if not wanted:
         common = dict(teacher.named_modules())
-        wanted = [(name, name) for name, _ in student.named_modules() if name and name in common]
+        wanted = [
+            (name, name)
+            for name, part in student.named_modules()
+            if name
+            and name in common
+            and not isinstance(part, ScriptModule)
+            and not isinstance(common[name], ScriptModule)
+        ]
     mine = _record(student, [name for name, _ in wanted], inputs, "student")
     theirs = _record(teacher, [name for _, name in wanted], inputs, "teacher")
     if not names:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
-from compress.prune.analysis.api import find_channels, output_tensors, run_module
+from artifacts.module_run import run_module
+from compress.prune.analysis.api import find_channels, output_tensors
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from artifacts.module_copy import copy_module
-from compress.prune.analysis.api import output_tensors, run_module
+from artifacts.module_run import run_module
+from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.reduction_rules import REDUCTIONS

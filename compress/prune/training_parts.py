@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
+from artifacts.module_run import run_module
 from artifacts.wording import name_some
-from compress.prune.analysis.api import repeat_sample, run_module
+from compress.prune.analysis.api import repeat_sample
 from compress.prune.analysis.tracer import Trace
 
 _MOST_NAMES = 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-NETWORK = """
+NETWORK = '''
 import torch
 from torch import nn
 
@@ -36,7 +36,34 @@ def make():
 
 def make_folded():
     return Pair(True)
-"""
+
+
+class Dictionary(Pair):
+    def forward(self, batch):
+        return super().forward(batch["left"], batch["right"], batch["state"])
+
+
+class Even(Pair):
+    """Skips lose a row where the height is no multiple of 32."""
+
+    def forward(self, x):
+        deep = x[:, :, ::32, ::32].repeat_interleave(32, 2)
+        return self.trunk(torch.cat([x, deep], 1)[:, :3])
+
+
+def make_dictionary():
+    return Dictionary(False)
+
+
+def make_even():
+    return Even(False)
+
+
+def make_scripted():
+    network = Pair(False)
+    network.mixed = torch.jit.script(network.mixed)
+    return network
+'''
 SHAPES = ("left=1,3,16,24", "right=1,3,16,24", "state=1,4")
 QUICK = ("--steps", "30", "--batch-size", "4", "--probe-every", "10", "--threads", "1")
 
@@ -87,3 +114,32 @@ def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:
     )  # fmt: skip
     assert result.code == 2
     assert "input 'left' of the network is [2, 3, 16, 24]" in result.err
+
+
+FAILING = {
+    "make_dictionary": (("image=1,3,16,24", "state=1,4"), "build a module around a network"),
+    "make_even": (("1,3,16,24",), "inputs of [[1, 3, 16, 24]]"),
+}
+
+
+@pytest.mark.parametrize("command", ["prune", "distill", "substitute"])
+@pytest.mark.parametrize("name", FAILING)
+def test_a_network_that_cannot_take_its_inputs_is_bad_input(
+    run, pair: Path, name: str, command: str
+) -> None:
+    shapes, words = FAILING[name]
+    rng = np.random.default_rng(0)
+    arrays = {"image": rng.random((4, 3, 16, 24), np.float32), "state": np.ones((4, 4), np.float32)}
+    np.savez("pair.npz", **arrays)
+    more = {"prune": ("--ratio", "0.4"), "distill": ("--teacher", pair)}.get(command, ())
+    result = run("compress", command, pair, *more, *options(f"pair_network:{name}", shapes))
+    assert result.code == 2, result.err
+    assert words in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_torchscript_is_refused_by_name(run, pair: Path) -> None:
+    arguments = options("pair_network:make_scripted")
+    result = run("compress", "prune", pair, "--ratio", "0.4", *arguments[:-2])
+    assert result.code == 2, result.err
+    assert "module 'mixed' is TorchScript" in result.err

@@ -1,15 +1,16 @@
 """Runs a network once and finds its channel groups."""
 
-import re
 from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit import ScriptModule
 
-from artifacts.errors import InputError, first_line
+from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_outputs import name_leaves
+from artifacts.module_run import run_module
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -22,8 +23,6 @@ from compress.prune.analysis.tracer import (
     plain_operators,
 )
 
-_ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
-_ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 _BATCH = 2
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
@@ -43,9 +42,16 @@ def find_channels(
         the channel groups; outputs of the network are protected.
 
     Raises:
-        InputError: the network cannot run with these inputs, what it returns is not known, or
-            `protect` names no module.
+        InputError: the network cannot run with these inputs or is TorchScript, what it returns is
+            not known, or `protect` names no module.
     """
+    scripted = [name for name, part in module.named_modules() if isinstance(part, ScriptModule)]
+    if scripted:
+        raise InputError(
+            f"module '{scripted[0]}' is TorchScript, which cannot be followed",
+            "modules of Python",
+            "build the network without torch.jit.script; the names of its weights stay",
+        )
     unknown = sorted(set(protect) - dict(module.named_modules()).keys())
     if unknown:
         raise InputError(f"there is no module '{unknown[0]}' to protect", "names of modules")
@@ -100,32 +106,6 @@ def _follow_training(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace | N
 def repeat_sample(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Returns a batch of equal samples, for networks that do not train on one."""
     return tuple(value.repeat(_BATCH, *[1] * (value.ndim - 1)) for value in inputs)
-
-
-def run_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    """Runs a network.
-
-    Raises:
-        InputError: it fails; the first line says how.
-    """
-    try:
-        return module(*inputs)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        if _ABOUT_SHAPES.search(reason):
-            shapes = [list(value.shape) for value in inputs]
-            raise InputError(
-                f"the forward pass failed with inputs of {shapes}: {reason}",
-                "the shape it was trained with",
-                "give it with --input-shape",
-            ) from error
-        is_wide = any(value.dtype == torch.float64 for value in inputs)
-        raise InputError(
-            f"the forward pass failed: {reason}",
-            fix="pruning runs it in float64; give tensors made in forward the dtype of its input"
-            if is_wide and _ABOUT_DTYPES.search(reason)
-            else "",
-        ) from error
 
 
 def output_tensors(result: Any) -> list[Tensor]:

@@ -1,0 +1,50 @@
+"""Runs a user's network, and says what was wrong where it fails."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from artifacts.errors import InputError, first_line
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
+_ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_ABOUT_ARGUMENTS = re.compile(r"positional argument|indices must be integers|required argument")
+
+
+def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:
+    """Runs a network.
+
+    Raises:
+        InputError: it fails; the first line says how.
+    """
+    try:
+        return module(*inputs)
+    except Exception as error:
+        raise explain_failure(error, inputs) from error
+
+
+def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputError:
+    """Returns the error for a network that failed with these arguments."""
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    shapes = [list(value.shape) for value in inputs]
+    if isinstance(error, TypeError) and _ABOUT_ARGUMENTS.search(reason):
+        return InputError(
+            f"the forward pass failed with {len(inputs)} tensors as its arguments: {reason}",
+            "a forward that takes one tensor for each input",
+            "name each with --input-shape; build a module around a network that takes a dictionary",
+        )
+    if _ABOUT_SHAPES.search(reason):
+        return InputError(
+            f"the forward pass failed with inputs of {shapes}: {reason}",
+            "the shape it was trained with",
+            "give it with --input-shape",
+        )
+    is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
+    return InputError(
+        f"the forward pass failed: {reason}",
+        fix="pruning runs it in float64; give tensors made in forward the dtype of its input"
+        if is_wide and _ABOUT_DTYPES.search(reason)
+        else "",
+    )
