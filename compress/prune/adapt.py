@@ -35,6 +35,7 @@ TOLERANCE = 1e-9
 _MOST_TOGETHER = 3
 _MOST_NEAR, _MOST_FAR = 5, 8
 """How many attributes are tried, of the module that names the size and of those around it."""
+_RUNS = 3
 _PROBED_PART = 4
 """One in so many channel groups leaves at most (of few groups two) while a network is tried."""
 
@@ -62,6 +63,26 @@ class PrunableNetwork:
     def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
         """Names what is computed over the remaining channels only, see `run_zeroed`."""
         return name_narrowed_statistics(self.channels, removed)
+
+    def require_repeatable(self) -> None:
+        """Checks that the network answers the same input in the same way each time.
+
+        Raises:
+            InputError: it does not, so that nothing can be proven of it.
+        """
+        wide = copy_module(self.module).double().eval()
+        first, *others = (run_zeroed(wide, self.channels, set(), self.inputs) for _ in range(_RUNS))
+        for other in others:
+            if [one.shape for one in first] != [one.shape for one in other]:
+                apart = float("inf")
+            else:
+                apart = max(_difference(a, b) for a, b in zip(first, other, strict=True))
+            if not apart <= TOLERANCE:
+                raise InputError(
+                    f"the network answers the same input otherwise each time (by {apart:.1e})",
+                    "equal outputs in evaluation mode, or pruning cannot be proven",
+                    "look for random numbers, and for indices that write to one place twice",
+                )
 
     def largest_difference(self, removed: set[int]) -> float:
         """Returns how far the pruned network is from the zeroed original.
@@ -106,7 +127,7 @@ def open_network(
         progress: told (what, done, total).
 
     Raises:
-        InputError: the network cannot run with these inputs.
+        InputError: the network cannot run with these inputs, or answers otherwise each time.
     """
     wide = copy_module(module).double().eval()
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
@@ -116,6 +137,7 @@ def open_network(
         _problem(network, set().union(*probes.values())) for probes in _all_probes(channels)
     ):
         return network
+    network.require_repeatable()
     return _try_families(network, progress)
 
 

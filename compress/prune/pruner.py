@@ -126,6 +126,7 @@ class Pruner:
         """
         difference = self._network.largest_difference(selection.removed)
         if not difference <= TOLERANCE:
+            self._network.require_repeatable()
             raise InputError(
                 f"the pruned network differs from the zeroed original by {difference:.1e}",
                 f"{TOLERANCE:.0e} at most",

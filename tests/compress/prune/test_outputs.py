@@ -92,3 +92,17 @@ def test_a_failing_forward_pass_is_one_line(error: Exception, message: str) -> N
     with pytest.raises(InputError, match=re.escape(message)) as raised:
         open_network(Returns(fail).eval(), IMAGE)
     assert ("--input-shape" in str(raised.value)) == ("size" in str(error))
+
+
+def test_a_network_that_answers_otherwise_each_time_is_refused() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.output = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            return self.output(x + torch.rand_like(x[:, :1]))
+
+    with pytest.raises(InputError, match="the same input otherwise each time"):
+        open_network(Noisy().eval(), (torch.randn(1, 3, 8, 8),))
