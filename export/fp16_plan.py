@@ -120,8 +120,8 @@ class Planner:
                 continue
             found = self._positions(node)
             results = {name for name in node.output if name in self.floats}
-            if not results:
-                found = frozenset(i for i in found if node.input[i] in outputs)
+            if not results and not self._is_read_in_fp16(node, found, outputs):
+                found = frozenset()
             reason = self._find_reason(node) if found else ""
             if reason:
                 kept.append(KeptInFp32(node.name, node.op_type, reason))
@@ -138,6 +138,17 @@ class Planner:
             if node.op_type == QUANTIZE and node.input[0] in outputs and self._fits(node):
                 positions[index] = frozenset({0, 1})
         return Fp16Plan(positions, frozenset(outputs), tuple(kept))
+
+    def _is_read_in_fp16(
+        self, node: onnx.NodeProto, positions: frozenset[int], halves: set[str]
+    ) -> bool:
+        """Returns whether all that a decision (a comparison, an ArgMax) computes from is in FP16.
+
+        Its operands have one type. One of FP32 says that the others are to be widened: rounded,
+        values that differ might compare as equal.
+        """
+        computed = {node.input[i] for i in positions} - self.weights.keys()
+        return bool(computed) and computed <= halves
 
     def _positions(self, node: onnx.NodeProto) -> frozenset[int]:
         """Returns the inputs that are FP16 in the node's FP16 version; none if there is none."""
