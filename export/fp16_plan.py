@@ -151,7 +151,11 @@ class Planner:
         return bool(computed) and computed <= halves
 
     def _positions(self, node: onnx.NodeProto) -> frozenset[int]:
-        """Returns the inputs that are FP16 in the node's FP16 version; none if there is none."""
+        """Returns the inputs that are FP16 in the node's FP16 version; none if there is none.
+
+        These are the inputs of the result's type, and what else is computed: a schema may give it
+        a type of its own (RMSNormalization, the values of Attention), runtimes do not.
+        """
         if node.domain not in ("", "ai.onnx") or _has_subgraph(node):
             return frozenset()
         try:
@@ -168,7 +172,10 @@ class Planner:
             return frozenset()
         kind = kinds.pop()
         return frozenset(
-            i for i, formal in floats if formal.type_str == kind and _FP16_TYPE in formal.types
+            i
+            for i, formal in floats
+            if _FP16_TYPE in formal.types
+            and (formal.type_str == kind or node.input[i] not in self.weights)
         )
 
     def _find_reason(self, node: onnx.NodeProto) -> str:

@@ -40,3 +40,24 @@ def test_both_operands_of_a_comparison_have_one_type(operands, precision):
     assert {kinds[name] for name in greater.input} == {precision}
     (wanted,), (got,) = run_model(model, [sample]), run_model(result.model, [sample])
     np.testing.assert_allclose(got["y"], wanted["y"], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("operator", "weights"), [("RMSNormalization", ["gain"]), ("LayerNormalization", ["gain"])]
+)
+def test_what_a_norm_reads_is_typed_as_its_result(operator, weights):
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["a"]),
+            helper.make_node(operator, ["a", *weights], ["y"], "norm", axis=-1),
+        ],
+        "norm",
+        [helper.make_tensor_value_info("x", SINGLE, [1, 2, 4, 4])],
+        [helper.make_tensor_value_info("y", SINGLE, [1, 2, 4, 4])],
+        [numpy_helper.from_array(np.linspace(0.5, 2, 4, dtype=np.float32), "gain")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    sample = {"x": np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 2, 4, 4)}
+    result = apply_fp16(onnx.shape_inference.infer_shapes(model), [sample])
+    assert result.counts == {"int8": 0, "fp16": 2, "fp32": 0}
+    assert min(result.sqnr_db.values()) > 50
