@@ -3,7 +3,9 @@
     MatMul(Q, K) - Mul / Div / Add - Softmax - MatMul(P, V)
 
 TensorRT multiplies in integers only where both inputs of a MatMul are quantized, so both get a
-Q/DQ pair; the Softmax between stays in float.
+Q/DQ pair; the Softmax between stays in float. It computes the whole in one kernel only where both
+products are alike: queries that are constants (a decoder's first layer, whose learned queries have
+seen no picture yet) leave both in float.
 """
 
 import onnx
@@ -13,6 +15,7 @@ from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
 SCALING = frozenset({"Mul", "Div", "Add", "Sub", "Where"})
+MATRIX_RANK = 2
 
 
 def quantize_attention(
@@ -27,23 +30,47 @@ def quantize_attention(
     """
     if node.op_type != "MatMul" or any(name in graph.weights for name in node.input):
         return None
-    if not (_feeds_softmax(graph, node) or any(_is_softmax(graph, name) for name in node.input)):
+    behind = _find_softmax_behind(graph, node)
+    before = next(filter(None, (_find_softmax(graph, name) for name in node.input)), None)
+    if behind is None and before is None:
         return None
     if slower_on:
         reason = f"{slower_on} multiplies two computed matrices faster in float"
         return Declined(node=node.name, reason=reason)
+    partner = _find_scores(graph, before) if before is not None else None
+    if partner is not None and _has_constant_operand(graph, partner):
+        reason = f"'{partner.name}' has a constant operand and stays in float: both or none of them"
+        return Declined(node=node.name, reason=reason)
     return QuantizedNode(node=node.name, activations=(0, 1))
 
 
-def _feeds_softmax(graph: Graph, node: onnx.NodeProto) -> bool:
+def _find_softmax_behind(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto | None:
     reader: onnx.NodeProto | None = graph.sole_consumer(node.output[0])
     while reader is not None and (reader.op_type in SCALING or moved_inputs(graph, reader)):
         reader = graph.sole_consumer(reader.output[0])
-    return reader is not None and reader.op_type == "Softmax"
+    return reader if reader is not None and reader.op_type == "Softmax" else None
 
 
-def _is_softmax(graph: Graph, tensor: str) -> bool:
+def _find_softmax(graph: Graph, tensor: str) -> onnx.NodeProto | None:
     maker = graph.producer(tensor)
     while maker is not None and moved_inputs(graph, maker):
         maker = graph.producer(maker.input[0])
-    return maker is not None and maker.op_type == "Softmax"
+    return maker if maker is not None and maker.op_type == "Softmax" else None
+
+
+def _find_scores(graph: Graph, softmax: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Returns the product of queries and keys whose scores a Softmax turns into probabilities."""
+    waiting = [softmax.input[0]]
+    while waiting:
+        maker = graph.producer(waiting.pop())
+        if maker is not None and maker.op_type == "MatMul":
+            return maker
+        if maker is not None and (maker.op_type in SCALING or moved_inputs(graph, maker)):
+            waiting += maker.input
+    return None
+
+
+def _has_constant_operand(graph: Graph, product: onnx.NodeProto) -> bool:
+    """Whether a product is no layer either, whose constant is a matrix on the right."""
+    left, right = (graph.weights.get(name) for name in product.input)
+    return left is not None or (right is not None and right.ndim != MATRIX_RANK)

@@ -38,6 +38,29 @@ def test_attention_is_quantized_for_tensorrt_only(make_pattern):
         assert "faster in float" in reasons["MatMul"]
 
 
+@pytest.mark.parametrize("queries", ["computed", "constant"])
+def test_both_products_of_an_attention_are_quantized_or_none(make_model, queries):
+    """A decoder's first layer asks with learned queries, which no picture has changed yet."""
+    make_node = onnx.helper.make_node
+    nodes = [
+        make_node("MatMul", ["x" if queries == "computed" else "asked", "keys"], ["scores"], "qk"),
+        make_node("Where", ["is_masked", "low", "scores"], ["masked"], "mask"),
+        make_node("Softmax", ["masked"], ["likely"], "softmax"),
+        make_node("MatMul", ["likely", "values"], ["y"], "pv"),
+    ]
+    weights = {
+        "asked": np.ones((1, 5, 4), np.float32),
+        "is_masked": np.zeros((1, 1, 6), bool),
+        "low": np.float32(-1e4),
+    }
+    inputs = {"x": (1, 5, 4), "keys": (1, 4, 6), "values": (1, 6, 4)}
+    graph = Graph(make_model(nodes, weights, inputs, ["y"]))
+    placed, declined = PLACEMENTS["tensorrt"]().place(graph)
+    wanted = {"computed": {"qk", "pv"}, "constant": set()}[queries]
+    assert {item.node for item in placed} == wanted
+    assert {item.node for item in declined} == {"qk", "pv"} - wanted
+
+
 def test_openvino_adds_two_relus_in_integers(make_pattern):
     for target, wanted in (("openvino", [(0, 1)]), ("tensorrt", [])):
         graph = Graph(make_pattern("pyramid"))
