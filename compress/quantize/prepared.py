@@ -20,6 +20,7 @@ from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import Declined, Placement, QuantizedNode
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
+from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
@@ -183,6 +184,7 @@ def prepare_network(
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
         if settings.activations != "float":
             simplified += scale_channels(graph, few, placement, names, settings.weight_grids)
+            simplified += scale_inputs(graph, few, placement, names, settings.weight_grids)
         share_equal_weights(graph)
     survey: Survey = {}
     if settings.activations != "float":

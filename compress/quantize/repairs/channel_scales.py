@@ -25,10 +25,11 @@ from compress.quantize.repairs.equalization import (
     is_depthwise,
     observe_channels,
 )
-from compress.quantize.repairs.scale_group import LAYERS, scale_input_channels
+from compress.quantize.repairs.scale_group import LAYERS, filters, scale_input_channels
 
 MOST_ERROR_LEFT = 0.5
 SUFFIX = "framefit_channel_scale"
+READERS = LAYERS | {"Gemm", "MatMul"}
 
 
 def scale_channels(
@@ -61,7 +62,7 @@ def scale_channels(
             graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
         )
         if factors is not None:
-            _insert(graph, tensor, names, factors)
+            insert_scale(graph, tensor, names, factors)
             done.append(
                 f"scaled {len(factors)} channels before {', '.join(names)}, "
                 f"factors {factors.min():.3f} to 1"
@@ -86,14 +87,25 @@ def _find_readers(graph: Graph, quantized: frozenset[str]) -> dict[str, list[str
     return found
 
 
-def _insert(graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.float64]) -> None:
+def insert_scale(
+    graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.float64], axis: int = 1
+) -> None:
+    """Lets layers read a tensor divided by `factors` [C], and multiplies their weights by them.
+
+    Args:
+        graph: is changed in place.
+        tensor: what they read; its other readers keep it.
+        readers: names of the layers.
+        factors: one per channel.
+        axis: of the channels in the tensor.
+    """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
-    rank = graph.weights[graph.node(readers[0]).input[1]].ndim
-    divisors = (1 / factors).astype(np.float32)
-    graph.weights[constant] = divisors.reshape(1, -1, *(1,) * (rank - 2))
+    shape = [1] * len(graph.shapes[tensor])
+    shape[axis] = -1
+    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(shape)
     product = helper.make_node("Mul", [tensor, constant], [result], result)
-    at = next(index for index, node in enumerate(graph.nodes) if tensor in node.output)
-    graph.insert(at + 1, product)
+    makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
+    graph.insert(makers[0] + 1 if makers else 0, product)
     for name in readers:
         _let_read(graph, graph.node(name), result, factors)
     graph.index()
@@ -106,7 +118,7 @@ def fold_idle_scales(graph: Graph) -> None:
         if node.op_type != "Mul" or SUFFIX not in node.input[1]:
             continue
         readers = graph.consumers(node.output[0])
-        if all(item.op_type == "Conv" and item.input[1] in graph.weights for item in readers):
+        if all(item.op_type in READERS and item.input[1] in graph.weights for item in readers):
             divisors = graph.weights[node.input[1]].reshape(-1)
             for reader in readers:
                 _let_read(graph, reader, node.input[0], divisors)
@@ -118,7 +130,8 @@ def fold_idle_scales(graph: Graph) -> None:
 def _let_read(
     graph: Graph, layer: onnx.NodeProto, tensor: str, factors: NDArray[np.floating]
 ) -> None:
-    weight = scale_input_channels(layer, graph.weights[layer.input[1]], factors)
+    weight = filters(layer, graph.weights[layer.input[1]])
+    weight = filters(layer, scale_input_channels(layer, weight, factors))
     stored = graph.unused_name(f"{layer.name}_scaled_weight")
     graph.weights[stored] = weight.astype(np.float32)
     layer.input[0], layer.input[1] = tensor, stored

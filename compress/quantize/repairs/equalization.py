@@ -27,6 +27,7 @@ from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
 from compress.quantize.repairs.scale_group import (
+    filters,
     find_scale_groups,
     rescale,
     scale_input_channels,
@@ -78,9 +79,9 @@ class SeenChannels:
         return np.asarray(np.square(self.values, dtype=np.float64).mean(axis=1))
 
     @classmethod
-    def of(cls, array: Array, positions: int) -> Self:
-        """Looks at a tensor [N, C, ...], at some of its positions."""
-        flat = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+    def of(cls, array: Array, positions: int, axis: int = 1) -> Self:
+        """Looks at a tensor whose channels are along `axis`, at some of its positions."""
+        flat = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
         step = -(-flat.shape[1] // positions) | 1
         return cls(flat[:, ::step].copy(), np.maximum(flat.max(axis=1), -flat.min(axis=1)))
 
@@ -210,7 +211,7 @@ def _error(
         tensor = seen[layer.input[0]]
         if layer.input[0] not in noises:
             noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
-        weight = graph.weights[layer.input[1]].astype(np.float64)
+        weight = filters(layer, graph.weights[layer.input[1]]).astype(np.float64)
         rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grids)
         weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
         energy = _input_energy(layer, weight)

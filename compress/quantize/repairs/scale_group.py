@@ -156,10 +156,15 @@ def output_channels(layer: onnx.NodeProto, weight: np.ndarray) -> int:
     return int(weight.shape[0])
 
 
+def filters(layer: onnx.NodeProto, weight: np.ndarray) -> np.ndarray:
+    """Returns a layer's weight as [out, in, ...], a matrix the other way round; or back again."""
+    return weight.T if layer.op_type == "MatMul" else weight
+
+
 def scale_input_channels(
     layer: onnx.NodeProto, weight: np.ndarray, factors: np.ndarray
 ) -> np.ndarray:
-    """Multiplies a layer's weight by one factor per input channel."""
+    """Multiplies a layer's weight, see `filters`, by one factor per input channel."""
     if layer.op_type == "ConvTranspose":
         return np.asarray(weight * factors.reshape(-1, *(1,) * (weight.ndim - 1)))
     groups = attribute(layer, "group", 1)

@@ -1,0 +1,114 @@
+"""Gives what a network is given similar ranges in all channels, where its first layers read it.
+
+A camera's channels are alike; the features of a lidar point (metres beside an intensity), a motion
+vector, or a depth beside colours are not. One scale for all of them rounds the quiet ones away, and
+no layer writes the tensor, so there is none that equalization could move factors into. A product
+with one constant per channel goes in front of the layers instead, as `channel_scales` puts behind
+activations.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import onnx
+
+from compress.quantize.executor import Subgraph
+from compress.quantize.graph import Array, Graph, read_tensors
+from compress.quantize.placement import Placement
+from compress.quantize.qparams import WeightGrids
+from compress.quantize.repairs.channel_scales import MOST_ERROR_LEFT, READERS, insert_scale
+from compress.quantize.repairs.equalization import (
+    ENOUGH_SAMPLES,
+    POSITIONS,
+    Reach,
+    SeenChannels,
+    choose_factors,
+)
+
+COMPUTING = READERS | {"Attention", "DeformConv", "GRU", "LSTM", "RNN"}
+"""What comes behind these is the network's own, and no longer what it was given."""
+FAR = Reach(exponents=(0.0, 0.25, 0.5, 0.75), smallest_factor=1 / 256)
+"""Channels that stay below the others' range keep room for what was not seen."""
+NEAR = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 256)
+
+
+def scale_inputs(
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    placement: Placement,
+    quantized: Collection[str],
+    weight_grids: WeightGrids,
+) -> list[str]:
+    """Inserts products in place where they halve the error of the first layers.
+
+    Args:
+        graph: the simplified float graph; its results stay.
+        samples: calibration inputs.
+        placement: tells the integers of activations.
+        quantized: names of the nodes that will be quantized.
+        weight_grids: the integers of weights.
+
+    Returns:
+        one line per product.
+    """
+    nodes = list(_before_layers(graph))
+    found = _find_readers(graph, nodes, frozenset(quantized))
+    if not found:
+        return []
+    seen = _observe(graph, nodes, samples, {tensor: axis for tensor, axis in found})
+    reach = FAR if len(samples) >= ENOUGH_SAMPLES else NEAR
+    done = []
+    for (tensor, axis), names in found.items():
+        factors = choose_factors(
+            graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
+        )
+        if factors is not None:
+            insert_scale(graph, tensor, names, factors, axis)
+            done.append(
+                f"scaled {len(factors)} channels of '{tensor}' before {', '.join(names)}, "
+                f"factors {factors.min():.3f} to 1"
+            )
+    return done
+
+
+def _before_layers(graph: Graph) -> Iterator[onnx.NodeProto]:
+    """Yields the nodes that compute with the network's inputs before any layer does."""
+    given = set(graph.inputs) | graph.weights.keys()
+    for node in graph.nodes:
+        if node.op_type not in COMPUTING and given.issuperset(read_tensors(node)):
+            given |= set(node.output)
+            yield node
+
+
+def _find_readers(
+    graph: Graph, nodes: list[onnx.NodeProto], quantized: frozenset[str]
+) -> dict[tuple[str, int], list[str]]:
+    """Returns the layers that read what the network is given: (tensor, channel axis) → names."""
+    given = [*graph.inputs, *(name for node in nodes for name in node.output)]
+    found: dict[tuple[str, int], list[str]] = {}
+    for tensor in given:
+        rank = len(graph.shapes.get(tensor, ()))
+        for layer in graph.consumers(tensor):
+            if rank > 1 and layer.name in quantized and layer.op_type in READERS:
+                is_data = list(layer.input).index(tensor) == 0
+                axis = rank - 1 if layer.op_type in ("Gemm", "MatMul") else 1
+                if is_data and layer.input[1] in graph.weights:
+                    found.setdefault((tensor, axis), []).append(layer.name)
+    return found
+
+
+def _observe(
+    graph: Graph,
+    nodes: list[onnx.NodeProto],
+    samples: Sequence[dict[str, Array]],
+    axes: dict[str, int],
+) -> dict[str, SeenChannels]:
+    """Looks at what the network is given, by the axes of the channels."""
+    computed = [name for name in axes if name not in graph.inputs]
+    network = Subgraph(graph, nodes, graph.weights, samples[0], computed) if computed else None
+    each = max(1, POSITIONS // len(samples))
+    seen: dict[str, list[SeenChannels]] = {name: [] for name in axes}
+    for index in range(len(samples)):
+        values = samples[index] | (network.run(samples[index]) if network else {})
+        for name, axis in axes.items():
+            seen[name].append(SeenChannels.of(values[name], each, axis))
+    return {name: SeenChannels.join(parts) for name, parts in seen.items()}
