@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
-from export.fp16_plan import DEQUANTIZE, QUANTIZE
+from export.fp16_plan import DEQUANTIZE, QUANTIZE, captured_names
 
 _FP16 = TensorProto.FLOAT16
 _FP32 = TensorProto.FLOAT
@@ -92,6 +92,7 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type != QUANTIZE:
             nodes.append(node)
     used = {name for node in nodes for name in node.input}
+    used |= {value.name for value in graph.output} | captured_names(graph)
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.node[:], graph.initializer[:], graph.value_info[:]
     graph.node.extend(nodes)
