@@ -10,12 +10,14 @@ seen no picture yet) leave both in float.
 
 import onnx
 
+from artifacts.openvino_attention import COMMUTING, put_first
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
-SCALING = frozenset({"Mul", "Div", "Add", "Sub", "Where"})
+SCALING = COMMUTING | {"Div", "Sub", "Where"}
 MATRIX_RANK = 2
+BOTH = 2
 
 
 def quantize_attention(
@@ -42,6 +44,33 @@ def quantize_attention(
         reason = f"'{partner.name}' has a constant operand and stays in float: both or none of them"
         return Declined(node=node.name, reason=reason)
     return QuantizedNode(node=node.name, activations=(0, 1))
+
+
+def put_masks_first(graph: Graph) -> list[str]:
+    """Lets masks of scores be the first operands, in place, as OpenVINO reads them right.
+
+    Returns:
+        the names of the changed nodes.
+    """
+    changed = []
+    for product in graph.nodes:
+        if product.op_type != "MatMul" or _find_softmax_behind(graph, product) is None:
+            continue
+        scores, node = product.output[0], graph.sole_consumer(product.output[0])
+        while node is not None and node.op_type != "Softmax":
+            is_second = list(node.input[:1]) == [scores] and len(node.input) == BOTH
+            if node.op_type in COMMUTING and is_second and not _is_single(graph, node.input[1]):
+                put_first(node)
+                changed.append(node.name)
+            scores, node = node.output[0], graph.sole_consumer(node.output[0])
+    return changed
+
+
+def _is_single(graph: Graph, tensor: str) -> bool:
+    """Whether a tensor is known to hold one value."""
+    value = graph.weights.get(tensor)
+    shape = graph.shapes.get(tensor) if value is None else value.shape
+    return shape is not None and all(size == 1 for size in shape)
 
 
 def _find_softmax_behind(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto | None:

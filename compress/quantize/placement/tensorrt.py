@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compress.quantize.graph import Graph
+from compress.quantize.placement.attention import put_masks_first
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.integer_sums import add_integer_sums
@@ -71,9 +72,9 @@ class TensorRT:
         return self
 
     def write_forms(self, graph: Graph) -> list[str]:
-        """Leaves operators as they are: TensorRT compiles kernels for what it finds."""
-        del graph
-        return []
+        """Puts masks first, for OpenVINO; TensorRT compiles kernels for what it finds."""
+        names = put_masks_first(graph)
+        return [f"made masks the first operands: {', '.join(names)}"] if names else []
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""

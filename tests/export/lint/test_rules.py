@@ -167,10 +167,13 @@ def quantized_twice(draw):
     return d.model(*(d.conv(d.pair(active, scale), pair=False) for scale in (0.05, 0.1)))
 
 
-def attention(draw, quantized):
+def attention(draw, quantized, mask=None, *, is_first=False):
     d = draw(q=(1, 2, 16, 32), k=(1, 2, 32, 16), v=(1, 2, 16, 32))
     names = {name: d.pair(name) if name in quantized else name for name in "qkv"}
     scores = d.op("MatMul", names["q"], names["k"], name="scores")
+    if mask is not None:
+        row = d.op("Expand", d.floats(*mask), d.constant(np.asarray([1, 2, 1, 1])))
+        scores = d.op("Add", *([row, scores] if is_first else [scores, row]), name="masked")
     weights = d.op("Softmax", scores, name="softmax")
     if "p" in quantized:
         weights = d.pair(weights, 1 / 127)
@@ -321,6 +324,19 @@ EXAMPLES = {
             lambda d: gated(d, "HardSwish"),
             lambda d: normed(d, None),
             lambda d: moved_last(d, "Relu"),
+        ],
+    ),
+    "openvino-attention": (
+        [
+            lambda d: attention(d, "qkvp", (1, 1, 1, 16)),
+            lambda d: attention(d, "qk", (1, 1, 1, 16)),
+        ],
+        [
+            lambda d: attention(d, "qkvp"),
+            lambda d: attention(d, "qkvp", (1, 1, 1, 16), is_first=True),
+            lambda d: attention(d, "qkvp", (1, 1, 16, 16)),
+            lambda d: attention(d, "qkvp", (1, 1, 1, 1)),
+            lambda d: attention(d, "", (1, 1, 1, 16)),
         ],
     ),
     "openvino-kernel": (
