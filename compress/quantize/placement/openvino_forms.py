@@ -15,8 +15,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the machine and the
   network, so a measurement decides (`compress.quantize.timed_forms`).
 
-Channels that come last are a module of their own (`channels_first`), and so is GroupNorm
-(`group_norms`).
+Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
+(`group_norms`) and what OpenVINO has no conversion for (`wrapped_pads`).
 """
 
 from collections.abc import Callable, Collection
@@ -29,6 +29,7 @@ from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.channels_first import write_channels_first
 from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
+from compress.quantize.placement.wrapped_pads import write_wrapped_pads
 
 FEW_CHANNELS = 4
 """A picture's, at most."""
@@ -40,6 +41,7 @@ def write_forms(graph: Graph) -> list[str]:
         "gave constants per channel the rank of the other operand": align_constants,
         "wrote HardSigmoid as Clip": clip_hard_sigmoids,
         "wrote with the channels first, without": write_channels_first,
+        "wrote as Slices and a Concat": write_wrapped_pads,
     }
     done = {what: form(graph) for what, form in forms.items()}
     graph.drop_unused_weights()

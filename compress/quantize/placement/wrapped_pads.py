@@ -1,0 +1,89 @@
+"""Pad that wraps around, written as Slices and a Concat: OpenVINO 2026.4 has no conversion for it.
+
+Panoramas and range images of a turning lidar are padded with what lies on their other side
+(PyTorch's `padding_mode="circular"`).
+"""
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.node_writing import replace_nodes
+
+
+def write_wrapped_pads(graph: Graph) -> list[str]:
+    """Writes Pads of mode wrap in place; returns the names of those replaced."""
+
+    def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        pads = _read_pads(graph, node)
+        return None if pads is None else _write_one(graph, node, pads)
+
+    return replace_nodes(graph, write)
+
+
+def _read_pads(graph: Graph, node: onnx.NodeProto) -> dict[int, tuple[int, int]] | None:
+    """Returns what is put before and behind each padded axis; None where it is no wrap, or odd."""
+    shape = graph.shapes.get(node.input[0]) if node.op_type == "Pad" else None
+    if shape is None or attribute(node, "mode", b"constant") != b"wrap":
+        return None
+    amounts = graph.weights.get(node.input[1])
+    axes = graph.weights.get(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    if axes is None:
+        axes = np.arange(len(shape))
+    if amounts is None or amounts.size != 2 * axes.size:
+        return None
+    before, behind = amounts.reshape(2, -1).tolist()
+    pads = {
+        axis % len(shape): ends
+        for axis, *ends in zip(axes.tolist(), before, behind, strict=True)
+        if any(ends)
+    }
+    is_plain = all(0 <= end <= shape[axis] for axis, ends in pads.items() for end in ends)
+    return {axis: (first, last) for axis, (first, last) in pads.items()} if is_plain else None
+
+
+def _write_one(
+    graph: Graph, node: onnx.NodeProto, pads: dict[int, tuple[int, int]]
+) -> list[onnx.NodeProto]:
+    nodes: list[onnx.NodeProto] = []
+    tensor, shape = node.input[0], list(graph.shapes[node.input[0]])
+    for axis, (before, behind) in pads.items():
+        size, stem = shape[axis], f"{node.name}_axis_{axis}"
+        joined = [tensor]
+        if before:
+            nodes.append(_slice(graph, tensor, axis, (size - before, size), f"{stem}_before"))
+            joined.insert(0, nodes[-1].output[0])
+        if behind:
+            nodes.append(_slice(graph, tensor, axis, (0, behind), f"{stem}_behind"))
+            joined.append(nodes[-1].output[0])
+        shape[axis] += before + behind
+        tensor = _describe(graph, stem, tensor, shape)
+        nodes.append(helper.make_node("Concat", joined, [tensor], tensor, axis=axis))
+    if not nodes:
+        return [helper.make_node("Identity", [tensor], [node.output[0]], node.name)]
+    nodes[-1].output[0] = node.output[0]
+    return nodes
+
+
+def _slice(
+    graph: Graph, tensor: str, axis: int, part: tuple[int, int], stem: str
+) -> onnx.NodeProto:
+    """Returns a node that takes a part of an axis."""
+    names = []
+    for what, value in (("start", part[0]), ("end", part[1]), ("axis", axis)):
+        names.append(graph.unused_name(f"{stem}_{what}"))
+        graph.weights[names[-1]] = np.array([value], np.int64)
+    shape = list(graph.shapes[tensor])
+    shape[axis] = part[1] - part[0]
+    result = _describe(graph, stem, tensor, shape)
+    return helper.make_node("Slice", [tensor, *names], [result], result)
+
+
+def _describe(graph: Graph, stem: str, source: str, shape: list[int]) -> str:
+    """Returns the name of a new tensor like `source`, of another shape."""
+    result = graph.unused_name(stem)
+    graph.shapes[result] = tuple(shape)
+    if source in graph.float32:
+        graph.float32.add(result)
+    return result
