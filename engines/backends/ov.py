@@ -59,7 +59,7 @@ class OpenVinoSession(SessionBase):
         self._tensor_class = ov.Tensor
         core = ov.Core()
         try:
-            model = core.read_model(str(path))
+            model = _read(core, path)
         except Exception as error:
             raise InputError(
                 f"openvino cannot read {path}: {read_refusal(str(error))}", "a valid ONNX model"
@@ -131,6 +131,15 @@ class OpenVinoSession(SessionBase):
         self._given, self._lent = {}, {}
         self._request = None
         self._compiled = None
+
+
+def _read(core: Any, path: Path) -> Any:
+    """Reads a file; where onnx is installed, without crashing on what OpenVINO cannot convert."""
+    try:
+        from artifacts.openvino_clips import read_openvino
+    except ImportError:
+        return core.read_model(str(path))
+    return read_openvino(core, path)
 
 
 def _import() -> Any:

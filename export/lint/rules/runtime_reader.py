@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 
 from artifacts.graph_checks import iter_nodes
+from artifacts.openvino_clips import read_openvino_model
 from artifacts.openvino_refusal import read_refusal
 from export.lint.finding import ERROR, INFO, Finding
-from export.lint.graph import LintGraph
+from export.lint.graph import LintGraph, read_names
 from export.lint.rule import Rule
 from export.lint.rules.operators import suggest_instead
 from export.lint.target import Target
@@ -35,7 +36,7 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
     import openvino
 
     try:
-        openvino.Core().read_model(graph.model.SerializeToString())
+        read_openvino_model(openvino.Core(), graph.model)
         return
     except Exception as error:
         refusal = read_refusal(str(error))
@@ -47,10 +48,27 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
             yield _refuse(place, f"operator {written}", why, operator)
     if refusal.missing:
         return
-    for operator, place, reason in refusal.failed:
+    for operator, place, reason in _drop_followers(graph, refusal.failed):
         yield _refuse(place or "the graph", f"operator {operator}", f"{title}: {reason}", operator)
     if not refusal.failed:
         yield _refuse("the graph", "what its reader refuses", f"{title}: {refusal.reason}")
+
+
+def _drop_followers(
+    graph: LintGraph, failed: tuple[tuple[str, str, str], ...]
+) -> list[tuple[str, str, str]]:
+    """Leaves out what failed because it reads what an earlier failure did not give."""
+    places = {place for _, place, _ in failed}
+    lost: set[str] = set()
+    following: set[str] = set()
+    for node in graph.nodes:
+        names = {node.name, *node.output} & places
+        if not lost.isdisjoint(read_names(node)):
+            following |= names
+            lost.update(node.output)
+        elif names:
+            lost.update(node.output)
+    return [item for item in failed if item[1] not in following]
 
 
 def _ask_onnxruntime(graph: LintGraph, target: Target) -> Iterator[Finding]:

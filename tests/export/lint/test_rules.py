@@ -421,6 +421,15 @@ def test_operators_that_openvino_lacks_hide_what_follows_from_them(draw):
     assert [item.place for item in report.findings if item.severity == "error"] == ["one", "two"]
 
 
+def test_what_openvino_cannot_convert_is_named_and_not_what_follows_from_it(draw):
+    d = draw(x=(1, 8, 16, 16))
+    pads = d.constant(np.asarray([0, 0, 1, 1, 0, 0, 1, 1]))
+    around = d.op("Pad", "x", pads, name="around", mode="wrap")
+    d.op("DepthToSpace", d.op("Conv", around, d.floats(8, 8, 3, 3)), name="last", blocksize=2)
+    report = lint_model(d.model("last"), target="openvino")
+    assert [item.place for item in report.findings if item.severity == "error"] == ["around"]
+
+
 @pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
 def test_what_is_called_buildable_builds_and_the_rest_does_not(
     name, is_found, graphs, draw, build_with_rtx
