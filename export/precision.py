@@ -38,6 +38,10 @@ MIN_SQNR_DB = 30.0
 MIN_RANDOM_SQNR_DB = 20.0
 """The same on random pictures: they show only that nothing broke."""
 
+MIN_AGREEMENT = 0.8
+"""Share of an output's decisions (labels, masks) that FP16 by itself leaves as they are, at least;
+on random pictures many are close."""
+
 MAX_PIXEL = 255
 MEAN_PIXEL = 118
 PIXEL_DEVIATION = 60
@@ -54,7 +58,7 @@ class PrecisionResult:
         kept: nodes that stay in FP32 though FP16 has them, with the reason.
         refitted: weights whose tiny scales were raised, see `export.fp16_scales`.
         sqnr_db: what FP16 by itself costs each output: the network with FP16 against FP32, both
-            without Q/DQ; infinite where equal.
+            without Q/DQ; infinite where equal, NaN where other shapes came out.
         int8_sqnr_db: what int8 and FP16 together cost each output, against the network without
             both; None for a float network.
         is_on_samples: whether that was measured on the caller's samples or on random input.
@@ -99,7 +103,8 @@ def apply_fp16(
 
     Raises:
         InputError: `keep_fp32` names an unknown node, the result cannot be run, or FP16 brings an
-            output below `MIN_SQNR_DB` (`MIN_RANDOM_SQNR_DB` without samples).
+            output below `MIN_SQNR_DB` (`MIN_RANDOM_SQNR_DB` without samples), or changes more of
+            its decisions than `MIN_AGREEMENT` allows.
     """
     unknown = set(keep_fp32) - {node.name for node in model.graph.node}
     if unknown:
@@ -114,15 +119,9 @@ def apply_fp16(
     onnx.checker.check_model(typed, full_check=True)
     simulation = simulate_fp16(typed)
     bare = run_model(remove_qdq(prepared), inputs)
-    costs = _compare(bare, run_model(remove_qdq(simulation), inputs))
-    worst = min(costs, key=lambda output: costs[output])
-    least = MIN_SQNR_DB if samples else MIN_RANDOM_SQNR_DB
-    if not costs[worst] >= least:
-        raise InputError(
-            f"{name}: FP16 brings output '{worst}' to an SQNR of {costs[worst]:.1f} dB",
-            f"at least {least:.0f} dB",
-            "keep the nodes that need it in FP32 (--keep-fp32), or all (--no-fp16)",
-        )
+    halved = run_model(remove_qdq(simulation), inputs)
+    costs = _compare(bare, halved)
+    _refuse_damage(name, costs, bare, halved, MIN_SQNR_DB if samples else MIN_RANDOM_SQNR_DB)
     return PrecisionResult(
         model=typed,
         counts=count_precisions(typed),
@@ -135,17 +134,64 @@ def apply_fp16(
 
 
 def _compare(wanted: list[Arrays], got: list[Arrays]) -> dict[str, float]:
-    """Returns the SQNR per output; where only one side is finite, all is lost."""
+    """Returns the SQNR per output.
+
+    Where only one side is finite, all is lost; where they have other shapes, such as other
+    numbers of boxes, there is none (NaN).
+    """
     sqnr_db = {}
     for name in wanted[0]:
-        left = np.stack([outputs[name] for outputs in wanted])
-        right = np.stack([outputs[name] for outputs in got])
+        if not _have_equal_shapes(wanted, got, name):
+            sqnr_db[name] = float("nan")
+            continue
+        left, right = _join(wanted, name), _join(got, name)
         finite = np.isfinite(left)
         if not np.array_equal(finite, np.isfinite(right)):
             sqnr_db[name] = float("-inf")
         else:
             sqnr_db[name] = measure_sqnr_db(left[finite], right[finite])
     return sqnr_db
+
+
+def _have_equal_shapes(wanted: list[Arrays], got: list[Arrays], name: str) -> bool:
+    pairs = zip(wanted, got, strict=True)
+    return all(left[name].shape == right[name].shape for left, right in pairs)
+
+
+def _join(runs: list[Arrays], name: str) -> NDArray[Any]:
+    return np.concatenate([outputs[name].reshape(-1) for outputs in runs])
+
+
+def _refuse_damage(
+    name: str, costs: dict[str, float], wanted: list[Arrays], got: list[Arrays], least: float
+) -> None:
+    """Refuses what FP16 changes too much.
+
+    Labels and masks are decisions: one that FP16 changes is no matter of decibels, so it is enough
+    if most of them stay. How many boxes survive says nothing at all.
+
+    Raises:
+        InputError: it names the worst output.
+    """
+    fix = "keep the nodes that need it in FP32 (--keep-fp32), or all (--no-fp16)"
+    comparable = [output for output in costs if _have_equal_shapes(wanted, got, output)]
+    measured = {item: costs[item] for item in comparable if wanted[0][item].dtype.kind == "f"}
+    worst = min(measured, key=lambda output: measured[output], default="")
+    if worst and not measured[worst] >= least:
+        raise InputError(
+            f"{name}: FP16 brings output '{worst}' to an SQNR of {measured[worst]:.1f} dB",
+            f"at least {least:.0f} dB",
+            fix,
+        )
+    for output in comparable:
+        left, right = _join(wanted, output), _join(got, output)
+        kept = float(np.mean(left == right)) if left.size else 1.0
+        if output not in measured and kept < MIN_AGREEMENT and not costs[output] >= least:
+            raise InputError(
+                f"{name}: with FP16 {kept:.0%} of the values of output '{output}' stay",
+                f"at least {MIN_AGREEMENT:.0%}",
+                fix,
+            )
 
 
 def _inline_constants(model: onnx.ModelProto) -> onnx.ModelProto:

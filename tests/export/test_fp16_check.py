@@ -1,6 +1,9 @@
 import numpy as np
+import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.errors import InputError
 from export.fp16_check import remove_qdq, run_model
 from export.precision import apply_fp16
 
@@ -55,3 +58,61 @@ def test_a_constant_output_is_typed_and_measured_like_any_other():
     assert result.sqnr_db["anchors"] == np.inf
     (got,) = run_model(result.model, [sample])
     np.testing.assert_array_equal(got["anchors"], np.arange(6))
+
+
+def make_decider(output, element_type):
+    """Scores of x, and one decision about them: a mask, labels, a count, or places."""
+    constants = {"least": np.float32(0.01), "none": np.float32(0)}
+    scores = helper.make_node("Tanh", ["x"], ["scores"])
+    decide = {
+        "mask": [helper.make_node("Greater", ["scores", "least"], ["mask"])],
+        "labels": [helper.make_node("ArgMax", ["scores"], ["labels"], axis=1)],
+        "count": [
+            helper.make_node("Greater", ["scores", "none"], ["mask"]),
+            helper.make_node("Cast", ["mask"], ["ones"], to=TensorProto.INT32),
+            helper.make_node("ReduceSum", ["ones"], ["count"]),
+        ],
+        "places": [
+            helper.make_node("Greater", ["scores", "least"], ["mask"]),
+            helper.make_node("NonZero", ["mask"], ["places"]),
+        ],
+    }
+    nodes = [scores, *decide[output]]
+    results = [
+        helper.make_tensor_value_info("scores", TensorProto.FLOAT, SHAPE),
+        helper.make_tensor_value_info(output, element_type, None),
+    ]
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "decider", [describe("x")], results, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def sample_near(threshold):
+    """One in eight scores lies so near a threshold that FP16 puts it on the other side."""
+    values = np.linspace(-1, 1, 32, dtype=np.float32)
+    values[::8] = np.arctanh(np.float32(threshold)) + np.float32(1e-6)
+    return {"x": values.reshape(SHAPE)}
+
+
+@pytest.mark.parametrize(
+    ("output", "element_type"),
+    [
+        ("mask", TensorProto.BOOL),
+        ("labels", TensorProto.INT64),
+        ("count", TensorProto.INT32),
+        ("places", TensorProto.INT64),
+    ],
+)
+def test_decisions_that_fp16_turns_are_no_matter_of_decibels(output, element_type):
+    model = make_decider(output, element_type)
+    result = apply_fp16(model, [sample_near(0.01)])
+    assert result.sqnr_db["scores"] > 60
+    assert output in result.sqnr_db
+
+
+def test_most_decisions_turned_are_refused():
+    values = np.full(32, np.arctanh(np.float32(0.01)) + np.float32(1e-6), np.float32)
+    values[::4] = 1
+    with pytest.raises(InputError, match="25% of the values of output 'mask' stay"):
+        apply_fp16(make_decider("mask", TensorProto.BOOL), [{"x": values.reshape(SHAPE)}])
