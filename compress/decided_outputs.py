@@ -15,6 +15,8 @@ from compress.quantize.graph import Graph, read_tensors, typed_values
 _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 )
+_COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+"""These decide where a mask or a count comes of it; a Where that goes on with numbers is none."""
 _LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
@@ -88,11 +90,13 @@ def find_decided_outputs(
     others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
     others |= _find_constants(nodes, weights)
     before_layers = _find_before_layers(nodes, weights)
+    before_floats = _find_before_floats(nodes, others)
     inside: dict[int, list[str]] = {}
     decided: set[str] = set()
     for at, node in enumerate(nodes):
         read = list(read_tensors(node))
-        ends = node.op_type in _DECIDING and at not in before_layers
+        compares = node.op_type in _COMPARING and at not in before_floats
+        ends = (compares or node.op_type in _DECIDING) and at not in before_layers
         if ends or not decided.isdisjoint(read):
             inside[at] = read
             decided.update(node.output)
@@ -120,6 +124,19 @@ def _find_constants(nodes: Sequence[onnx.NodeProto], weights: Container[str]) ->
     for node in nodes:
         if all(name in weights or name in found for name in read_tensors(node)):
             found.update(node.output)
+    return found
+
+
+def _find_before_floats(nodes: Sequence[onnx.NodeProto], others: Container[str]) -> set[int]:
+    """Returns the positions of the nodes on whose results a number in float depends."""
+    needed: set[str] = set()
+    found = set()
+    for at in reversed(range(len(nodes))):
+        node = nodes[at]
+        is_needed = not needed.isdisjoint(node.output)
+        if is_needed or any(name and name not in others for name in node.output):
+            found.add(at)
+            needed.update(read_tensors(node))
     return found
 
 

@@ -1,6 +1,7 @@
 """Labels and lists of boxes are measured at what they are decided about."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -130,6 +131,31 @@ def test_what_is_decided_about_may_be_an_output_itself(make_model, layers, sampl
     assert [item.name for item in result.model.graph.output] == ["scores", "labels"]
     outputs = compare_models(model, result.model, samples)["outputs"]
     assert outputs["labels"]["sqnr_db"] == outputs["scores"]["sqnr_db"]
+
+
+@pytest.mark.parametrize("output", ["mask", "count", "kept"])
+def test_a_mask_or_a_count_is_a_decision_and_numbers_behind_one_are_not(
+    output, make_model, layers, samples
+):
+    nodes, weights = layers
+    weights |= {"least": np.float32(0.2), "none": np.float32(0)}
+    nodes = [
+        *nodes,
+        helper.make_node("Greater", ["scores", "least"], ["mask"], "compare"),
+        helper.make_node("Cast", ["mask"], ["ones"], "ones", to=TensorProto.INT64),
+        helper.make_node("ReduceSum", ["ones"], ["count"], "count", keepdims=0),
+        helper.make_node("Where", ["mask", "scores", "none"], ["kept"], "keep"),
+    ]
+    types = {"mask": TensorProto.BOOL, "count": TensorProto.INT64, "kept": TensorProto.FLOAT}
+    needed = {"mask": 4, "count": 6, "kept": 4}[output]
+    nodes = [*nodes[:needed], nodes[-1]] if output == "kept" else nodes[:needed]
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, [])
+    model.graph.output.append(helper.make_tensor_value_info(output, types[output], None))
+    model = onnx.shape_inference.infer_shapes(model)
+    assert find_measured(model) == ({} if output == "kept" else {output: ("scores",)})
+    result = quantize_model(model, samples)
+    figures = compare_models(model, result.model, samples)["outputs"][output]
+    assert figures["sqnr_db"] == pytest.approx(result.outputs_db[output], abs=1.5)
 
 
 def test_layers_behind_a_decision_are_quantized(make_model, layers, samples):
