@@ -142,13 +142,19 @@ def _has_integer_bias(node: onnx.NodeProto, choice: QuantizedNode, decisions: De
 def _store_bias(
     graph: Graph, node: onnx.NodeProto, data: str, decisions: Decisions
 ) -> onnx.NodeProto:
-    """Stores a bias as int32, in the units of the layer's integer products."""
+    """Stores a bias as int32, in the units of the layer's integer products.
+
+    The groups of a ConvTranspose share the scales of its weight.
+    """
     stem = f"{node.name}_bias"
     names = [f"{stem}_quantized", f"{stem}_scale"]
     scale = np.float32(decisions.activations[data].scale)
     scales = (decisions.weights[node.name].scales * scale).astype(np.float32)
     limits = np.iinfo(np.int32)
-    bias = graph.weights[node.input[2]] / scales.astype(np.float64)
+    bias = graph.weights[node.input[2]].astype(np.float64)
+    if scales.size > 1:
+        scales = np.tile(scales, bias.size // scales.size)
+    bias = bias / scales
     integers = np.clip(np.round(bias), limits.min, limits.max).astype(np.int32)
     dequantize = helper.make_node(
         "DequantizeLinear", names, [f"{stem}_dequantized"], f"{stem}_DequantizeLinear", axis=0

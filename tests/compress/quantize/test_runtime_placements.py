@@ -126,6 +126,33 @@ def test_integer_biases_stand_for_the_corrected_ones(make_pattern, samples, run_
     assert np.square(error).sum() < 1e-3 * np.square(wanted).sum()
 
 
+def test_biases_of_a_grouped_deconvolution_are_integers_too(make_model, samples, run_model):
+    """Its weight has as many scales as a group has outputs, its bias as many as there are."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((16, 4, 4, 4)).astype(np.float32) / 4,
+        "b": rng.standard_normal(16).astype(np.float32),
+        "w1": rng.standard_normal((16, 16, 3, 3)).astype(np.float32) / 12,
+        "w0": rng.standard_normal((16, 3, 1, 1)).astype(np.float32),
+    }
+    make_node = onnx.helper.make_node
+    nodes = [
+        make_node("Conv", ["x", "w0"], ["c"], "first"),
+        make_node("ConvTranspose", ["c", "w", "b"], ["d"], "up", group=4, strides=[2, 2]),
+        make_node("Relu", ["d"], ["r"], "relu"),
+        make_node("Conv", ["r", "w1"], ["z"], "last"),
+        make_node("Tanh", ["z"], ["y"], "tanh"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+    result = quantize_model(model, samples, QuantizeSettings(target="onnxruntime"))
+    biases = [
+        item for item in result.model.graph.initializer if item.data_type == TensorProto.INT32
+    ]
+    assert [16] in [list(item.dims) for item in biases]
+    wanted, got = (run_model(item, samples[0])["y"] for item in (model, result.model))
+    assert np.square(got - wanted).sum() < 1e-3 * np.square(wanted).sum()
+
+
 @pytest.mark.parametrize(
     ("placement", "pattern", "reason"),
     [
