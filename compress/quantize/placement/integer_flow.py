@@ -28,6 +28,7 @@ SHRINKING = frozenset({"MaxPool", "Slice", "Gather"})
 """They read more than they write: in front of them a quantizer pays only if it is free."""
 TOLERANT = LAYERS | {"AveragePool", "GlobalAveragePool", "ReduceMean"}
 UNWANTED = "no layer reads its result in integers"
+CONSTANT_PART = "one of the tensors that it joins is a constant"
 
 
 def tie_movement(
@@ -54,7 +55,7 @@ def tie_movement(
         elif positions and reason == UNWANTED:
             flow.tolerant.add(node.name)
         elif node.op_type == "Concat" and flow.is_wanted(node):
-            declined.append(Declined(node=node.name, reason=reason))
+            declined.append(Declined(node=node.name, reason=reason or CONSTANT_PART))
     moving = [node for node in graph.nodes if node.name in flow.moved]
     for node in moving:
         if node.op_type == "Identity":

@@ -90,6 +90,22 @@ def test_a_concat_that_is_needed_in_float_declines(make_joined, extra, outputs, 
     assert placed["reader"].activations == (0,)
 
 
+def test_a_concat_with_a_constant_says_why_it_stays_in_float(make_model):
+    """As CoordConv joins places to a picture."""
+    weights = {
+        "places": np.ones((1, 2, 12, 16), np.float32),
+        "w": np.ones((4, 5, 1, 1), np.float32),
+    }
+    nodes = [
+        helper.make_node("Concat", ["x", "places"], ["c"], "join", axis=1),
+        conv("reader", "c", "w", "y"),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]))
+    for target in ("tensorrt", "openvino"):
+        declined = PLACEMENTS[target]().place(graph)[1]
+        assert [(item.node, "constant" in item.reason) for item in declined] == [("join", True)]
+
+
 def test_an_average_may_read_what_is_tied(make_joined):
     pool = helper.make_node("GlobalAveragePool", ["c"], ["p"], "pool")
     placed, declined = place(make_joined(extra=[pool], outputs=["p"]))
