@@ -23,7 +23,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         )
         for item in result.declined:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
-    if result.outputs_db:
+    if result.layers:
         show_errors(result.outputs_db, outcome.check)
     if result.settings.spares_padded:
         typer.echo("what padded Convs read has no zero points, which make the network slower here")

@@ -28,6 +28,7 @@ from compress.quantize.search.sensitivity import (
 from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import Allowance
 from compress.quantize.work import Work
+from compress.sqnr import EXACT_DB
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ def _float_result(work: Work, choice: PrecisionChoice) -> QuantizeResult:
         layers=(),
         declined=_explain(work.prepared.declined, choice),
         simplified=work.prepared.simplified,
-        outputs_db={},
+        outputs_db=dict.fromkeys(work.prepared.graph.results, EXACT_DB),
         settings=work.settings,
         precision=choice,
     )

@@ -14,6 +14,7 @@ from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.layer_cost import count_macs
 from compress.quantize.search.sensitivity import measure_sensitivity
 from compress.quantize.settings import QuantizeSettings
+from compress.sqnr import EXACT_DB
 
 
 @pytest.fixture
@@ -363,6 +364,7 @@ def test_what_int8_slows_down_stays_in_float_without_being_asked(outlier_model, 
     assert result.precision is not None
     assert result.precision.is_float
     assert "INT8 is not faster than float" in caplog.text
+    assert result.outputs_db == dict.fromkeys(["left", "right"], EXACT_DB)
 
 
 def test_a_kind_of_layer_that_int8_slows_down_is_found(make_model):
