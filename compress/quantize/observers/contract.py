@@ -87,6 +87,8 @@ class Observer(Protocol):
     ) -> tuple[float, float]:
         """Returns (low, high) with low <= 0 <= high, inside what was seen (or 0).
 
+        Only of few values may an observer expect that others will reach farther.
+
         Args:
             tensor: what was seen.
             grid: the integers that are allowed.

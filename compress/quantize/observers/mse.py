@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.observers.factors import choose_factor
+from compress.quantize.observers.unseen import reach_unseen
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 
 WIDENINGS = 11
@@ -27,9 +28,12 @@ class MeanSquaredError:
             less where values on levels of their own would fall between the steps: other pictures
             reach farther than the few that were calibrated on. 1.1 was the best or nearly so on
             each of four splits of trained networks, see docs/quantization.md.
+        reaches_unseen: widens the ranges of tensors of which calibration saw few values, also
+            beyond what was seen: see `unseen`.
     """
 
     headroom: float = 1.1
+    reaches_unseen: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.headroom <= 10:
@@ -57,7 +61,11 @@ class MeanSquaredError:
         low, high = factor * low, factor * high
         if not symmetric and low < 0 < high:
             low *= choose_factor(lambda factors: errors([(f * low, high) for f in factors]))
-        return self._widen(tensor, (float(low), float(high)), errors)
+        widened = self._widen(tensor, (float(low), float(high)), errors)
+        reached = reach_unseen(tensor, widened) if self.reaches_unseen else widened
+        near, far = errors([widened, reached])
+        growth = (reached[1] - reached[0]) / max(widened[1] - widened[0], 1e-30)
+        return reached if far <= MOST_UNEXPLAINED * near * growth**2 else widened
 
     def _widen(
         self,

@@ -15,7 +15,7 @@ def round_activation(values: NDArray[np.float32], placement: Placement) -> NDArr
     """Returns values rounded on the grid that a placement gives them, of the same shape."""
     observed = ObservedTensor.of([values])
     grid, symmetric = placement.activation_grid(observed.low), placement.symmetric
-    ends = MeanSquaredError().choose_range(observed, grid, symmetric=symmetric)
+    ends = MeanSquaredError(reaches_unseen=False).choose_range(observed, grid, symmetric=symmetric)
     return fake_quantize(values, qparams_for_range(*ends, grid, symmetric=symmetric))
 
 
