@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx.inliner import inline_local_functions
 
 from artifacts.atomic import atomic_path
 from artifacts.errors import InputError, UnsafeFileError, first_line
@@ -69,7 +70,7 @@ def load_onnx(
     model.ir_version = max(model.ir_version, MIN_IR_VERSION)
     _drop_weights_from_inputs(model.graph)
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = inline_local_functions(model)
     stated = input_tensors(model)
     _fix_inputs(model.graph, input_shapes or {}, label)
     sizes = [
