@@ -16,7 +16,8 @@ _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 )
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-"""These decide where a mask or a count comes of it; a Where that goes on with numbers is none."""
+"""These decide where a mask, a count, or another decision comes of it; a Where that goes on with
+numbers is none."""
 _LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
@@ -90,12 +91,12 @@ def find_decided_outputs(
     others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
     others |= _find_constants(nodes, weights)
     before_layers = _find_before_layers(nodes, weights)
-    before_floats = _find_before_floats(nodes, others)
+    before_numbers = _find_before_numbers(nodes, outputs, others, before_layers)
     inside: dict[int, list[str]] = {}
     decided: set[str] = set()
     for at, node in enumerate(nodes):
         read = list(read_tensors(node))
-        compares = node.op_type in _COMPARING and at not in before_floats
+        compares = node.op_type in _COMPARING and at not in before_numbers
         ends = (compares or node.op_type in _DECIDING) and at not in before_layers
         if ends or not decided.isdisjoint(read):
             inside[at] = read
@@ -127,14 +128,23 @@ def _find_constants(nodes: Sequence[onnx.NodeProto], weights: Container[str]) ->
     return found
 
 
-def _find_before_floats(nodes: Sequence[onnx.NodeProto], others: Container[str]) -> set[int]:
-    """Returns the positions of the nodes on whose results a number in float depends."""
-    needed: set[str] = set()
+def _find_before_numbers(
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    others: Container[str],
+    before_layers: Container[int],
+) -> set[int]:
+    """Returns the positions of the nodes that an output in float comes of without a decision.
+
+    The peaks of a heatmap (those that equal the maximum around them) are such no more once the best
+    of them are chosen.
+    """
+    needed = {name for name in outputs if name not in others}
     found = set()
     for at in reversed(range(len(nodes))):
         node = nodes[at]
-        is_needed = not needed.isdisjoint(node.output)
-        if is_needed or any(name and name not in others for name in node.output):
+        decides = node.op_type in _DECIDING and at not in before_layers
+        if not decides and not needed.isdisjoint(node.output):
             found.add(at)
             needed.update(read_tensors(node))
     return found

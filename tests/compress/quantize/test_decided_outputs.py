@@ -160,6 +160,29 @@ def test_a_mask_or_a_count_is_a_decision_and_numbers_behind_one_are_not(
     assert figures["sqnr_db"] == pytest.approx(result.outputs_db[output], abs=1.5)
 
 
+def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, samples):
+    """As CenterNet finds objects: what equals the maximum around it, and the best of these."""
+    nodes, weights = layers
+    weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
+    nodes = [
+        *nodes,
+        helper.make_node("Sigmoid", ["scores"], ["heat"], "heat"),
+        helper.make_node(
+            "MaxPool", ["heat"], ["around"], "around", kernel_shape=[3, 3], pads=[1] * 4
+        ),
+        helper.make_node("Equal", ["heat", "around"], ["is_peak"], "compare"),
+        helper.make_node("Cast", ["is_peak"], ["ones"], "ones", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["heat", "ones"], ["peaks"], "peaks"),
+        helper.make_node("Reshape", ["peaks", "flat"], ["f"], "flatten"),
+        helper.make_node("TopK", ["f", "most"], ["best", "places"], "best", axis=1),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["best", "places"], integers=["places"])
+    sources = ("heat", "around")
+    assert find_measured(model) == {"best": sources, "places": sources}
+    result = quantize_model(model, samples)
+    assert min(result.outputs_db.values()) > 30
+
+
 def test_layers_behind_a_decision_are_quantized(make_model, layers, samples):
     nodes, weights = layers
     weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
