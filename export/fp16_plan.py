@@ -168,7 +168,7 @@ class Planner:
             _formal(schema.outputs, i) for i, name in enumerate(node.output) if name in self.floats
         ]
         kinds = {formal.type_str for formal in results} or {formal.type_str for _, formal in floats}
-        if len(kinds) != 1:
+        if len(kinds) != 1 or any(map(_holds_tensors, schema.outputs)):
             return frozenset()
         kind = kinds.pop()
         return frozenset(
@@ -229,6 +229,11 @@ def _formal(
     formals: list[onnx.defs.OpSchema.FormalParameter], index: int
 ) -> onnx.defs.OpSchema.FormalParameter:
     return formals[min(index, len(formals) - 1)]
+
+
+def _holds_tensors(formal: onnx.defs.OpSchema.FormalParameter) -> bool:
+    """Whether a result may be a sequence or an optional, whose tensors would change their type."""
+    return any(kind.startswith(("seq(", "optional(")) for kind in formal.types)
 
 
 def _has_subgraph(node: onnx.NodeProto) -> bool:

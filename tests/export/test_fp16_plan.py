@@ -61,3 +61,24 @@ def test_what_a_norm_reads_is_typed_as_its_result(operator, weights):
     result = apply_fp16(onnx.shape_inference.infer_shapes(model), [sample])
     assert result.counts == {"int8": 0, "fp16": 2, "fp32": 0}
     assert min(result.sqnr_db.values()) > 50
+
+
+def test_a_sequence_keeps_the_type_of_its_tensors():
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("SequenceConstruct", ["a", "a"], ["both"]),
+        helper.make_node("SequenceAt", ["both", "one"], ["b"]),
+        helper.make_node("Neg", ["b"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sequence",
+        [helper.make_tensor_value_info("x", SINGLE, [1, 2, 4, 4])],
+        [helper.make_tensor_value_info("y", SINGLE, [1, 2, 4, 4])],
+        [numpy_helper.from_array(np.int64(1), "one")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    sample = {"x": np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 2, 4, 4)}
+    result = apply_fp16(onnx.shape_inference.infer_shapes(model), [sample])
+    (wanted,), (got,) = run_model(model, [sample]), run_model(result.model, [sample])
+    np.testing.assert_allclose(got["y"], wanted["y"], atol=1e-3)
