@@ -71,6 +71,7 @@ def load_onnx(
     _drop_weights_from_inputs(model.graph)
     if model.functions:
         model = inline_local_functions(model)
+    _require_tensor_outputs(model.graph, label)
     stated = input_tensors(model)
     _fix_inputs(model.graph, input_shapes or {}, label)
     sizes = [
@@ -150,6 +151,17 @@ def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = (value for value in model.graph.input if value.name not in weights)
     return {value.name: TensorShape(_dims(value), _type_name(value)) for value in inputs}
+
+
+def _require_tensor_outputs(graph: onnx.GraphProto, path: Path) -> None:
+    for value in graph.output:
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            raise InputError(
+                f"{path}: output '{value.name}' is a {str(kind).removesuffix('_type')}",
+                "a tensor",
+                "let the network return its parts as outputs of their own",
+            )
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:

@@ -159,6 +159,19 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path, make_model, val
         load_onnx(tmp_path / "m.onnx")
 
 
+def test_a_sequence_is_no_output(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("SequenceConstruct", ["x", "x"], ["both"])],
+        "sequence",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor_sequence_value_info("both", onnx.TensorProto.FLOAT, None)],
+    )
+    path = tmp_path / "sequence.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    with pytest.raises(InputError, match="output 'both' is a sequence; expected a tensor"):
+        load_onnx(path)
+
+
 def test_infinite_limit_of_a_clip_is_no_weight(tmp_path: Path, make_model) -> None:
     weights = {"low": f32(0), "high": f32(np.inf)}
     nodes = [helper.make_node("Clip", ["x", "low", "high"], ["y"])]
