@@ -14,6 +14,8 @@ from compress.quantize.search.sensitivity import SensitivityMatrix
 
 SET_SIZES = (2, 4, 8, 16, 32)
 INTENSITY_SHARES = (0.15, 0.3, 0.5, 0.75)
+AROUND = 4
+"""Sets that are looked at where a contract asks for more than was tried."""
 TIMING_TOLERANCE = 0.02
 """Two networks whose latencies differ by a smaller share are equally fast."""
 CEILING_DB = 60.0
@@ -53,6 +55,32 @@ def predict_db(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[s
     noise = matrix.head_noise()[quantized].sum(axis=0)
     db = -10 * np.log10(np.maximum(noise, 1e-20))
     return dict(zip(matrix.heads, db.tolist(), strict=True))
+
+
+def list_meeting_sets(
+    matrix: SensitivityMatrix, floors: Mapping[str, float]
+) -> list[frozenset[str]]:
+    """Returns the sets around the smallest one with which the matrix predicts that floors are met.
+
+    Layer by layer, what costs the head that misses its floor by most the most goes to float.
+
+    Args:
+        matrix: what each layer costs each head.
+        floors: SQNR in dB by head.
+    """
+    noise, heads = matrix.head_noise(), list(matrix.heads)
+    kept: list[str] = []
+    met: list[frozenset[str]] = []
+    while len(kept) < len(matrix.layers) and len(met) < AROUND:
+        db = predict_db(matrix, frozenset(kept))
+        worst = min(floors, key=lambda head: db[head] - floors[head])
+        column = noise[:, heads.index(worst)]
+        left = [row for row, name in enumerate(matrix.layers) if name not in kept]
+        kept.append(matrix.layers[max(left, key=lambda row: column[row])])
+        db = predict_db(matrix, frozenset(kept))
+        if all(db[head] >= floor for head, floor in floors.items()):
+            met.append(frozenset(kept))
+    return met
 
 
 def list_cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:

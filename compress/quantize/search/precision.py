@@ -23,6 +23,7 @@ from compress.quantize.search.candidates import (
     list_cheap_sets,
     list_ends,
     list_kinds,
+    list_meeting_sets,
     list_sensitive_sets,
     predict_db,
 )
@@ -134,6 +135,8 @@ class PrecisionSearch:
                 known = ", ".join(self._matrix.heads) if self._matrix is not None else "none"
                 raise InputError(f"a contract names head '{head}'", f"one of {known}")
         self._time_finalists()
+        if floors and self._matrix is not None and not self._is_met(floors):
+            self._time_new(list_meeting_sets(self._matrix, floors))
         finalists = [item for item in self.tried if item.float_nodes in self._finalists]
         limit_ms = _limit(finalists, self.float_ms, self._allowance)
         best = _choose_best(finalists, limit_ms)
@@ -148,6 +151,10 @@ class PrecisionSearch:
             chosen=chosen,
             tried=self.tried,
         )
+
+    def _is_met(self, floors: Mapping[str, float]) -> bool:
+        """Whether a candidate that is faster than float meets the floors."""
+        return any(item.latency_ms < self.float_ms and _meets(item, floors) for item in self.tried)
 
     def _time(self, sets: Iterable[frozenset[str]]) -> dict[frozenset[str], float]:
         """Returns the latency of each set in ms, at the speed that the machine began with."""

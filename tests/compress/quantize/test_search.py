@@ -10,8 +10,10 @@ from artifacts.ownership import TRUNK
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
+from compress.quantize.search.candidates import list_meeting_sets, predict_db
 from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.layer_cost import count_macs
+from compress.quantize.search.proposals import Proposer
 from compress.quantize.search.sensitivity import measure_sensitivity
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
@@ -160,6 +162,41 @@ def test_a_network_that_int8_slows_down_stays_in_float(outlier_model, prefer):
     assert not any(node.op_type == "QuantizeLinear" for node in result.model.graph.node)
     after = compare_models(model, result.model, samples)["outputs"]
     assert min(values["sqnr_db"] for values in after.values()) > 100
+
+
+def test_the_smallest_sets_that_meet_floors_are_found(outlier_model):
+    model, samples = outlier_model
+    matrix = measure_sensitivity(model, samples, settings())
+    plain = predict_db(matrix, frozenset())
+    floors = {"left": plain["left"] + 6, "right": plain["right"] + 2}
+    sets = list_meeting_sets(matrix, floors)
+    assert sets
+    for kept in sets:
+        assert all(predict_db(matrix, kept)[head] >= floor for head, floor in floors.items())
+    smallest = min(len(kept) for kept in sets)
+    assert smallest < len(matrix.layers)
+    assert [len(kept) for kept in sets] == list(range(smallest, len(matrix.layers) + 1))
+
+
+def test_a_contract_that_no_trial_met_is_sought(outlier_model, monkeypatch):
+    """Three of four layers have to stay in float, which no set to begin with holds."""
+    monkeypatch.setattr(Proposer, "propose", lambda *_: [])
+    model, samples = outlier_model
+    matrix = measure_sensitivity(model, samples, settings())
+    alone = predict_db(matrix, frozenset(matrix.layers) - {"calm"})
+    contracts = (
+        Contract(head="right", limit=alone["right"] - 4),
+        Contract(head="left", limit=60.0),
+    )
+    result = quantize_model(
+        model,
+        samples,
+        settings(prefer="speed", contracts=contracts),
+        clock=clock_by_float_layers,
+    )
+    assert result.precision is not None
+    assert not result.precision.broken
+    assert len(result.layers) == 1
 
 
 def test_a_contract_is_kept_beyond_what_speed_alone_would_choose(outlier_model):
