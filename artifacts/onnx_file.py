@@ -235,10 +235,13 @@ def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path:
     for value in graph.input:
         if not value.type.HasField("tensor_type"):
             raise InputError(f"input '{value.name}' of {path} is not a tensor")
-        _fix_input(value, given.get(value.name), path)
+        named = f"{value.name}=" if len(names) > 1 else ""
+        _fix_input(value, given.get(value.name), path, named)
 
 
-def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path) -> None:
+def _fix_input(
+    value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path, named: str
+) -> None:
     current = _dims(value)
     is_ranked = value.type.tensor_type.HasField("shape")
     if shape is None:
@@ -252,7 +255,7 @@ def _fix_input(value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: 
             f"input '{value.name}' of {path} has the dynamic shape "
             f"[{', '.join(str(size) for size in shown)}]",
             "a static shape",
-            f"fix it with --input-shape {example}",
+            f"fix it with --input-shape {named}{example}",
         )
     if is_ranked and len(shape) != len(current):
         raise InputError(

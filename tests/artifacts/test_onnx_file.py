@@ -245,6 +245,22 @@ def test_dynamic_input_is_refused_until_its_shape_is_given(tmp_path: Path, make_
         load_onnx(path, input_shapes={"z": (1, 3, 8, 8)})
 
 
+def test_the_one_of_several_inputs_whose_shape_is_missing_is_named(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Concat", ["image", "state"], ["y"], axis=1)],
+        "two",
+        [
+            helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, [1, 3, "h", 8]),
+            helper.make_tensor_value_info("state", onnx.TensorProto.FLOAT, [1, 2, "h", 8]),
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+    )
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    with pytest.raises(InputError, match="--input-shape state=1,2,360,8"):
+        load_onnx(path, input_shapes={"image": (1, 3, 8, 8)})
+
+
 def test_a_stated_shape_can_be_replaced(tmp_path: Path, make_model) -> None:
     """As of a network that was exported with a batch of 10 small pictures."""
     path = tmp_path / "m.onnx"
