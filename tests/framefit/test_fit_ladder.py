@@ -36,7 +36,7 @@ class FakeWorkshop:
     narrowest: float = 1e9
     is_disturbed: bool = False
     is_trainable: bool = False
-    shrinks: float = 1.0
+    response: float = 1.0
     goals: list = field(default_factory=list)
     speed_ups: list = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class FakeWorkshop:
 
     def fit_integers(self, source, within_ms, name):
         self.goals.append(within_ms)
-        fastest = self.fastest_ms / (self.speed_ups[-1] * self.shrinks if source else 1.0)
+        fastest = self.fastest_ms / (self.speed_ups[-1] ** self.response if source else 1.0)
         if fastest > within_ms:
             raise LatencyError("too slow", "more", "", fastest_ms=fastest)
         return self._judge(name, within_ms)
@@ -115,11 +115,12 @@ def test_channels_are_taken_out_until_integers_are_fast_enough():
 
 
 def test_integers_that_gain_less_from_narrowing_are_narrowed_once_more():
-    workshop = FakeWorkshop(fastest_ms=25.0, is_trainable=True, shrinks=0.8)
+    workshop = FakeWorkshop(fastest_ms=25.0, is_trainable=True, response=0.4)
     found = climb(workshop, LIMIT_MS)
-    assert len(workshop.speed_ups) == 2
-    assert workshop.speed_ups[1] > workshop.speed_ups[0]
+    first, second = workshop.speed_ups
     assert found.chosen is not None
+    assert first == pytest.approx(25.0 / (LIMIT_MS / 1.15) / 0.97)
+    assert second == pytest.approx((25.0 / (LIMIT_MS / 1.15)) ** (1 / 0.4), rel=0.1)
 
 
 @pytest.mark.parametrize("float_ms", [15.0, 30.0])
