@@ -144,7 +144,7 @@ def fit_file(settings: FitSettings, progress: Progress | None = None) -> FitOutc
 def find_limit(budget: Budget) -> float:
     """Returns what a budget leaves for the network's P99, in ms."""
     part = budget.for_part((NETWORK_STAGE,))
-    return min(part.frame.deadline_ns / 1e6, *part.stages.values())
+    return min([part.frame.deadline_ns / 1e6, *part.stages.values()])
 
 
 class _Workshop:
@@ -236,15 +236,23 @@ class _Workshop:
         return distilled.out
 
     def _open_float(self) -> Path:
+        """Returns the float network as an ONNX file of static shapes."""
         settings = self._settings
-        if settings.model.suffix.lower() == ".onnx":
+        out = settings.out / f"{settings.model.stem}.onnx"
+        if settings.model.suffix.lower() != ".onnx":
+            return export_onnx_file(
+                settings.model,
+                out,
+                model_options=settings.model_options,
+                spec_options=settings.spec_options,
+            )
+        if not settings.model_options.input_shapes:
             return settings.model
-        return export_onnx_file(
-            settings.model,
-            settings.out / f"{settings.model.stem}.onnx",
-            model_options=settings.model_options,
-            spec_options=settings.spec_options,
-        )
+        from artifacts.onnx_file import read_metadata, save_onnx
+        from framefit.model_source import open_model
+
+        model = open_model(settings.model, settings.model_options).model
+        return save_onnx(model, out, metadata=read_metadata(model))
 
     def _open_measure(self) -> Callable[[Path], dict[str, dict[str, Any]]] | None:
         """Returns what measures the heads' metrics of a file; None without labels."""

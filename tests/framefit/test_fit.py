@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from artifacts.onnx_file import save_onnx
+from artifacts.onnx_file import load_onnx, save_onnx
 from framefit.cli import main
 from framefit.network_clock import NetworkClock
 
@@ -39,7 +39,7 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def fit(folder, network, limit_ms):
+def fit(folder, network, limit_ms, *options):
     """Returns the exit code and what `fit.json` holds."""
     model, budget, data = (folder / name for name in ("net.onnx", "budget.toml", "data.npz"))
     save_onnx(network, model, metadata={})
@@ -50,6 +50,7 @@ def fit(folder, network, limit_ms):
         [
             *("fit", str(model), "--budget", str(budget), "--data", str(data)),
             *("--out", str(folder / "out"), "--frames", "320", "--environment", "report"),
+            *options,
         ]
     )
     return code, json.loads((folder / "out" / "fit.json").read_text())
@@ -92,3 +93,22 @@ def test_a_budget_that_is_none_is_one_line(network, tmp_path, capsys):
     code = main(["fit", str(model), "--budget", "none.toml", "--data", str(tmp_path)])
     assert code == 2
     assert "cannot read the budget none.toml" in capsys.readouterr().err
+
+
+def test_a_dynamic_input_gets_the_shape_that_is_given(network, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dims = network.graph.input[0].type.tensor_type.shape.dim
+    for dim in (dims[2], dims[3]):
+        dim.dim_param = "side"
+    _, found = fit(tmp_path, network, 0.05, "--input-shape", "1,3,96,96")
+    assert found["chosen"] is None
+    shape = load_onnx(tmp_path / "out" / "net.onnx").graph.input[0].type.tensor_type.shape
+    assert [dim.dim_value for dim in shape.dim] == [1, 3, 96, 96]
+
+
+def test_a_model_that_is_none_is_one_line(tmp_path, capsys):
+    (tmp_path / "budget.toml").write_text("[frame]\nrate_hz = 30\n")
+    budget = str(tmp_path / "budget.toml")
+    code = main(["fit", "none.onnx", "--budget", budget, "--data", str(tmp_path)])
+    assert code == 2
+    assert "none.onnx" in capsys.readouterr().err
