@@ -120,6 +120,13 @@ def open_samples(
     raise InputError(f"data {printable(path)} {problem}", _WHAT)
 
 
+def pick_evenly(
+    samples: Sequence[dict[str, NDArray[Any]]], limit: int
+) -> list[dict[str, NDArray[Any]]]:
+    """Returns at most `limit` of the samples, evenly spread and in order."""
+    return [samples[index] for index in spread_indices(len(samples), limit)]
+
+
 def spread_indices(count: int, limit: int | None) -> list[int]:
     """Returns at most `limit` of the indices 0..count-1, evenly spread and in order."""
     if limit is None or limit >= count:

@@ -30,6 +30,7 @@ from compress.qat.quantized_module import QuantizedModule
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
 from compress.quantize.rounding import ROUNDINGS
+from compress.quantize.search.int4_layers import INT4_SHARE
 from compress.quantize.settings import QuantizeSettings
 from compress.train.batches import stack_samples
 from compress.train.settings import TrainerSettings
@@ -88,7 +89,7 @@ def run(
     rate: float = 0.005,
     target: str = "tensorrt",
     rounding: str = "auto",
-    int4_share: float = 0.85,
+    int4_share: float = INT4_SHARE,
 ) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)

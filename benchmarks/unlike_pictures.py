@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from artifacts.atomic import write_json, write_text
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from benchmarks.altered_pictures import ALTERED, IN_TURN, Samples, survey_with
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
@@ -53,7 +53,7 @@ def compare_pictures(
     prepared = prepare_network(model, calibration, settings)
     survey_with(prepared, calibration, *surveyed)
     decisions = StreamingPass(prepared, settings).run(calibration)
-    plain = [calibration[index] for index in spread_indices(len(calibration), PICTURES)]
+    plain = pick_evenly(calibration, PICTURES)
     sets = [held_out, *(alter(plain) for alter in ALTERED.values())]
     truth, *altered = measure_layers(prepared, decisions, sets)
     matrices = dict(zip(ALTERED, altered, strict=True))

@@ -15,6 +15,7 @@ from framefit.fit_ladder import Fitted, Tried, climb
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
 from framefit.quantize_job import choose_weights, quantize_file
+from framefit.trainable_network import TRAINABLE
 from latency_budget.budget import Budget
 from latency_budget.report import NETWORK_STAGE, Report
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 RUNTIMES = ("openvino", "onnxruntime")
-TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 REPORT = "fit.json"
 
 
@@ -128,11 +128,20 @@ def fit_file(settings: FitSettings, progress: Progress | None = None) -> FitOutc
     """
     from latency_budget.reports import write_report
 
-    budget = Budget.load(settings.budget)
+    check = read_check_settings(
+        settings.budget,
+        tier=settings.tier,
+        frames=settings.frames,
+        environment=settings.environment,
+        policy="fifo",
+        warmup_frames=90,
+        mode=None,
+    )
+    budget = check.budget
+    limit_ms = find_limit(budget)
     if settings.labels is not None and not budget.heads:
         raise InputError("--labels was given, and the budget limits no head", "[heads.NAME] tables")
-    workshop = _Workshop(settings, budget, progress)
-    limit_ms = find_limit(budget)
+    workshop = _Workshop(settings, check, progress)
     fitted = climb(workshop, limit_ms)
     outcome = FitOutcome(limit_ms=limit_ms, fitted=fitted, quality=workshop.quality)
     if outcome.report is not None:
@@ -150,9 +159,11 @@ def find_limit(budget: Budget) -> float:
 class _Workshop:
     """Makes networks in the folder and judges them with the budget."""
 
-    def __init__(self, settings: FitSettings, budget: Budget, progress: Progress | None) -> None:
+    def __init__(
+        self, settings: FitSettings, check: "CheckSettings", progress: Progress | None
+    ) -> None:
         self._settings = settings
-        self._budget = budget
+        self._check = check
         self._progress = progress
         self._rounds = 0
         self.quality: dict[Path, dict[str, Any]] = {}
@@ -181,7 +192,7 @@ class _Workshop:
         if self._measure and source is None:
             contracts = tuple(
                 Contract(head=head, kind="drop", limit=item.max_drop)
-                for head, item in self._budget.heads.items()
+                for head, item in self._check.budget.heads.items()
                 if head in self._in_float
             )
         outcome = quantize_file(
@@ -277,9 +288,9 @@ class _Workshop:
             self._float, artifact, settings.data, spec_options=settings.spec_options
         )
         self.quality[artifact] = {"outputs": compared.to_dict()["outputs"]}
-        check = self._check_settings()
+        check = self._check
         if self._measure is not None:
-            heads = self._measure(artifact)
+            heads = self._in_float if artifact == self._float else self._measure(artifact)
             self.quality[artifact]["heads"] = heads
             file = settings.out / "quality.json"
             write_json(
@@ -297,14 +308,3 @@ class _Workshop:
         engine = {"runtime": settings.target, "threads": None, "input_shape": None, "data": None}
         report = make_report(check, artifact, None, None, None, engine, progress=self._progress)
         return Tried(name=name, artifact=artifact, report=report)
-
-    def _check_settings(self) -> "CheckSettings":
-        return read_check_settings(
-            self._settings.budget,
-            tier=self._settings.tier,
-            frames=self._settings.frames,
-            environment=self._settings.environment,
-            policy="fifo",
-            warmup_frames=90,
-            mode=None,
-        )

@@ -21,7 +21,7 @@ from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
-from framefit.trainable_network import draw_example
+from framefit.trainable_network import TRAINABLE, draw_example
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -
     from export.network_file import NetworkOptions, open_network
 
     path = require_file(model, "a network (.pt or .safetensors)")
-    if path.suffix.lower() not in (".pt", ".pth", ".ckpt", ".bin", ".safetensors"):
+    if path.suffix.lower() not in TRAINABLE:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     network = NetworkOptions(
         factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)

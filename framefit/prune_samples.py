@@ -49,7 +49,7 @@ def open_prune_data(
     heads = _heads(module) if data == SCENES else {}
     opened = open_training_samples(
         data,
-        name_inputs(shapes),
+        names,
         spec,
         labels=LabelOptions(is_used=bool(heads)),
         encoders=[head.encoder for head in heads.values()],

@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.processor import overflows_on_int8, read_flags
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from compress.compare import compare_models
 from compress.model_runner import Runner, with_outputs
 
@@ -67,7 +67,7 @@ def check_on_target(
     Raises:
         InputError: the runtime does not open the network.
     """
-    few = [samples[index] for index in spread_indices(len(samples), SAMPLES)]
+    few = pick_evenly(samples, SAMPLES)
     got = measure_on_target(reference, quantized, few, runtime)
     said: dict[str, float] = {}
     if any(_is_worse(got[name], expected_db.get(name, CLEAN_DB)) for name in got):

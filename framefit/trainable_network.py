@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+"""Files of weights that a module of Python is built for."""
+
+
 def open_trainable(
     path: Path, options: ModelOptions, spec_options: Mapping[str, Any]
 ) -> tuple["nn.Module", dict[str, tuple[int, ...]], InputSpec]:

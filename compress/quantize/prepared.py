@@ -10,7 +10,7 @@ import onnx
 from artifacts.errors import InputError
 from artifacts.half_precision import widen_half
 from artifacts.opset import require_opset
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
@@ -177,7 +177,7 @@ def prepare_network(
             "the network has nothing to quantize",
             "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
         )
-    few = [samples[index] for index in spread_indices(len(samples), FEW_SAMPLES)]
+    few = pick_evenly(samples, FEW_SAMPLES)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
         simplified += equalize(graph, few, placement, names, settings.weight_grids)

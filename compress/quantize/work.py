@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions
@@ -67,8 +67,7 @@ class Work:
 
     def pick_few(self) -> list[dict[str, Array]]:
         """Returns the samples of the search."""
-        indices = spread_indices(len(self.samples), SEARCH_SAMPLES)
-        return [self.samples[index] for index in indices]
+        return pick_evenly(self.samples, SEARCH_SAMPLES)
 
     def stream(
         self,

@@ -112,3 +112,13 @@ def test_a_model_that_is_none_is_one_line(tmp_path, capsys):
     code = main(["fit", "none.onnx", "--budget", budget, "--data", str(tmp_path)])
     assert code == 2
     assert "none.onnx" in capsys.readouterr().err
+
+
+def test_a_wrong_tier_is_refused_before_anything_is_made(network, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = save_onnx(network, tmp_path / "net.onnx", metadata={})
+    (tmp_path / "budget.toml").write_text("[frame]\nrate_hz = 30\n")
+    monkeypatch.setattr("framefit.fit_job.climb", lambda *given: pytest.fail("it was climbed"))
+    options = ["--budget", "budget.toml", "--data", "none.npz", "--tier", "soon"]
+    assert main(["fit", str(model), *options]) == 2
+    assert "soon" in capsys.readouterr().err

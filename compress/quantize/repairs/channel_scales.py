@@ -8,7 +8,7 @@ depthwise layers, written so that every runtime can read it. The product costs t
 does not fuse it, so it is only put where it takes away most of the layer's error.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -20,6 +20,8 @@ from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.equalization import (
+    Reach,
+    SeenChannels,
     choose_factors,
     choose_reach,
     is_depthwise,
@@ -56,15 +58,40 @@ def scale_channels(
         return []
     seen = observe_channels(graph, samples, sorted(readers))
     reach = choose_reach(len(samples), all_depthwise=True)
+    found = {(tensor, 1): names for tensor, names in readers.items()}
+    return insert_scales(graph, found, seen, placement, weight_grids, reach)
+
+
+def insert_scales(
+    graph: Graph,
+    readers: Mapping[tuple[str, int], list[str]],
+    seen: dict[str, SeenChannels],
+    placement: Placement,
+    weight_grids: WeightGrids,
+    reach: Reach,
+) -> list[str]:
+    """Inserts products in place where they halve the error of the layers behind them.
+
+    Args:
+        graph: is changed.
+        readers: the layers that are to read a product, by tensor and axis of its channels.
+        seen: values of the tensors.
+        placement: tells the integers of activations.
+        weight_grids: the integers of weights.
+        reach: the factors that are tried.
+
+    Returns:
+        one line per product.
+    """
     done = []
-    for tensor, names in readers.items():
+    for (tensor, axis), names in readers.items():
         factors = choose_factors(
             graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
         )
         if factors is not None:
-            insert_scale(graph, tensor, names, factors)
+            insert_scale(graph, tensor, names, factors, axis)
             done.append(
-                f"scaled {len(factors)} channels before {', '.join(names)}, "
+                f"scaled {len(factors)} channels of '{tensor}' before {', '.join(names)}, "
                 f"factors {factors.min():.3f} to 1"
             )
     return done

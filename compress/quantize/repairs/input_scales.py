@@ -15,13 +15,12 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, read_tensors
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_scales import MOST_ERROR_LEFT, READERS, insert_scale
+from compress.quantize.repairs.channel_scales import READERS, insert_scales
 from compress.quantize.repairs.equalization import (
     ENOUGH_SAMPLES,
     POSITIONS,
     Reach,
     SeenChannels,
-    choose_factors,
 )
 
 COMPUTING = READERS | {"Attention", "DeformConv", "GRU", "LSTM", "RNN"}
@@ -56,18 +55,7 @@ def scale_inputs(
         return []
     seen = _observe(graph, nodes, samples, {tensor: axis for tensor, axis in found})
     reach = FAR if len(samples) >= ENOUGH_SAMPLES else NEAR
-    done = []
-    for (tensor, axis), names in found.items():
-        factors = choose_factors(
-            graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
-        )
-        if factors is not None:
-            insert_scale(graph, tensor, names, factors, axis)
-            done.append(
-                f"scaled {len(factors)} channels of '{tensor}' before {', '.join(names)}, "
-                f"factors {factors.min():.3f} to 1"
-            )
-    return done
+    return insert_scales(graph, found, seen, placement, weight_grids, reach)
 
 
 def _before_layers(graph: Graph) -> Iterator[onnx.NodeProto]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import onnx
 
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from compress.progress import Progress
 from compress.quantize.graph import Array
 from compress.quantize.prepared import PreparedNetwork, prepare_network
@@ -48,7 +48,7 @@ def choose_int8_weights(
     share = INT4_SHARE if settings.int4_share is None else settings.int4_share
     if not is_open or share == 1:
         return settings
-    few = [samples[index] for index in spread_indices(len(samples), MEASURED_SAMPLES)]
+    few = pick_evenly(samples, MEASURED_SAMPLES)
     weights_only = replace(
         settings,
         activations="float",

@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.ownership import node_owners, read_heads, read_parts
-from artifacts.samples import spread_indices
+from artifacts.samples import pick_evenly
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.executor import Subgraph
@@ -73,7 +73,7 @@ def pick_measured(samples: Samples) -> Samples:
     """Returns as many of the samples, evenly spread, as it takes to measure a matrix."""
     values = sum(array.size for array in samples[0].values())
     count = min(len(samples), max(MATRIX_SAMPLES, MATRIX_VALUES // values))
-    return [samples[index] for index in spread_indices(len(samples), count)]
+    return pick_evenly(samples, count)
 
 
 def take_worse(one: SensitivityMatrix, other: SensitivityMatrix) -> SensitivityMatrix:
