@@ -34,6 +34,9 @@ class ActivationRanges:
         self._settings = settings
         self._log = log or DecisionLog()
         self._tied = TiedScales(prepared.graph, prepared.quantized)
+        self._centered = {
+            name: item.scale for item in prepared.centered for name in item.region.tensors
+        }
         self._padded = find_padded_inputs(prepared.graph)
 
     def survey(self, samples: Sequence[dict[str, Array]], progress: Progress | None = None) -> None:
@@ -71,6 +74,9 @@ class ActivationRanges:
 
     def _choose(self, tensor: str, output_error: Callable[[QParams], float] | None) -> QParams:
         survey, placement = self._prepared.survey, self._prepared.placement
+        if tensor in self._centered:
+            grid = placement.activation_grid(0.0)
+            return QParams(scale=self._centered[tensor], zero_point=0, grid=grid)
         if self._padded & self._tied.group(tensor):
             placement = placement.for_padded_convs()
         seen = observe_surveyed([survey[name] for name in self._tied.sources(tensor)])

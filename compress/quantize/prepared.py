@@ -18,6 +18,12 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import Declined, Placement, QuantizedNode
+from compress.quantize.repairs.centered_ranges import (
+    CenteredRange,
+    center_ranges,
+    describe_centered,
+    uncenter,
+)
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
@@ -56,6 +62,7 @@ class PreparedNetwork:
         weights_only: activations stay in float.
         kept: names of nodes that the caller keeps in float.
         survey: values of the tensors that ranges were asked for so far.
+        centered: the activations that were moved to use all integers.
     """
 
     graph: Graph
@@ -66,6 +73,7 @@ class PreparedNetwork:
     weights_only: bool = False
     kept: frozenset[str] = frozenset()
     survey: Survey = field(default_factory=dict)
+    centered: tuple[CenteredRange, ...] = ()
 
     def with_float_nodes(self, names: frozenset[str]) -> "PreparedNetwork":
         """Returns the same network with the nodes called `names` kept in float as well."""
@@ -77,7 +85,18 @@ class PreparedNetwork:
                 for item in quantized
                 if item.weight is not None
             ]
-        return replace(self, quantized=tuple(quantized), declined=tuple(declined), kept=kept)
+        network = replace(self, quantized=tuple(quantized), declined=tuple(declined), kept=kept)
+        return network._without_idle_ranges()
+
+    def _without_idle_ranges(self) -> "PreparedNetwork":
+        """Moves back what no node reads in integers any more."""
+        nodes = {node.name: node for node in self.graph.nodes}
+        read = {nodes[item.node].input[at] for item in self.quantized for at in item.activations}
+        idle = [item for item in self.centered if not read & set(item.region.tensors)]
+        if not idle:
+            return self
+        centered = tuple(item for item in self.centered if item not in idle)
+        return replace(self, graph=uncenter(self.graph, idle), centered=centered)
 
     def write_model(self, decisions: Decisions) -> onnx.ModelProto:
         """Returns the network with Q/DQ pairs.
@@ -89,7 +108,7 @@ class PreparedNetwork:
 
     def write_float(self) -> onnx.ModelProto:
         """Returns the network in float, without what only helps integers."""
-        graph = self.graph.copy()
+        graph = uncenter(self.graph, self.centered)
         self.placement.write_late_forms(graph, ())
         fold_idle_scales(graph)
         return graph.to_model()
@@ -187,11 +206,15 @@ def prepare_network(
             simplified += scale_inputs(graph, few, placement, names, settings.weight_grids)
         share_equal_weights(graph)
     survey: Survey = {}
+    centered: tuple[CenteredRange, ...] = ()
     if settings.activations != "float":
         survey = survey_placed(graph, quantized, samples, progress)
         if not is_draft and (settings.weighs_quality or len(samples) < FEW_SAMPLES):
             _survey_altered(survey, graph, quantized, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
+        if settings.centers_ranges and not is_draft:
+            centered = center_ranges(graph, quantized, survey, settings.observer)
+            simplified += describe_centered(centered)
     prepared = PreparedNetwork(
         graph=graph,
         placement=placement,
@@ -200,6 +223,7 @@ def prepare_network(
         simplified=tuple(simplified),
         weights_only=settings.activations == "float",
         survey=survey,
+        centered=centered,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))
 

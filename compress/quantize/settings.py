@@ -82,6 +82,8 @@ class QuantizeSettings:
         input_correction: lets weights that are rounded to nearest make up for the errors of their
             inputs, where that lowers the error on held-out samples; GPTQ and the others do anyway.
         equalization: rescales channels between layers where that lowers the error.
+        centering: moves activations that are seldom negative, so that int8 with zero_point 0 uses
+            all of its values for them; other integers do anyway.
         keep_float: names of nodes that stay in float.
         prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
             error; None quantizes all that can be, without measuring.
@@ -106,6 +108,7 @@ class QuantizeSettings:
     bias_correction: bool = True
     input_correction: bool = True
     equalization: bool = True
+    centering: bool = True
     keep_float: tuple[str, ...] = ()
     prefer: str | None = None
     within_ms: float | None = None
@@ -179,6 +182,14 @@ class QuantizeSettings:
                 trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )
         return PLACEMENTS[self.target]()
+
+    @property
+    def centers_ranges(self) -> bool:
+        """Whether ranges are moved: where activations are int8 with zero_point 0."""
+        placement = self.placement
+        is_int8 = placement.symmetric and placement.activation_grid(0.0).is_signed
+        is_int8 = is_int8 and self.activations == "int8"
+        return self.centering and self.bias_correction and is_int8
 
     @property
     def activation_bits(self) -> int:

@@ -53,6 +53,11 @@ class SurveyedTensor:
         self.values += other.values
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
+    def move(self, change: float) -> None:
+        """Adds a constant to all that was seen."""
+        self.values = [array + np.float32(change) for array in self.values]
+        self.low, self.high = self.low + change, self.high + change
+
 
 Survey = dict[str, SurveyedTensor]
 

@@ -58,7 +58,9 @@ def quantize(make_network, samples, monkeypatch, quantized):
 
     def run(name, target):
         if (name, target) not in quantized:
-            settings = QuantizeSettings(target=target, observer=MinMax(), equalization=False)
+            settings = QuantizeSettings(
+                target=target, observer=MinMax(), equalization=False, centering=False
+            )
             model = quantize_model(make_network(name), samples[:2], settings).model
             quantized[name, target] = model
         return Graph(quantized[name, target])

@@ -4,6 +4,8 @@ import numpy as np
 import onnx
 import pytest
 
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
 from export.lint import lint_model
 
 
@@ -153,3 +155,21 @@ def test_the_model_is_not_changed(draw):
     lint_model(model)
     assert model.SerializeToString() == before
     assert isinstance(model, onnx.ModelProto)
+
+
+@pytest.mark.parametrize("activation", ["Relu", "HardSwish", "SiLU", "Gelu"])
+def test_centered_ranges_are_no_kernels_of_their_own(activation, draw, build_with_rtx):
+    d = draw()
+    value = d.op("Conv", "x", d.floats(32, 32, 3, 3), d.floats(32), pads=[1, 1, 1, 1])
+    gate = d.op("Sigmoid", value) if activation == "SiLU" else None
+    active = d.op("Mul", value, gate) if gate else d.op(activation, value)
+    model = d.model(d.op("Conv", active, d.floats(32, 32, 1, 1), d.floats(32)), opset=20)
+    samples = [{"x": d.rng.normal(0, 1, (1, 32, 16, 16)).astype(np.float32)} for _ in range(4)]
+    kernels = []
+    for centering in (True, False):
+        result = quantize_model(model, samples, QuantizeSettings(centering=centering))
+        assert centering == any(line.startswith("centered") for line in result.simplified)
+        built = build_with_rtx(result.model)
+        assert built["is_built"], built
+        kernels.append([(item["kind"], item["inputs"]) for item in built["layers"]])
+    assert kernels[0] == kernels[1]
