@@ -121,7 +121,7 @@ def apply_fp16(
     bare = run_model(remove_qdq(prepared), inputs)
     halved = run_model(remove_qdq(simulation), inputs)
     costs = _compare(bare, halved)
-    _refuse_damage(name, costs, bare, halved, MIN_SQNR_DB if samples else MIN_RANDOM_SQNR_DB)
+    _refuse_damage(name, costs, bare, halved, is_on_samples=bool(samples))
     return PrecisionResult(
         model=typed,
         counts=count_precisions(typed),
@@ -163,7 +163,12 @@ def _join(runs: list[Arrays], name: str) -> NDArray[Any]:
 
 
 def _refuse_damage(
-    name: str, costs: dict[str, float], wanted: list[Arrays], got: list[Arrays], least: float
+    name: str,
+    costs: dict[str, float],
+    wanted: list[Arrays],
+    got: list[Arrays],
+    *,
+    is_on_samples: bool,
 ) -> None:
     """Refuses what FP16 changes too much.
 
@@ -173,7 +178,10 @@ def _refuse_damage(
     Raises:
         InputError: it names the worst output.
     """
+    least = MIN_SQNR_DB if is_on_samples else MIN_RANDOM_SQNR_DB
     fix = "keep the nodes that need it in FP32 (--keep-fp32), or all (--no-fp16)"
+    if not is_on_samples:
+        fix = f"check on pictures (--data) instead of random input; or {fix}"
     comparable = [output for output in costs if _have_equal_shapes(wanted, got, output)]
     measured = {item: costs[item] for item in comparable if wanted[0][item].dtype.kind == "f"}
     worst = min(measured, key=lambda output: measured[output], default="")

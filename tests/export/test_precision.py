@@ -171,6 +171,19 @@ def test_an_overflow_that_the_plan_missed_is_caught_by_the_simulation(sample):
     assert not np.isfinite(loud["y"]).all()
 
 
+@pytest.mark.parametrize("has_pictures", [False, True])
+def test_a_refusal_after_random_input_asks_for_pictures(has_pictures, sample):
+    nodes = [
+        helper.make_node("Add", ["image", "w"], ["p"], "far"),
+        helper.make_node("Sub", ["p", "w"], ["y"], "back"),
+    ]
+    model = make_chain(nodes, {"w": 1000.0})
+    with pytest.raises(InputError, match="FP16 brings output 'y'") as refused:
+        apply_fp16(model, [sample] if has_pictures else [])
+    assert "--keep-fp32" in str(refused.value)
+    assert ("--data" in str(refused.value)) != has_pictures
+
+
 def test_nodes_can_be_kept_by_name_and_unknown_names_are_refused(float_model, sample):
     result = apply_fp16(float_model, [sample], keep_fp32=["conv2"])
     assert ("conv2", "asked for") in {(item.node, item.reason) for item in result.kept}
