@@ -4,6 +4,7 @@ from export.lint.rule import Rule
 from export.lint.rules import (
     activation_order,
     attention,
+    attention_kernel,
     attributes,
     channel_counts,
     computed_operand,
@@ -36,6 +37,7 @@ _ALL = (
     operators,
     runtime_reader,
     attributes,
+    attention_kernel,
     element_types,
     tensor_rank,
     dynamic_input,

@@ -122,11 +122,8 @@ def _check_attention(graph: LintGraph, node: onnx.NodeProto, target: Target) -> 
         return "a cache or more than one output", fix
     if attribute(node, "softcap", 0.0) or attribute(node, "softmax_precision", 0):
         return "softcap or softmax_precision", fix
-    has_mask = any(node.input[3:4]) or bool(attribute(node, "is_causal", 0))
-    if target.is_rtx and (has_mask or graph.rank(node.input[0]) == IMAGE_RANK):
-        return "a mask or operands of 4 axes", fix
-    if attribute(node, "q_num_heads", 0) != attribute(node, "kv_num_heads", 0):
-        return "fewer heads of keys than of queries", fix
+    if any(node.input[3:4]) and attribute(node, "is_causal", 0):
+        return "a mask and is_causal", "put both into one mask"
     key, value = (graph.shape(name) for name in node.input[1:3])
     if key is not None and value is not None and key != value:
         return "keys and values of different shapes", fix

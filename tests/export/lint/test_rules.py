@@ -38,6 +38,12 @@ def interpolated(draw):
     return draw_one(draw, "Resize", "", "", np.asarray([1, 8, 8, 8]), mode="linear")
 
 
+def fused(draw, size, **attributes):
+    heads = {"q_num_heads": 2, "kv_num_heads": 2, **attributes}
+    inputs = dict.fromkeys(("x", "keys", "values"), (1, 16, 2 * size))
+    return draw_one(draw, "Attention", "keys", "values", inputs=inputs, opset=23, **heads)
+
+
 def sixteen_bits(draw):
     d = draw(**IMAGE)
     cast = d.op("Cast", "x", to=TensorProto.INT16)
@@ -267,6 +273,10 @@ EXAMPLES = {
     "unsupported-operator": ([unsupported], [supported]),
     "runtime-reader": ([foreign], [supported]),
     "unsupported-attribute": ([antialiased], [interpolated]),
+    "attention-kernel": (
+        [lambda d: fused(d, size=8, is_causal=1)],
+        [lambda d: fused(d, size=8), lambda d: fused(d, size=16)],
+    ),
     "element-type": ([sixteen_bits], [thirty_two_bits]),
     "tensor-rank": (
         [lambda d: reshaped(d, [1, 2, 2, 2, 4, 4, 2, 2, 4])],
