@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.bias_quantization import BIAS_QUANTIZATION
+from artifacts.bias_quantization import BIAS_QUANTIZATION, PRODUCT_FUSION
 from artifacts.errors import InputError, MissingExtraError
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
@@ -21,12 +21,6 @@ from engines.session import (
 )
 
 _NAME = "onnxruntime"
-PRODUCT_FUSION = "MatMulAddFusion"
-"""An optimization that makes a quantized MatMul and Add on three axes unopenable from opset 21 on.
-
-The quantizer it writes for int8 has the zero point of uint8 (onnxruntime 1.31). It is switched off
-where a network does not open with it.
-"""
 _ERRORS_ONLY = 3
 _DTYPES = {
     "float": "float32",

@@ -2,17 +2,24 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_clips import read_openvino_model
 from artifacts.openvino_refusal import read_refusal
-from export.lint.finding import ERROR, INFO, Finding
+from export.lint.finding import ERROR, INFO, WARNING, Finding
 from export.lint.graph import LintGraph, read_names
 from export.lint.rule import Rule
 from export.lint.rules.operators import suggest_instead
 from export.lint.target import Target
 
 _OPERATOR = re.compile(r"Fatal error: (\S+):(\w+)\(|implementation for (\w+)\(|Op \((\w+)\)")
+_WITHOUT_FUSION = (
+    "export with opset 20 or older and quantize that, or open it with "
+    f"InferenceSession(…, disabled_optimizers=['{PRODUCT_FUSION}']), as framefit does"
+)
+_UNOPTIMIZED = "open it with SessionOptions.graph_optimization_level = ORT_DISABLE_ALL"
 _NODE = re.compile(r"node with name '([^']+)'|Node \(([^)]+)\)|in node \(([^)]+)\)")
 
 
@@ -74,16 +81,45 @@ def _drop_followers(
 def _ask_onnxruntime(graph: LintGraph, target: Target) -> Iterator[Finding]:
     import onnxruntime
 
+    levels = onnxruntime.GraphOptimizationLevel
+    content = graph.model.SerializeToString()
+    refusal = _open_onnxruntime(content, levels.ORT_DISABLE_ALL)
+    if refusal:
+        yield from _describe_refusal(graph, target, refusal)
+        return
+    refusal = _open_onnxruntime(content, levels.ORT_ENABLE_ALL)
+    if refusal:
+        can_read = not _open_onnxruntime(content, levels.ORT_ENABLE_ALL, PRODUCT_FUSION)
+        yield Finding(
+            rule=RULE.name,
+            severity=WARNING,
+            place="the graph",
+            what="what it does not open with its optimizations",
+            why=f"{target.title} {onnxruntime.__version__}'s own optimizations fail: {refusal}",
+            fix=_WITHOUT_FUSION if can_read else _UNOPTIMIZED,
+        )
+
+
+def _open_onnxruntime(content: bytes, level: Any, *disabled: str) -> str:
+    """Returns why onnxruntime does not open a network; nothing where it does."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = level
     options.log_severity_level = 4
+    providers = ["CPUExecutionProvider"]
     try:
         onnxruntime.InferenceSession(
-            graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            content, options, providers=providers, disabled_optimizers=list(disabled)
         )
-        return
     except Exception as error:
-        message = str(error).rpartition(" : ")[2]
+        return str(error).rpartition(" : ")[2]
+    return ""
+
+
+def _describe_refusal(graph: LintGraph, target: Target, message: str) -> Iterator[Finding]:
+    import onnxruntime
+
     named = _OPERATOR.search(message)
     operator = "".join(part or "" for part in named.groups()[1:]) if named else ""
     node = _NODE.search(message)
@@ -112,7 +148,7 @@ def _refuse(place: str, what: str, why: str, operator: str = "") -> Finding:
 
 RULE = Rule(
     name="runtime-reader",
-    severities=(ERROR, INFO),
+    severities=(ERROR, INFO, WARNING),
     targets=("openvino", "onnxruntime"),
     summary="what the installed runtime does not read, by trying it",
     check=check,

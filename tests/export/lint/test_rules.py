@@ -422,6 +422,20 @@ def test_a_runtime_is_asked_and_its_nodes_named(target, draw, monkeypatch):
     assert "not installed" in report.findings[-1].what
 
 
+@pytest.mark.parametrize(("opset", "is_found"), [(20, False), (21, True)])
+def test_onnxruntime_fails_at_an_integer_product_with_an_add_from_opset_21_on(
+    opset, is_found, draw
+):
+    pytest.importorskip("onnxruntime")
+    d = draw(x=(1, 8, 16))
+    product = d.op("MatMul", d.pair("x"), d.weight((16, 16), axis=1), name="product")
+    model = d.model(d.op("Add", product, d.floats(16), name="sum"), opset=opset)
+    found = lint_model(model, target="onnxruntime").findings
+    warned = [item for item in found if item.rule == "runtime-reader"]
+    assert [item.severity for item in warned] == ["warning"] * is_found
+    assert all("opset 20" in item.fix and "MatMulAddFusion" in item.fix for item in warned)
+
+
 def test_operators_that_openvino_lacks_hide_what_follows_from_them(draw):
     d = draw(x=(1, 4, 4))
     d.op("Det", "x", name="one")
