@@ -11,7 +11,7 @@ about FP16.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ Arrays = dict[str, NDArray[Any]]
 def simulate_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns an FP32 model that rounds wherever the strongly typed one would.
 
+    Inputs and outputs are FP32, too, where those of the model are FP16.
+
     Args:
         model: strongly typed and shape-inferred.
     """
@@ -42,6 +44,8 @@ def simulate_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     simulation.CopyFrom(model)
     graph = simulation.graph
     halves = {value.name for value in graph.value_info if value.type.tensor_type.elem_type == _FP16}
+    halves |= _widen_values(graph.output)
+    _widen_values(graph.input)
     for tensor in graph.initializer:
         if tensor.data_type == _FP16:
             values = numpy_helper.to_array(tensor).astype(np.float32)
@@ -63,6 +67,14 @@ def simulate_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.node.extend(nodes)
     del graph.value_info[:]
     return simulation
+
+
+def _widen_values(values: Iterable[onnx.ValueInfoProto]) -> set[str]:
+    """Makes FP32 of the FP16 ones, and returns their names."""
+    halves = [value for value in values if value.type.tensor_type.elem_type == _FP16]
+    for value in halves:
+        value.type.tensor_type.elem_type = _FP32
+    return {value.name for value in halves}
 
 
 def _round(source: str, target: str) -> list[onnx.NodeProto]:
@@ -105,6 +117,8 @@ def run_model(
 ) -> list[Arrays]:
     """Runs a model on samples with onnxruntime, as it is written: without optimisations.
 
+    Samples in FP16 are widened where the model reads FP32, as a simulation does.
+
     Raises:
         InputError: onnxruntime cannot run it.
     """
@@ -116,9 +130,12 @@ def run_model(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         names = [value.name for value in session.get_outputs()]
-        return [
-            dict(zip(names, session.run(None, dict(sample)), strict=True)) for sample in samples
+        wide = {value.name for value in session.get_inputs() if value.type == "tensor(float)"}
+        feeds = [
+            {name: value.astype(np.float32) if name in wide else value for name, value in s.items()}
+            for s in samples
         ]
+        return [dict(zip(names, session.run(None, feed), strict=True)) for feed in feeds]
     except Exception as error:
         reason = " ".join(str(error).split())[:240]
         raise InputError(f"onnxruntime cannot run the network: {reason}") from error

@@ -311,3 +311,48 @@ def test_ranges_do_not_depend_on_the_grouping(float_model, sample, monkeypatch):
     monkeypatch.setattr("export.fp16_check.GROUP_BYTES", 1)
     assert measure_ranges(float_model, [sample, loud]) == together
     assert measure_ranges(float_model, []) == {}
+
+
+@pytest.mark.parametrize("is_cast", [False, True])
+def test_a_network_with_inputs_and_outputs_in_fp16_keeps_them(is_cast, sample, float_model):
+    model = onnx.ModelProto()
+    model.CopyFrom(float_model)
+    if is_cast:
+        _put_casts_around(model)
+    else:
+        _halve(model)
+    halves = {name: value.astype(np.float16) for name, value in sample.items()}
+    result = apply_fp16(onnx.shape_inference.infer_shapes(model), [halves])
+    for value in (*result.model.graph.input, *result.model.graph.output):
+        assert value.type.tensor_type.elem_type == TensorProto.FLOAT16
+    assert min(result.sqnr_db.values()) > 50
+
+
+def _halve(model):
+    """What model.half() exports: inputs, weights and outputs in FP16."""
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    del model.graph.value_info[:]
+
+
+def _put_casts_around(model):
+    """What `compress quantize` makes of it: FP32 between the Casts of inputs and outputs."""
+    inner = {value.name: f"{value.name}_float32" for value in model.graph.output}
+    source = model.graph.input[0].name
+    inner[source] = f"{source}_float32"
+    for node in model.graph.node:
+        node.input[:] = [inner.get(name, name) for name in node.input]
+        node.output[:] = [inner.get(name, name) for name in node.output]
+    cast = helper.make_node("Cast", [source], [inner[source]], "widen", to=TensorProto.FLOAT)
+    model.graph.node.insert(0, cast)
+    for value in model.graph.output:
+        name = value.name
+        model.graph.node.append(
+            helper.make_node("Cast", [inner[name]], [name], f"{name}_cast", to=TensorProto.FLOAT16)
+        )
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    del model.graph.value_info[:]
