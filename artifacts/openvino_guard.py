@@ -5,6 +5,9 @@ unsigned ones: the results are noise, wherever the Q/DQ pairs stand. With a Leak
 which changes no value, in front of the pair that reads the joined tensor, it is right; what comes
 before the guard still runs in int8 if it has pairs of its own. Other runtimes do not need the
 guard, and `export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
+
+Nor does OpenVINO compile a quantizer behind the Cast of an input in float64: it joins the two, and
+has no kernel for float64. The same guard between them keeps them apart.
 """
 
 import onnx

@@ -67,24 +67,39 @@ def _pair_activations(
 def _activation_nodes(
     graph: Graph, tensor: str, qparams: QParams
 ) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
-    """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO would misread it."""
+    """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO fails without."""
     pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
-    if not (qparams.grid.is_signed and _is_concatenated(graph, tensor)):
+    maker = _find_maker(graph, tensor)
+    is_misread = maker is not None and (
+        (maker.op_type == "Concat" and qparams.grid.is_signed) or _is_narrowed_input(graph, maker)
+    )
+    if not is_misread:
         return pair, constants
     guard = make_guard(tensor)
     pair[0].input[0] = guard.output[0]
     return [guard, *pair], constants
 
 
-def _is_concatenated(graph: Graph, tensor: str) -> bool:
-    """Returns whether a tensor comes from a Concat, through nodes that OpenVINO moves Q past."""
+def _find_maker(graph: Graph, tensor: str) -> onnx.NodeProto | None:
+    """Returns the node that makes a tensor, beyond those that OpenVINO moves Q past."""
     maker = graph.producer(tensor)
     while maker is not None and maker.op_type in PASSED_BY_QUANTIZERS:
         computed = [name for name in maker.input if name and name not in graph.weights]
         if len(computed) != 1:
-            return False
+            return None
         maker = graph.producer(computed[0])
-    return maker is not None and maker.op_type == "Concat"
+    return maker
+
+
+def _is_narrowed_input(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Returns whether a node makes float32 of an input in float64.
+
+    OpenVINO joins the Cast with the quantizer behind it, and has no quantizer of float64.
+    """
+    return node.op_type == "Cast" and any(
+        item.name == node.input[0] and item.type.tensor_type.elem_type == TensorProto.DOUBLE
+        for item in graph.values
+    )
 
 
 def _store_weight(

@@ -192,10 +192,7 @@ def prepare_network(
     placement = settings.placement
     quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
-        raise InputError(
-            "the network has nothing to quantize",
-            "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights",
-        )
+        raise _nothing_to_quantize(graph)
     few = pick_evenly(samples, FEW_SAMPLES)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
@@ -245,6 +242,15 @@ def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Gra
     done += fold_affines(graph)
     share_equal_weights(graph)
     return graph, done
+
+
+def _nothing_to_quantize(graph: Graph) -> InputError:
+    wanted = "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights"
+    doubles = sum(value.dtype == np.float64 and value.ndim > 1 for value in graph.weights.values())
+    if not doubles:
+        return InputError("the network has nothing to quantize", wanted)
+    what = f"the network has nothing to quantize: {doubles} of its weights are float64"
+    return InputError(what, wanted, "export it in float32 (in PyTorch: model.float())")
 
 
 def _refuse_training(graph: Graph) -> None:

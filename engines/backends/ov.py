@@ -74,7 +74,8 @@ class OpenVinoSession(SessionBase):
             )
         except Exception as error:
             raise InputError(
-                f"openvino cannot compile {path}: {first_line(error)}", "operators it supports"
+                f"openvino cannot compile {path}: {read_refusal(str(error))}",
+                "operators it supports",
             ) from error
         self._device = str(core.get_property("CPU", "FULL_DEVICE_NAME"))
         self._request: Any = self._compiled.create_infer_request()

@@ -309,3 +309,14 @@ def test_a_network_in_training_mode_is_refused(operator, is_training, make_model
         return
     with pytest.raises(InputError, match=f"'middle' \\({operator}\\) is in training mode.*eval"):
         quantize_model(model, draw_samples())
+
+
+def test_weights_in_float64_are_named(make_model):
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], "cast", to=TensorProto.DOUBLE),
+        helper.make_node("MatMul", ["wide", "w"], ["product"], "product"),
+        helper.make_node("Cast", ["product"], ["y"], "back", to=TensorProto.FLOAT),
+    ]
+    model = make_model(nodes, {"w": np.ones((8, 8))}, {"x": SHAPE}, ["y"])
+    with pytest.raises(InputError, match=r"1 of its weights are float64.*model\.float\(\)"):
+        quantize_model(model, draw_samples())

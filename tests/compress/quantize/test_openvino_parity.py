@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import onnx
 import openvino
 import pytest
 from onnx import helper
@@ -231,3 +232,31 @@ def test_with_the_mask_second_openvino_goes_wrong(masked_attention, run_model, r
     put_first(next(node for node in quantized.graph.node if node.name == "masked"))
     wanted = run_model(quantized, many[0])["y"]
     assert not sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 30
+
+
+@pytest.mark.parametrize("target", SCHEMES)
+def test_an_input_in_float64_is_read_through_a_guard(
+    target, residual_model, samples, run_model, run_openvino
+):
+    """Without the guard OpenVINO does not compile it: the negative control."""
+    (name,) = samples[0]
+    model = read_in_float64(residual_model)
+    doubled = [{name: sample[name].astype(np.float64)} for sample in samples]
+    quantized = quantize_model(model, doubled, SCHEMES[target]).model
+    wanted, got = run_model(quantized, doubled[0]), run_openvino(quantized, doubled[0])
+    for output, value in wanted.items():
+        assert sqnr_db(value, got[output]) > 40
+    with pytest.raises(RuntimeError, match="f64"):
+        run_openvino(remove_guards(quantized), doubled[0])
+
+
+def read_in_float64(model):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    source = copy.graph.input[0]
+    for node in copy.graph.node:
+        node.input[:] = [f"{name}_32" if name == source.name else name for name in node.input]
+    cast = helper.make_node("Cast", [source.name], [f"{source.name}_32"], "cast", to=1)
+    copy.graph.node.insert(0, cast)
+    source.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    return copy
