@@ -6,13 +6,23 @@ which changes no value, in front of the pair that reads the joined tensor, it is
 before the guard still runs in int8 if it has pairs of its own. Other runtimes do not need the
 guard, and `export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
 
-Nor does OpenVINO compile a quantizer behind the Cast of an input in float64: it joins the two, and
-has no kernel for float64. The same guard between them keeps them apart.
+Nor does OpenVINO compile a quantizer behind the Cast of an input in float64 or 16-bit integers: it
+joins the two, and has no kernel for that. The same guard between them keeps them apart.
 """
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
+UNQUANTIZED_TYPES = frozenset(
+    (
+        TensorProto.DOUBLE,
+        TensorProto.INT16,
+        TensorProto.UINT16,
+        TensorProto.UINT32,
+        TensorProto.UINT64,
+    )
+)
+"""Of inputs that OpenVINO does not quantize, though it casts them to float32."""
 GUARD_SUFFIX = "_openvino_guard"
 
 

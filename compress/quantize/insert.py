@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from artifacts.openvino_guard import make_guard
+from artifacts.openvino_guard import UNQUANTIZED_TYPES, make_guard
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
@@ -70,10 +70,10 @@ def _activation_nodes(
     """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO fails without."""
     pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
     maker = _find_maker(graph, tensor)
-    is_misread = maker is not None and (
+    needs_guard = maker is not None and (
         (maker.op_type == "Concat" and qparams.grid.is_signed) or _is_narrowed_input(graph, maker)
     )
-    if not is_misread:
+    if not needs_guard:
         return pair, constants
     guard = make_guard(tensor)
     pair[0].input[0] = guard.output[0]
@@ -92,12 +92,9 @@ def _find_maker(graph: Graph, tensor: str) -> onnx.NodeProto | None:
 
 
 def _is_narrowed_input(graph: Graph, node: onnx.NodeProto) -> bool:
-    """Returns whether a node makes float32 of an input in float64.
-
-    OpenVINO joins the Cast with the quantizer behind it, and has no quantizer of float64.
-    """
+    """Returns whether a node makes float32 of an input that OpenVINO cannot quantize itself."""
     return node.op_type == "Cast" and any(
-        item.name == node.input[0] and item.type.tensor_type.elem_type == TensorProto.DOUBLE
+        item.name == node.input[0] and item.type.tensor_type.elem_type in UNQUANTIZED_TYPES
         for item in graph.values
     )
 
