@@ -124,11 +124,9 @@ class StreamingPass:
         return notes
 
     def _run_float(self, step: Step) -> None:
-        prefix, overrides = self._prefix, self._decisions.overrides
-        plain = prefix.open(step, self._graph.weights)
-        is_overridden = any(name in overrides for node in step.nodes for name in node.input)
-        noisy = prefix.open(step, self._graph.weights | overrides) if is_overridden else plain
-        is_clean = not is_overridden and prefix.is_clean(step)
+        prefix = self._prefix
+        plain, noisy = self._open_both(step)
+        is_clean = noisy is plain and prefix.is_clean(step)
 
         def compute(sample: int) -> tuple[Written, Written, None]:
             expected = plain.run(prefix.float_feeds(step, sample))
@@ -160,11 +158,23 @@ class StreamingPass:
         self, step: Step, quantizers: dict[str, Subgraph]
     ) -> Callable[[int], tuple[Written, Written]]:
         """Returns what computes a step without weights on float and on quantized inputs."""
-        operator = self._prefix.open(step, self._graph.weights)
+        plain, noisy = self._open_both(step)
         return lambda sample: (
-            operator.run(self._prefix.float_feeds(step, sample)),
-            operator.run(self._prefix.quantized_feeds(step, quantizers, sample)),
+            plain.run(self._prefix.float_feeds(step, sample)),
+            noisy.run(self._prefix.quantized_feeds(step, quantizers, sample)),
         )
+
+    def _open_both(self, step: Step) -> tuple[Subgraph, Subgraph]:
+        """Returns a step with the constants of the float network and with those of the file.
+
+        Both are the same where none differs; one that does is the offset behind a MatMul, whose
+        mean it gives back.
+        """
+        overrides = self._decisions.overrides
+        plain = self._prefix.open(step, self._graph.weights)
+        if not any(name in overrides for node in step.nodes for name in node.input):
+            return plain, plain
+        return plain, self._prefix.open(step, self._graph.weights | overrides)
 
     def _run_layer(self, step: Step, placed: QuantizedNode) -> None:
         prefix, node = self._prefix, step.nodes[0]

@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto
 
 from artifacts.bias_quantization import BIAS_QUANTIZATION
+from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, OnnxRuntime
@@ -164,3 +165,28 @@ def test_biases_of_a_grouped_deconvolution_are_integers_too(make_model, samples,
 def test_onnxruntime_leaves_alone_what_does_not_pay(placement, pattern, reason, make_pattern):
     _, declined = placement.place(Graph(make_pattern(pattern)))
     assert any(reason in item.reason for item in declined)
+
+
+def test_an_offset_that_was_corrected_is_corrected_once(make_model):
+    """In the walk as in the file: what reads an integer Add reads the offset that is stored."""
+    rng = np.random.default_rng(0)
+    make_node = onnx.helper.make_node
+    nodes = [
+        make_node("MatMul", ["x", "first"], ["a"], "first"),
+        make_node("Add", ["a", "offset"], ["b"], "offset"),
+        make_node("MatMul", ["b", "second"], ["c"], "second"),
+        make_node("Add", ["c", "last"], ["y"], "last"),
+    ]
+    weights = {
+        "first": rng.normal(0.02, 0.05, (256, 192)),
+        "offset": rng.normal(0, 1, 192),
+        "second": rng.normal(0.02, 0.05, (192, 192)),
+        "last": rng.normal(0, 1, 192),
+    }
+    weights = {name: value.astype(np.float32) for name, value in weights.items()}
+    model = make_model(nodes, weights, {"x": (1, 16, 256)}, ["y"])
+    samples = [{"x": rng.gamma(0.3, 1, (1, 16, 256)).astype(np.float32)} for _ in range(4)]
+    result = quantize_model(model, samples, QuantizeSettings(target="onnxruntime"))
+    assert "offset" in {layer.node for layer in result.layers}
+    found = compare_models(model, result.model, samples)["outputs"]["y"]["sqnr_db"]
+    assert result.outputs_db["y"] == pytest.approx(found, abs=0.1)
