@@ -18,6 +18,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import Declined, Placement, QuantizedNode
+from compress.quantize.placement.layers import LAYERS
 from compress.quantize.repairs.centered_ranges import (
     CenteredRange,
     center_ranges,
@@ -190,9 +191,9 @@ def prepare_network(
             )
     graph, simplified = _open_graph(model, settings)
     placement = settings.placement
-    quantized, _ = placement.place(graph, frozenset(settings.keep_float))
+    quantized, declined = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
-        raise _nothing_to_quantize(graph)
+        raise _nothing_to_quantize(graph, declined)
     few = pick_evenly(samples, FEW_SAMPLES)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
@@ -244,13 +245,18 @@ def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Gra
     return graph, done
 
 
-def _nothing_to_quantize(graph: Graph) -> InputError:
+def _nothing_to_quantize(graph: Graph, declined: Sequence[Declined]) -> InputError:
+    """Returns the error that says why the first layer stays in float, if there is any."""
+    what = "the network has nothing to quantize"
     wanted = "a Conv, ConvTranspose, Gemm or MatMul with constant float32 weights"
-    doubles = sum(value.dtype == np.float64 and value.ndim > 1 for value in graph.weights.values())
-    if not doubles:
-        return InputError("the network has nothing to quantize", wanted)
-    what = f"the network has nothing to quantize: {doubles} of its weights are float64"
-    return InputError(what, wanted, "export it in float32 (in PyTorch: model.float())")
+    layers = [item for item in declined if graph.node(item.node).op_type in LAYERS]
+    if not layers:
+        return InputError(what, wanted)
+    others = f", and so do {len(layers) - 1} more" if len(layers) > 1 else ""
+    why = f"layer '{layers[0].node}' stays in float, because {layers[0].reason}{others}"
+    is_double = any(value.dtype == np.float64 for value in graph.weights.values())
+    fix = "export it in float32 (in PyTorch: model.float())" if is_double else ""
+    return InputError(f"{what}: {why}", wanted, fix)
 
 
 def _refuse_training(graph: Graph) -> None:

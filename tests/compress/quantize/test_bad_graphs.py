@@ -318,5 +318,13 @@ def test_weights_in_float64_are_named(make_model):
         helper.make_node("Cast", ["product"], ["y"], "back", to=TensorProto.FLOAT),
     ]
     model = make_model(nodes, {"w": np.ones((8, 8))}, {"x": SHAPE}, ["y"])
-    with pytest.raises(InputError, match=r"1 of its weights are float64.*model\.float\(\)"):
+    with pytest.raises(InputError, match=r"'product' stays.* weight is float64.*model\.float\(\)"):
         quantize_model(model, draw_samples())
+
+
+def test_layers_that_do_not_pay_are_the_reason_why_nothing_is_quantized(make_model):
+    """onnxruntime computes so small a layer faster in float: that is no fault of its weights."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "small")
+    model = make_model([node], {"w": normal(2, 4, 1, 1)}, {"x": SHAPE}, ["y"])
+    with pytest.raises(InputError, match="layer 'small' stays in float, because"):
+        quantize_model(model, draw_samples(), QuantizeSettings(target="onnxruntime"))
