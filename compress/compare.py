@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from artifacts.decided_outputs import find_measured
 from artifacts.errors import InputError
-from compress.decided_outputs import find_measured
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.sqnr import SignalToNoise

@@ -4,6 +4,7 @@ TensorRT 11 knows no FP16 flag: a network is strongly typed, and what is not FP1
 in FP32. The same graph builds under TensorRT 10 with `STRONGLY_TYPED`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from artifacts.decided_outputs import find_measured
 from artifacts.errors import InputError
+from artifacts.graph_checks import FLOAT_TYPES
+from artifacts.graph_reading import read_tensors
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
 from artifacts.shape_inference import infer_shapes
@@ -118,9 +122,10 @@ def apply_fp16(
     typed = Rewriter(fitted, plan).rewrite()
     onnx.checker.check_model(typed, full_check=True)
     simulation = simulate_fp16(typed)
-    bare = run_model(remove_qdq(prepared), inputs)
-    halved = run_model(remove_qdq(simulation), inputs)
-    costs = _compare(bare, halved)
+    watched = _find_watched(prepared)
+    bare = run_model(_expose(remove_qdq(prepared), watched), inputs)
+    halved = run_model(_expose(remove_qdq(simulation), watched), inputs)
+    costs = _compare(bare, halved, watched)
     _refuse_damage(name, costs, bare, halved, is_on_samples=bool(samples))
     return PrecisionResult(
         model=typed,
@@ -128,29 +133,65 @@ def apply_fp16(
         kept=plan.kept,
         refitted=refitted,
         sqnr_db=costs,
-        int8_sqnr_db=_compare(bare, run_model(simulation, inputs)) if has_qdq(model) else None,
+        int8_sqnr_db=_compare(bare, run_model(_expose(simulation, watched), inputs), watched)
+        if has_qdq(model)
+        else None,
         is_on_samples=bool(samples),
     )
 
 
-def _compare(wanted: list[Arrays], got: list[Arrays]) -> dict[str, float]:
-    """Returns the SQNR per output.
+def _find_watched(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+    """Returns the tensors that each output is measured at.
+
+    An output in float that depends on a decision (the sizes of a heatmap's best peaks), and one
+    that says which places are the best, are measured at what is decided about and chosen from:
+    near ties change places, which is no error. Labels and masks are measured as they are.
+    """
+    decided = find_measured(model)
+    ranked: set[str] = set()
+    for node in model.graph.node:
+        if node.op_type == "TopK" or not ranked.isdisjoint(read_tensors(node)):
+            ranked.update(node.output)
+    watched = {}
+    for value in model.graph.output:
+        is_float = value.type.tensor_type.elem_type in FLOAT_TYPES
+        found = decided.get(value.name, ()) if is_float or value.name in ranked else ()
+        watched[value.name] = found or (value.name,)
+    return watched
+
+
+def _expose(model: onnx.ModelProto, watched: Mapping[str, tuple[str, ...]]) -> onnx.ModelProto:
+    """Returns the model with every watched tensor as an output."""
+    inner = {name for names in watched.values() for name in names} - watched.keys()
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(inner))
+    return exposed
+
+
+def _compare(
+    wanted: list[Arrays], got: list[Arrays], watched: Mapping[str, tuple[str, ...]]
+) -> dict[str, float]:
+    """Returns the SQNR per output, the worst of the tensors that it is measured at."""
+    return {
+        output: min(_compare_tensor(wanted, got, name) for name in names)
+        for output, names in watched.items()
+    }
+
+
+def _compare_tensor(wanted: list[Arrays], got: list[Arrays], name: str) -> float:
+    """Returns the SQNR of a tensor.
 
     Where only one side is finite, all is lost; where they have other shapes, such as other
     numbers of boxes, there is none (NaN).
     """
-    sqnr_db = {}
-    for name in wanted[0]:
-        if not _have_equal_shapes(wanted, got, name):
-            sqnr_db[name] = float("nan")
-            continue
-        left, right = _join(wanted, name), _join(got, name)
-        finite = np.isfinite(left)
-        if not np.array_equal(finite, np.isfinite(right)):
-            sqnr_db[name] = float("-inf")
-        else:
-            sqnr_db[name] = measure_sqnr_db(left[finite], right[finite])
-    return sqnr_db
+    if not _have_equal_shapes(wanted, got, name):
+        return float("nan")
+    left, right = _join(wanted, name), _join(got, name)
+    finite = np.isfinite(left)
+    if not np.array_equal(finite, np.isfinite(right)):
+        return float("-inf")
+    return measure_sqnr_db(left[finite], right[finite])
 
 
 def _have_equal_shapes(wanted: list[Arrays], got: list[Arrays], name: str) -> bool:
@@ -182,8 +223,11 @@ def _refuse_damage(
     fix = "keep the nodes that need it in FP32 (--keep-fp32), or all (--no-fp16)"
     if not is_on_samples:
         fix = f"check on pictures (--data) instead of random input; or {fix}"
-    comparable = [output for output in costs if _have_equal_shapes(wanted, got, output)]
-    measured = {item: costs[item] for item in comparable if wanted[0][item].dtype.kind == "f"}
+    measured = {
+        item: db
+        for item, db in costs.items()
+        if wanted[0][item].dtype.kind == "f" and not math.isnan(db)
+    }
     worst = min(measured, key=lambda output: measured[output], default="")
     if worst and not measured[worst] >= least:
         raise InputError(
@@ -191,10 +235,12 @@ def _refuse_damage(
             f"at least {least:.0f} dB",
             fix,
         )
-    for output in comparable:
+    for output in costs:
+        if output in measured or not _have_equal_shapes(wanted, got, output):
+            continue
         left, right = _join(wanted, output), _join(got, output)
         kept = float(np.mean(left == right)) if left.size else 1.0
-        if output not in measured and kept < MIN_AGREEMENT and not costs[output] >= least:
+        if kept < MIN_AGREEMENT and not costs[output] >= least:
             raise InputError(
                 f"{name}: with FP16 {kept:.0%} of the values of output '{output}' stay",
                 f"at least {MIN_AGREEMENT:.0%}",

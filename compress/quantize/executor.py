@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from artifacts.errors import InputError
-from compress.quantize.graph import Array, Graph, read_tensors
+from artifacts.graph_reading import read_tensors
+from compress.quantize.graph import Array, Graph
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -1,6 +1,6 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
+from artifacts.graph_reading import read_tensors, typed_values
 
 Array = NDArray[Any]
 
@@ -176,18 +177,6 @@ class Graph:
         return model
 
 
-def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields every tensor a node reads, those that its subgraphs take from outside included."""
-    yield from (name for name in node.input if name)
-    for subgraph in node_subgraphs(node):
-        inner = {item.name for item in subgraph.input}
-        inner |= {tensor.name for tensor in subgraph.initializer}
-        for child in subgraph.node:
-            yield from (name for name in read_tensors(child) if name not in inner)
-            inner |= set(child.output)
-        yield from (item.name for item in subgraph.output if item.name not in inner)
-
-
 def rename_tensors(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
     """Returns a node that reads and writes tensors by new names; its subgraphs read by them too."""
     twin = _copy_node(node)
@@ -251,8 +240,3 @@ def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
             if all(dim.HasField("dim_value") for dim in dims):
                 shapes[item.name] = tuple(dim.dim_value for dim in dims)
     return shapes
-
-
-def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """Returns what a model says of its tensors' types and shapes."""
-    return [*model.graph.input, *model.graph.value_info, *model.graph.output]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from compress.quantize.graph import Graph, read_tensors
+from artifacts.graph_reading import read_tensors
+from compress.quantize.graph import Graph
 from compress.quantize.placement import QuantizedNode
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import onnx
 
+from artifacts.graph_reading import read_tensors
 from artifacts.samples import spread_indices
 from compress.progress import Progress
 from compress.quantize.activation_ranges import ActivationRanges
@@ -19,7 +20,7 @@ from compress.quantize.bias_shift import shift_bias
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, read_tensors
+from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prefix import Prefix

@@ -116,3 +116,31 @@ def test_most_decisions_turned_are_refused():
     values[::4] = 1
     with pytest.raises(InputError, match="25% of the values of output 'mask' stay"):
         apply_fp16(make_decider("mask", TensorProto.BOOL), [{"x": values.reshape(SHAPE)}])
+
+
+def test_what_is_gathered_at_the_best_peaks_is_measured_at_what_it_is_chosen_from():
+    """Scores that FP16 cannot tell apart change places, and their sizes with them."""
+    constants = {
+        "count": np.asarray([8]),
+        "flat": np.asarray([1, -1]),
+        "six": np.float32(6),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["row"]),
+        helper.make_node("Tanh", ["row"], ["scores"]),
+        helper.make_node("Mul", ["row", "six"], ["angles"]),
+        helper.make_node("Sin", ["angles"], ["sizes"]),
+        helper.make_node("TopK", ["scores", "count"], ["best", "places"], axis=1),
+        helper.make_node("GatherElements", ["sizes", "places"], ["chosen"], axis=1),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("chosen", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("places", TensorProto.INT64, None),
+    ]
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "peaks", [describe("x")], outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    values = np.linspace(4, 4.5, 32, dtype=np.float32).reshape(SHAPE)
+    result = apply_fp16(onnx.shape_inference.infer_shapes(model), [{"x": values}])
+    assert result.sqnr_db["chosen"] > 30
+    assert result.sqnr_db["places"] > 30

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import onnx
 
+from artifacts.graph_reading import read_tensors
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph, read_tensors
+from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import READERS, insert_scales

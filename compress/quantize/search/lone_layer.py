@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import onnx
 from onnx import helper
 
+from artifacts.graph_reading import read_tensors
 from compress.quantize.decisions import Decisions
-from compress.quantize.graph import Array, Graph, read_tensors, rename_tensors
+from compress.quantize.graph import Array, Graph, rename_tensors
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prepared import PreparedNetwork
 

@@ -5,8 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from artifacts.decided_outputs import find_measured
 from compress.compare import compare_models
-from compress.decided_outputs import find_measured
 from compress.diagnose.api import diagnose_model
 from compress.errors import CalibrationError
 from compress.quantize.api import quantize_model

@@ -4,7 +4,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from compress.quantize.graph import Graph, read_tensors
+from artifacts.graph_reading import read_tensors
+from compress.quantize.graph import Graph
 
 
 def branch(name, op_type):

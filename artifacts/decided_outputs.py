@@ -1,0 +1,143 @@
+"""Outputs that are decisions: labels, ranks, boxes that survived.
+
+One class more or less is no matter of decibels, and one box more or less changes a shape. What
+quantization or FP16 does to such outputs is measured at the tensors that the network decides about.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+
+from artifacts.graph_checks import FLOAT_TYPES
+from artifacts.graph_reading import read_tensors, typed_values
+
+_DECIDING = frozenset(
+    {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
+)
+_COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+"""These decide where a mask, a count, or another decision comes of it; a Where that goes on with
+numbers is none."""
+_LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+
+
+@dataclass(frozen=True)
+class DecidedOutputs:
+    """The end of a network, from its decisions on.
+
+    Attributes:
+        nodes: positions of the nodes that decide, and of those that go on from what was decided.
+        entering: the tensors that they read of the rest of the network.
+        measured: for each decided output, the float tensors among `entering` that it depends on,
+            in the order in which they are read.
+    """
+
+    nodes: frozenset[int] = frozenset()
+    entering: tuple[str, ...] = ()
+    measured: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+    """Returns, for each output that depends on a decision, the float tensors decided about."""
+    found = find_decided_outputs(
+        model.graph.node,
+        [item.name for item in model.graph.output],
+        typed_values(model),
+        {item.name for item in model.graph.initializer},
+    )
+    return found.measured
+
+
+def find_decided_outputs(
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    values: Iterable[onnx.ValueInfoProto],
+    weights: Container[str],
+) -> DecidedOutputs:
+    """Returns what a network ends with that depends on a decision; often nothing.
+
+    A decision with layers behind it, such as the proposals of a detector in two stages, is not the
+    end of a network. Outputs that depend on it are measured as they are.
+
+    Args:
+        nodes: in topological order.
+        outputs: names of the network's outputs.
+        values: types of tensors, as far as they are known.
+        weights: names of constants.
+    """
+    others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
+    others |= _find_constants(nodes, weights)
+    before_layers = _find_before_layers(nodes, weights)
+    before_numbers = _find_before_numbers(nodes, outputs, others, before_layers)
+    inside: dict[int, list[str]] = {}
+    decided: set[str] = set()
+    for at, node in enumerate(nodes):
+        read = list(read_tensors(node))
+        compares = node.op_type in _COMPARING and at not in before_numbers
+        ends = (compares or node.op_type in _DECIDING) and at not in before_layers
+        if ends or not decided.isdisjoint(read):
+            inside[at] = read
+            decided.update(node.output)
+    made = {name for at, node in enumerate(nodes) if at not in inside for name in node.output}
+    sources: dict[str, dict[str, None]] = {}
+    for at, read in inside.items():
+        behind: dict[str, None] = {}
+        for name in read:
+            behind |= {name: None} if name in made else sources.get(name, {})
+        sources |= dict.fromkeys(nodes[at].output, behind)
+    measured = {
+        output: tuple(name for name in sources[output] if name not in others)
+        for output in outputs
+        if output in decided
+    }
+    if not all(measured.values()):
+        return DecidedOutputs()
+    entering = dict.fromkeys(name for read in inside.values() for name in read if name in made)
+    return DecidedOutputs(frozenset(inside), tuple(entering), measured)
+
+
+def _find_constants(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[str]:
+    """Returns the tensors that are computed from constants alone."""
+    found: set[str] = set()
+    for node in nodes:
+        if all(name in weights or name in found for name in read_tensors(node)):
+            found.update(node.output)
+    return found
+
+
+def _find_before_numbers(
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    others: Container[str],
+    before_layers: Container[int],
+) -> set[int]:
+    """Returns the positions of the nodes that an output in float comes of without a decision.
+
+    The peaks of a heatmap (those that equal the maximum around them) are such no more once the best
+    of them are chosen.
+    """
+    needed = {name for name in outputs if name not in others}
+    found = set()
+    for at in reversed(range(len(nodes))):
+        node = nodes[at]
+        decides = node.op_type in _DECIDING and at not in before_layers
+        if not decides and not needed.isdisjoint(node.output):
+            found.add(at)
+            needed.update(read_tensors(node))
+    return found
+
+
+def _find_before_layers(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[int]:
+    """Returns the positions of the nodes on whose results a layer with weights depends."""
+    needed: set[str] = set()
+    found = set()
+    for at in reversed(range(len(nodes))):
+        node = nodes[at]
+        has_weight = node.op_type in _PRODUCTS and any(name in weights for name in node.input)
+        is_needed = not needed.isdisjoint(node.output)
+        if is_needed:
+            found.add(at)
+        if is_needed or has_weight or node.op_type in _LAYERS:
+            needed.update(read_tensors(node))
+    return found
