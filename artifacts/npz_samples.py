@@ -38,7 +38,8 @@ class NpzSamples(Samples):
 
     Args:
         path: the `.npz` file.
-        inputs: the network's inputs; each needs an array of its name, [samples, ...]. A single
+        inputs: the network's inputs; each needs an array of its name, [samples, ...]. A batch of 1
+            may have an axis of its own behind it, as in samples that were stacked. A single
             array for a single input may have any name: a module's argument, its export and a
             training call the same input differently.
         limit: use at most this many rows, spread evenly.
@@ -150,7 +151,7 @@ def _skip(stream: IO[bytes], count: int) -> None:
 def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
     expected = _describe_array(tensor)
     name = f"array '{member.name}' of {label}"
-    if member.shape[1:] != tensor.row_shape or not member.shape:
+    if not member.shape or member.shape[1:] not in (tensor.row_shape, tensor.shape):
         raise InputError(f"{name} has the shape {list(member.shape)}", expected)
     wanted = np.dtype(tensor.dtype)
     if member.dtype == wanted or (member.dtype.kind == "f" and wanted.kind == "f"):

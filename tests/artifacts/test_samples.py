@@ -262,6 +262,13 @@ def test_npz_for_inputs_with_a_batch_or_none(tmp_path: Path) -> None:
         open_samples(tmp_path / "d.npz", inputs, SPEC)
 
 
+def test_npz_of_stacked_samples_with_their_batch_of_one(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).random((5, *INPUTS["x"].shape), np.float32)
+    np.savez(tmp_path / "d.npz", x=array)
+    feeds = open_samples(tmp_path / "d.npz", INPUTS, SPEC)[3]
+    np.testing.assert_array_equal(feeds["x"], array[3])
+
+
 def test_npz_with_pickled_objects_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
 
