@@ -21,7 +21,7 @@ from artifacts.onnx_file import (
 )
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import IMAGE, open_training_samples
+from framefit.training_samples import name_inputs, open_training_samples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def qat_file(
     spec, warning = choose_spec(
         quantized.spec or guide.spec, Workspace().read_settings().input, spec_options or {}
     )
-    inputs = input_tensors(quantized.model)
-    if len(inputs) != 1:
-        raise InputError(f"{model} has {len(inputs)} inputs", "a network with one")
-    samples = open_training_samples(data, {IMAGE: next(iter(inputs.values())).shape}, spec)
+    shapes = name_inputs(
+        {name: tensor.shape for name, tensor in input_tensors(quantized.model).items()}
+    )
+    samples = open_training_samples(data, shapes, spec)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,
@@ -121,6 +121,7 @@ def qat_file(
             samples.held_out,
             settings,
             replace(training, flip_probability=samples.flip_probability),
+            inputs=samples.inputs,
             state_path=out.with_suffix(".state"),
             progress=progress,
             report=report,

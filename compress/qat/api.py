@@ -10,6 +10,7 @@ import onnx
 import torch
 from torch import Tensor
 
+from artifacts.errors import InputError
 from compress.distill.api import DistillResult, distill_module
 from compress.distill.lesson import IMAGE
 from compress.distill.settings import DistillSettings
@@ -49,6 +50,7 @@ def train_quantized(
     settings: QatSettings | None = None,
     training: TrainerSettings | None = None,
     *,
+    inputs: Sequence[str] = (IMAGE,),
     state_path: Path | None = None,
     progress: Progress | None = None,
     report: Callable[[TrainStep], None] | None = None,
@@ -58,23 +60,32 @@ def train_quantized(
     Args:
         quantized: Q/DQ graph, of framefit or of another tool; it is not changed.
         teacher: the float graph, with the same outputs.
-        samples: "image" [C, H, W] each.
+        samples: those of `inputs`, [C, H, W] say, in each.
         held_out: others, for the probe.
         settings: what is learned.
         training: how.
+        inputs: names of the graphs' inputs in a sample, in the order of the quantized one.
         state_path: see `compress.train.trainer.train`.
         progress: see there.
         report: see there.
 
     Raises:
-        InputError: a graph has an operator that cannot be trained, or what `distill_module` raises.
+        InputError: a graph has an operator that cannot be trained, the graphs have other inputs, or
+            what `distill_module` raises.
     """
     settings = settings or QatSettings()
     student = QuantizedModule(quantized, settings)
     student.recall_weights(layer_weights(teacher))
     guide = OnnxModule(teacher)
+    if len(guide.input_names) != len(student.input_names) or (
+        guide.input_names != student.input_names and len(inputs) > 1
+    ):
+        raise InputError(
+            f"the teacher's inputs are {', '.join(guide.input_names)}",
+            f"the quantized network's, in their order: {', '.join(student.input_names)}",
+        )
     if len(samples) > 0 and len(held_out) > 0:
-        _choose_evaluation([student, guide], samples[0], held_out[0])
+        _choose_evaluation([student, guide], samples[0], held_out[0], inputs)
     result = distill_module(
         student,
         guide,
@@ -84,6 +95,7 @@ def train_quantized(
             temperature=settings.temperature, feature_weight=0.0, negligible=NEGLIGIBLE
         ),
         training,
+        inputs=inputs,
         state_path=state_path,
         progress=progress,
         report=report,
@@ -91,14 +103,20 @@ def train_quantized(
     return QatResult(model=student.write_model(), training=result)
 
 
-def _choose_evaluation(modules: Sequence[OnnxModule], first: Sample, second: Sample) -> None:
+def _choose_evaluation(
+    modules: Sequence[OnnxModule], first: Sample, second: Sample, inputs: Sequence[str]
+) -> None:
     """Lets batches be computed together where two samples say that it is right.
 
-    The second is mirrored and dimmed, so that two equal pictures differ too.
+    What is of floating point in the second is mirrored and dimmed, so that two equal pictures
+    differ too.
     """
-    pair = stack_samples([first, second])[IMAGE]
-    pair[1] = pair[1].flip(-1) / 2
-    if not all([module.allow_batches(pair) for module in modules]):
+    batch = stack_samples([first, second])
+    pairs = [batch[name] for name in inputs]
+    for pair in pairs:
+        if pair.is_floating_point():
+            pair[1] = pair[1].flip(-1) / 2 if pair.ndim > 1 else pair[1] / 2
+    if not all([module.allow_batches(*pairs) for module in modules]):
         _log.warning(
             "samples are computed one after the other: in a batch, this network would mix them; "
             "it takes longer, and computes what ships"

@@ -1,5 +1,6 @@
 """An ONNX graph as a torch module, so that what is trained is what ships."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,25 +31,23 @@ class OnnxModule(nn.Module):
     one after the other, unless `allow_batches` found that together they give the same.
 
     Args:
-        model: of static shapes with one input; its constants become buffers.
+        model: of static shapes; its constants become buffers.
 
     Attributes:
         model: the graph, without a copy.
+        input_names: of the graph, in the order of the arguments.
         output_names: of the graph.
         heads_metadata: outputs of each head.
         takes_batches: whether the samples of a batch are computed together.
 
     Raises:
-        InputError: it has several inputs, or operators that are not known here; all are named.
+        InputError: it has operators that are not known here; all are named.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__()
         graph = model.graph
         constants = {tensor.name: tensor for tensor in graph.initializer}
-        inputs = [item.name for item in graph.input if item.name not in constants]
-        if len(inputs) != 1:
-            raise InputError(f"the network has {len(inputs)} inputs", "one")
         unknown = {node.op_type for node in graph.node} - OPERATORS.keys() - self.own_operators
         if unknown:
             raise InputError(
@@ -56,7 +55,8 @@ class OnnxModule(nn.Module):
                 f"among {', '.join(sorted(OPERATORS))}",
             )
         self.model = model
-        self.input_name = inputs[0]
+        shapes = input_tensors(model)
+        self.input_names = tuple(shapes)
         self.output_names = tuple(item.name for item in graph.output)
         heads = read_heads(model)
         self.heads_metadata = {name: {"outputs": list(names)} for name, names in heads.items()}
@@ -66,34 +66,39 @@ class OnnxModule(nn.Module):
             self.register_buffer(f"constant_{index}", _to_torch(tensor), persistent=False)
         self._attributes = [_attributes(node) for node in graph.node]
         self._freed = _last_uses(graph)
-        self._batch = max((*input_tensors(model)[self.input_name].shape, 1)[0], 1)
+        self._dtypes = [getattr(torch, tensor.dtype) for tensor in shapes.values()]
+        self._batches = [max((*tensor.shape, 1)[0], 1) for tensor in shapes.values()]
         self._reshaped: dict[int, tuple[int, torch.Size]] = {}
         self.takes_batches = False
 
     own_operators: frozenset[str] = frozenset()
 
-    def forward(self, x: Tensor) -> dict[str, Tensor]:
-        """Returns the graph's outputs by name, [N, ...] each."""
-        if self.takes_batches and len(x) > 1:
-            return self._run(x)
-        apart = [self._run_one(sample) for sample in x.split(1)]
+    def forward(self, *inputs: Tensor) -> dict[str, Tensor]:
+        """Returns the graph's outputs by name, [N, ...] each; so are its inputs."""
+        inputs = tuple(
+            value if value.is_floating_point() and dtype.is_floating_point else value.to(dtype)
+            for value, dtype in zip(inputs, self._dtypes, strict=True)
+        )
+        if self.takes_batches and len(inputs[0]) > 1:
+            return self._run(inputs)
+        apart = [self._run_one(sample) for sample in _split(inputs)]
         return {name: torch.cat([one[name] for one in apart]) for name in self.output_names}
 
     @torch.no_grad()
-    def allow_batches(self, samples: Tensor) -> bool:
+    def allow_batches(self, *samples: Tensor) -> bool:
         """Lets batches be computed together from now on, if that gives each sample its own result.
 
         A Reshape to a constant shape then takes the batch into its first axis; whether that was
         right is seen in the results, as everything else that a graph may do to a batch.
 
         Args:
-            samples: two that differ, [2, ...].
+            samples: two that differ, [2, ...] of each input.
 
         Returns:
             whether batches are computed together.
         """
         self._reshaped = {}
-        alone = [self._run_one(sample, self._reshaped) for sample in samples.split(1)]
+        alone = [self._run_one(sample, self._reshaped) for sample in _split(samples)]
         try:
             together = self._run(samples)
         except (RuntimeError, ValueError, IndexError):
@@ -106,28 +111,34 @@ class OnnxModule(nn.Module):
         return self.takes_batches
 
     def _run_one(
-        self, sample: Tensor, reshaped: dict[int, tuple[int, torch.Size]] | None = None
+        self, sample: Sequence[Tensor], reshaped: dict[int, tuple[int, torch.Size]] | None = None
     ) -> dict[str, Tensor]:
         """Returns the outputs of one sample [1, ...], repeated where the graph takes several."""
-        outputs = self._run(sample.expand(self._batch, *sample.shape[1:]), reshaped)
+        repeated = [
+            value.expand(batch, *value.shape[1:])
+            for value, batch in zip(sample, self._batches, strict=True)
+        ]
+        outputs = self._run(repeated, reshaped)
         return {
-            name: value[:1] if value.shape[:1] == (self._batch,) else value[None]
+            name: value[:1] if value.shape[:1] == (self._batches[0],) else value[None]
             for name, value in outputs.items()
         }
 
     def _run(
-        self, x: Tensor, reshaped: dict[int, tuple[int, torch.Size]] | None = None
+        self,
+        inputs: Sequence[Tensor],
+        reshaped: dict[int, tuple[int, torch.Size]] | None = None,
     ) -> dict[str, Tensor]:
         """Returns the graph's outputs; notes the size and the new shape of what is reshaped."""
-        values: dict[str, Any] = {self.input_name: x}
+        values: dict[str, Any] = dict(zip(self.input_names, inputs, strict=True))
         for index, node in enumerate(self.model.graph.node):
-            inputs = [self._value(values, name) for name in node.input]
+            operands = [self._value(values, name) for name in node.input]
             if index in self._reshaped and reshaped is None:
-                result = _reshape_batch(inputs[0], *self._reshaped[index])
+                result = _reshape_batch(operands[0], *self._reshaped[index])
             else:
-                result = self.run_node(index, node, inputs)
+                result = self.run_node(index, node, operands)
             if reshaped is not None and node.op_type == "Reshape":
-                reshaped[index] = inputs[0].numel(), result.shape
+                reshaped[index] = operands[0].numel(), result.shape
             results = result if isinstance(result, tuple) else (result,)
             values.update(zip(node.output, results, strict=False))
             for name in self._freed[index]:
@@ -147,6 +158,11 @@ class OnnxModule(nn.Module):
         if not name:
             return None
         return values[name] if name in values else self.constant(name)
+
+
+def _split(inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Yields the inputs of each sample, [1, ...] each."""
+    return zip(*(value.split(1) for value in inputs), strict=True)
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:

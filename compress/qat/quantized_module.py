@@ -154,11 +154,11 @@ class QuantizedModule(OnnxModule):
             self.register_buffer(f"bias_start_{key}", bias.clone(), persistent=False)
             self.biases[key] = nn.Parameter(torch.zeros_like(bias))
 
-    def allow_batches(self, samples: Tensor) -> bool:
+    def allow_batches(self, *samples: Tensor) -> bool:
         """Compares without rounding, so that no integer is next to another by the order of sums."""
         self._is_rounding = False
         try:
-            return super().allow_batches(samples)
+            return super().allow_batches(*samples)
         finally:
             self._is_rounding = True
 
@@ -251,7 +251,8 @@ class QuantizedModule(OnnxModule):
             weights: float weights by the name of their layer.
 
         Returns:
-            how many layers have got theirs; others were rescaled by the quantizer, or are unknown.
+            how many layers have got theirs; others were rescaled by the quantizer, are of another
+            size (a pruned network's), or are unknown.
         """
         found = 0
         makers = {output: node for node in self.model.graph.node for output in node.output}
@@ -263,8 +264,10 @@ class QuantizedModule(OnnxModule):
             weight = self._weights[maker.input[0]]
             latent = self.latents[weight.key]
             attributes = self._attributes[places[id(maker)]]
+            if weights[node.name].shape != latent.shape:
+                continue
             start = weights[node.name] / _spread(self._scale(weight.scale)(), latent, attributes)
-            if start.shape != latent.shape or (start - latent).abs().median() > 0.5:
+            if (start - latent).abs().median() > 0.5:
                 continue
             place = start - latent
             latent.add_(torch.where(place.abs() <= 0.5, INSIDE * place, torch.zeros_like(place)))

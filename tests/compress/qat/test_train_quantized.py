@@ -221,6 +221,18 @@ def test_float_weights_are_recalled_without_changing_an_integer(network) -> None
     assert any((latent % 1 != 0).any() for latent in module.latents.values())
 
 
+def test_the_teacher_of_a_pruned_network_is_wider(network, tmp_path: Path) -> None:
+    narrow = Small()
+    narrow.stem[0], narrow.stem[1] = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)
+    narrow.one = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 8, 1))
+    narrow.up, narrow.metres = nn.ConvTranspose2d(8, 8, 2, 2), nn.Conv2d(8, 1, 3, 1, 1)
+    export_onnx(narrow.eval(), tmp_path / "n.onnx", input_shape={"image": (1, 3, *SIZE)})
+    start = quantize(load_onnx(tmp_path / "n.onnx"))
+    training = replace(TRAINING, steps=2)
+    result = train_quantized(start, network, samples(6), samples(3, 1), training=training)
+    assert result.training.steps == 2
+
+
 def test_learned_scales_have_the_gradient_of_the_paper(network) -> None:
     """LSQ, equation 3: q - x/s inside the grid, the limit outside."""
     module = QuantizedModule(quantize(network))
@@ -262,3 +274,64 @@ def test_a_teacher_with_other_outputs_is_named(network, tmp_path: Path) -> None:
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         QatSettings(**{name: value})
+
+
+class Stereo(nn.Module):
+    """Two pictures and a state; what it answers depends on each."""
+
+    output_names = ("disparity",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tower = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU())
+        self.speed = nn.Linear(4, 8)
+        self.head = nn.Conv2d(16, 2, 3, 1, 1)
+
+    def forward(self, left, right, state):
+        features = torch.cat([self.tower(left), self.tower(right)], 1)
+        scale = torch.sigmoid(self.speed(state)).repeat(1, 2)
+        return {"disparity": self.head(features * scale[:, :, None, None])}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_networks_of_several_inputs_learn(tmp_path: Path, batch_size: int) -> None:
+    shapes = {"left": (3, *SIZE), "right": (3, *SIZE), "state": (4,)}
+    path = tmp_path / "stereo.onnx"
+    export_onnx(
+        Stereo().eval(), path, input_shape={name: (1, *shape) for name, shape in shapes.items()}
+    )
+    teacher = load_onnx(path)
+    rng = np.random.default_rng(0)
+    data = [
+        {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+        for _ in range(12)
+    ]
+    feeds = [{name: value[None] for name, value in sample.items()} for sample in data]
+    start = quantize_model(
+        teacher, feeds, QuantizeSettings(weights="int4", rounding=Nearest(), int4_share=1)
+    ).model
+    training = replace(TRAINING, batch_size=batch_size)
+    result = train_quantized(
+        start, teacher, data[:8], data[8:], training=training, inputs=tuple(shapes)
+    )
+    assert result.training.score_after < result.training.score_before
+    module = QuantizedModule(result.model).eval()
+    with torch.no_grad():
+        (got,) = module(*(torch.from_numpy(value) for value in feeds[0].values())).values()
+    session = ort.InferenceSession(result.model.SerializeToString())
+    (wanted,) = session.run(None, feeds[0])
+    np.testing.assert_allclose(got.numpy(), wanted, atol=0.02 * np.ptp(wanted))
+
+
+def test_a_teacher_with_other_inputs_is_refused(network, tmp_path: Path) -> None:
+    shape = {"left": (1, 3, *SIZE), "right": (1, 3, *SIZE), "state": (1, 4)}
+    export_onnx(Stereo().eval(), tmp_path / "stereo.onnx", input_shape=shape)
+    with pytest.raises(InputError, match=r"teacher's inputs are left, right, state"):
+        train_quantized(
+            quantize(network),
+            load_onnx(tmp_path / "stereo.onnx"),
+            samples(2),
+            samples(1),
+            training=TRAINING,
+        )
