@@ -158,7 +158,7 @@ def distill_module(
     obstacle = relative.find_obstacle() if trained.best_step == 0 else None
     student.to("cpu").load_state_dict(trained.weights)
     student.eval()
-    improve_batch_norm(student, calibration, probe)
+    known = improve_batch_norm(student, calibration, probe)
     return DistillResult(
         module=student,
         match=lesson.match,
@@ -166,7 +166,7 @@ def distill_module(
         losses_before=before,
         losses_after=measure_losses(lesson.cpu(), batches),
         score_before=score_before,
-        score_after=probe(student),
+        score_after=probe(student) if known is None else known,
         scores=trained.scores,
         steps=trained.steps,
         best_step=trained.best_step,

@@ -48,25 +48,26 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
 
 def improve_batch_norm(
     module: nn.Module, batches: Iterable[tuple[Tensor, ...]], score: Callable[[nn.Module], float]
-) -> bool:
+) -> float | None:
     """Re-estimates the statistics and keeps them only where the score gets lower.
 
     Args:
         module: changed in place.
         batches: see `reestimate_batch_norm`.
-        score: of the module; lower is better.
+        score: of the module; lower is better. It is asked once for each of the two.
 
     Returns:
-        whether the new statistics are kept.
+        the score of what is kept; None without BatchNorms, where nothing is scored.
     """
     if not count_batch_norms(module):
-        return False
+        return None
     candidate = copy_module(module)
     reestimate_batch_norm(candidate, batches)
-    if not score(candidate) < score(module):
-        return False
+    new, old = score(candidate), score(module)
+    if not new < old:
+        return old
     module.load_state_dict(candidate.state_dict())
-    return True
+    return new
 
 
 def _norms(module: nn.Module) -> list[_BatchNorm]:

@@ -76,7 +76,7 @@ def train(
     settings: TrainerSettings,
     *,
     probe: Probe | None = None,
-    renew: Callable[[nn.Module], object] | None = None,
+    renew: Callable[[nn.Module], float | None] | None = None,
     state_path: Path | None = None,
     identity: str = "",
     progress: Progress | None = None,
@@ -97,7 +97,7 @@ def train(
         probe: called before the first step, every `probe_every` steps and at the end, in the first
             process, with a copy of the student that has the averaged weights.
         renew: called with that copy before it is scored; may change its statistics, which are kept
-            with the weights.
+            with the weights. What it returns is taken for the probe's score, unless it is None.
         state_path: where the state is kept to resume from; deleted at the end. None keeps none.
         identity: digest of what the lesson was made of; a state with another one is refused.
         progress: told ("train", steps done, steps in all), in the first process.
@@ -147,7 +147,7 @@ class _Run:
         fabric: Fabric,
         settings: TrainerSettings,
         probe: Probe | None,
-        renew: Callable[[nn.Module], object] | None,
+        renew: Callable[[nn.Module], float | None] | None,
         identity: str,
     ) -> None:
         self.lesson = lesson
@@ -215,10 +215,11 @@ class _Run:
         score = 0.0
         if self.fabric.is_global_zero and self.probed is not None and self.probe is not None:
             self.probed.load_state_dict(weights)
+            known = None
             if self.renew is not None:
-                self.renew(self.probed.eval())
+                known = self.renew(self.probed.eval())
                 weights = gather_weights(self.probed.state_dict())
-            score = self.probe(self.probed.eval())
+            score = self.probe(self.probed.eval()) if known is None else known
         score = float(self.fabric.broadcast(score))
         if not math.isfinite(score):
             raise InputError(

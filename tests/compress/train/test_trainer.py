@@ -49,6 +49,19 @@ def test_training_lowers_the_score_and_keeps_the_best(small) -> None:
     assert error_of(small)(kept.eval()) == pytest.approx(scores[result.best_step], rel=1e-6)
 
 
+def test_a_score_that_renewing_found_is_not_measured_again(small) -> None:
+    asked = []
+    result = train(
+        lesson(small),
+        small.make_samples(),
+        TrainerSettings(**SETTINGS, probe_every=6),
+        probe=lambda network: float(len(asked.append(network) or asked)),
+        renew=lambda network: 7.0,
+    )
+    assert dict(result.scores) == {0: 7.0, 6: 7.0, 12: 7.0}
+    assert not asked
+
+
 def test_a_run_that_only_harms_keeps_the_network_as_it_came_and_ends_early(small) -> None:
     start = small.make_network(1).state_dict()
     steps = iter(range(1000))
