@@ -1,6 +1,7 @@
 """Networks of several inputs are pruned on samples and distilled, their factory named."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,6 +105,44 @@ def test_a_network_of_three_inputs_is_pruned_on_samples_and_distilled(run, pair:
     assert result.code == 0, result.err
     stated = json.loads(Path("d.json").read_text())
     assert stated["score"]["after"] < stated["score"]["before"]
+
+
+@pytest.mark.slow
+def test_two_processes_distil_without_a_warning(pair: Path) -> None:
+    root = Path(__file__).parents[2]
+    command = [
+        *("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "framefit"),
+        *("compress", "distill", str(pair), "--teacher", str(pair), *options(), *QUICK),
+    ]
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+        env={
+            "PYTHONPATH": f"{root}:{pair.parent}",
+            "OMP_NUM_THREADS": "1",
+            "PATH": "/usr/bin:/bin",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert "arning" not in done.stderr
+
+
+def test_a_network_of_three_inputs_is_quantized_and_trained(run, pair: Path) -> None:
+    given = options()[:-2]
+    assert run("export", "onnx", pair, *given, "--out", "pair.onnx").code == 0
+    data = ("--data", "pair.npz")
+    result = run("compress", "quantize", "pair.onnx", *data, "--weights", "int4")
+    assert result.code == 0, result.err
+    result = run(
+        "compress", "qat", "pair.int4.onnx", "--teacher", "pair.onnx", *data, *QUICK,
+        "--json", "q.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    stated = json.loads(Path("q.json").read_text())
+    assert stated["score"]["after"] <= stated["score"]["before"]
 
 
 def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:
