@@ -18,6 +18,7 @@ from compress.quantize.prefix import Prefix
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.repairs.input_correction import ChannelInputs, correct_for_inputs
 from compress.quantize.rounding.round_layer import LayerInputs
+from compress.quantize.rounding.window import Window
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.side_by_side import map_ahead
 from compress.quantize.steps import Step
@@ -114,7 +115,7 @@ class WeightChoice:
         plan = LayerPlan.of(self.graph, self.placed, self.settings)
         if plan.rounding.needs_inputs or not self.settings.input_correction:
             return plan.round(weight, inputs)
-        correct = partial(self._correct, plan.grid, is_centered=inputs.is_centered)
+        correct = partial(self._correct, plan.grid, inputs)
         corrected = correct(prefix.noisy_value)
         if corrected is None:
             return plan.round(weight, inputs)
@@ -126,18 +127,21 @@ class WeightChoice:
         return integers, f"{how}, inputs corrected"
 
     def _correct(
-        self, grid: IntegerGrid, value: Callable[[str, int], Array], *, is_centered: bool
+        self, grid: IntegerGrid, layer: LayerInputs, value: Callable[[str, int], Array]
     ) -> Array | None:
         """Returns the weight, made up for what `value` and rounding do to the layer's input."""
         tensor = self.node.input[0]
         is_rounded = 0 in self.placed.activations
+        weight = self.graph.weights[self.node.input[1]]
+        shape = self.prefix.float_value(tensor, 0).shape
+        window = Window.of(self.node, weight.shape, shape, layer.output_shape)
         inputs = ChannelInputs(
             samples=self.prefix.samples,
             read=lambda sample: (self.prefix.float_value(tensor, sample), value(tensor, sample)),
             qparams=self.decisions.activations[tensor] if is_rounded else None,
-            is_centered=is_centered,
+            is_centered=layer.is_centered,
+            covered=window.covered(shape),
         )
-        weight = self.graph.weights[self.node.input[1]]
         return correct_for_inputs(self.node, weight, self.placed.weight_axis, grid, inputs)
 
 

@@ -2,7 +2,9 @@
 
 With x the float inputs and q those of the quantized prefix, rounded for the layer, W q is not the
 best that can be made of q: W A comes closest to the float output W x, with A = C H^-1 from the
-second moments C = E[x q'] and H = E[q q'] around the means. What clipping and rounding do to a
+second moments C = E[x q'] and H = E[q q'] around the means. Where padding takes the place of a
+share s of the inputs, the bias makes up for the rest of the mean only, and s of its square counts.
+What clipping and rounding do to a
 tensor, they do position by position, so A mixes channels only and is the same at every position of
 a kernel: it has few numbers, which few pictures can tell. GPTAQ (Li et al., 2025) and Qronos
 (Zhang et al., 2025) correct the whole window of inputs, and round column by column.
@@ -48,12 +50,14 @@ class ChannelInputs:
         read: returns a picture's input in the float network, and in the quantized prefix.
         qparams: of the layer's own quantizer; None where it reads its input in float.
         is_centered: whether the layer's bias makes up for what happens to the mean.
+        covered: share of the weights that meets an input, and no zero around it.
     """
 
     samples: int
     read: Callable[[int], tuple[Array, Array]]
     qparams: QParams | None
     is_centered: bool
+    covered: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +74,16 @@ class InputColumns:
     inputs: Columns
     pictures: NDArray[np.intp]
 
-    def centered(self) -> "InputColumns":
-        """Returns the columns around their means."""
+    def centered(self, covered: float) -> "InputColumns":
+        """Returns the columns around what the bias makes up for, all of the mean without padding.
+
+        Of products of two columns, 1 - covered of the product of their means is left.
+        """
+        taken = np.float32(1 - np.sqrt(max(1 - covered, 0)))
         return replace(
             self,
-            errors=self.errors - self.errors.mean(axis=2, keepdims=True),
-            inputs=self.inputs - self.inputs.mean(axis=2, keepdims=True),
+            errors=self.errors - taken * self.errors.mean(axis=2, keepdims=True),
+            inputs=self.inputs - taken * self.inputs.mean(axis=2, keepdims=True),
         )
 
     def of_pictures(self, chosen: NDArray[np.bool_]) -> "InputColumns":
@@ -225,7 +233,7 @@ def _read_columns(inputs: ChannelInputs, groups: int, *, is_product: bool) -> In
         inputs=np.concatenate(rounded, 2),
         pictures=np.concatenate(pictures),
     )
-    return columns.centered() if inputs.is_centered else columns
+    return columns.centered(inputs.covered) if inputs.is_centered else columns
 
 
 def _as_columns(value: Array, groups: int, *, is_product: bool) -> Array:

@@ -93,6 +93,25 @@ class Window:
             return int(np.prod(outputs[:-1]))
         return int(outputs[0] * np.prod(outputs[2:]))
 
+    def covered(self, inputs: Sizes) -> float:
+        """Returns which share of the weights meets a value of the input, not a zero around it.
+
+        Args:
+            inputs: the shape of the layer's first input.
+        """
+        share = 1.0
+        for axis, size in enumerate(inputs[2:] if self.kernel else ()):
+            line = Window(
+                kernel=self.kernel[axis : axis + 1],
+                strides=self.strides[axis : axis + 1],
+                dilations=self.dilations[axis : axis + 1],
+                before=self.before[axis : axis + 1],
+                after=self.after[axis : axis + 1],
+                stuffing=self.stuffing[axis : axis + 1],
+            )
+            share *= float(line.columns(np.ones((1, 1, size), np.float32)).mean())
+        return share
+
     def columns(
         self, values: Array, positions: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:

@@ -36,6 +36,7 @@ def make_inputs(wanted, got, *, is_centered=True):
         read=lambda sample: (wanted[sample], got[sample]),
         qparams=None,
         is_centered=is_centered,
+        covered=1.0,
     )
 
 
@@ -174,3 +175,20 @@ def test_a_layer_alone_makes_up_for_nothing_before_it(chain):
     integers = np.frombuffer(stored[source].raw_data, np.int8).reshape(6, 8, 3, 3)
     np.testing.assert_array_equal(integers, decisions.alone["second"].integers)
     assert (decisions.alone["second"].integers != decisions.weights["second"].integers).any()
+
+
+@pytest.mark.parametrize("pads", [0, 1])
+def test_beside_padding_the_bias_does_not_make_up_for_the_mean(pads, make_model, run_model):
+    """Channels far from zero that hardly vary: rounding hides them, and shrinks their weights."""
+    rng = np.random.default_rng(0)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[pads] * 4)
+    weights = {"w": rng.normal(0, 0.2, (6, 4, 3, 3)).astype(np.float32)}
+    model = make_model([node], weights, {"x": (1, 4, 12, 12)}, ["y"])
+    seen = [{"x": rng.normal(6, 0.03, (1, 4, 12, 12)).astype(np.float32)} for _ in range(8)]
+    errors = []
+    for is_corrected in (False, True):
+        settings = QuantizeSettings(input_correction=is_corrected)
+        quantized = quantize_model(model, seen, settings).model
+        differences = [run_model(quantized, x)["y"] - run_model(model, x)["y"] for x in seen]
+        errors.append(float(np.mean(np.square(differences))))
+    assert errors[1] < 1.05 * errors[0]

@@ -74,3 +74,13 @@ def test_a_product():
     assert columns.shape == (1, 5, 14) == (1, 5, window.count((2, 7, 3)))
     outputs = weight.T @ columns[0]
     np.testing.assert_allclose(outputs.T.reshape(2, 7, 3), values @ weight, atol=1e-5)
+
+
+def test_the_share_of_weights_that_meets_an_input():
+    padded = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 0, 1, 0])
+    window = Window.of(padded, (6, 4, 3, 1), (1, 4, 5, 7), (1, 6, 5, 7))
+    assert window.covered((1, 4, 5, 7)) == pytest.approx(13 / 15)
+    spread = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2])
+    window = Window.of(spread, (4, 6, 2, 2), (1, 4, 5, 7), (1, 6, 10, 14))
+    assert window.covered((1, 4, 5, 7)) == pytest.approx(1 / 4)
+    assert Window().covered((8, 4)) == 1
