@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from copy import deepcopy
+from types import CellType, FunctionType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -14,11 +16,41 @@ def copy_module(module: Module, shared: Iterable[nn.Module] = ()) -> Module:
 
     `torch.nn.utils.weight_norm` and `spectral_norm` leave the weight that a forward pass computed
     on the module, with its gradient's graph, which `deepcopy` refuses; it is copied off the graph.
+    So are features that a network keeps in a list or dictionary.
     """
     computed: dict[int, Any] = {
         id(value): value.detach().clone()
         for part in module.modules()
-        for value in vars(part).values()
+        for value in tree_leaves(vars(part))
         if isinstance(value, Tensor) and not value.is_leaf
     }
-    return deepcopy(module, computed | {id(one): one for one in shared})
+    memo = computed | {id(one): one for one in shared}
+    copy = deepcopy(module, memo)
+    for part in copy.modules():
+        for hooks in (part._forward_hooks, part._forward_pre_hooks):
+            hooks.update({key: _rebound(hook, memo) for key, hook in hooks.items()})
+    return copy
+
+
+def _rebound(hook: Any, memo: dict[int, Any]) -> Any:
+    """Returns a hook for the copy: a function that closes over the network closes over its copy.
+
+    `deepcopy` leaves functions as they are, so their hooks would read and write the original. What
+    they share with the network (a list of features) is the copy's too.
+    """
+    if not isinstance(hook, FunctionType):
+        return hook
+    cells = tuple(_copy_cell(cell, memo) for cell in hook.__closure__ or ())
+    defaults = tuple(memo.get(id(value), value) for value in hook.__defaults__ or ())
+    again = FunctionType(hook.__code__, hook.__globals__, hook.__name__, defaults, cells)
+    again.__kwdefaults__ = hook.__kwdefaults__
+    return again
+
+
+def _copy_cell(cell: CellType, memo: dict[int, Any]) -> CellType:
+    """Returns a cell with the copy of its value; what the network does not have stays."""
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return cell
+    return CellType(memo.get(id(value), value))
