@@ -23,15 +23,17 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
 
     Args:
         module: changed in place; its mode (training or evaluation) stays.
-        batches: arguments of the module, [N, ...] each; without any, nothing changes.
+        batches: arguments of the module, [N, ...] each; without any, nothing changes. A BatchNorm
+            that sees one value per channel of the first (after a mean over the picture) has
+            nothing to take statistics of, and keeps those it has.
     """
-    norms = _norms(module)
     batches = list(batches)
-    if not norms or not batches:
+    if not _norms(module) or not batches:
         return
     modes = {part: part.training for part in module.modules()}
-    momenta = [norm.momentum for norm in norms]
     module.eval()
+    norms = _with_several_values(module, batches[0])
+    momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
@@ -68,6 +70,24 @@ def improve_batch_norm(
         return old
     module.load_state_dict(candidate.state_dict())
     return new
+
+
+def _with_several_values(module: nn.Module, batch: tuple[Tensor, ...]) -> list[_BatchNorm]:
+    """Returns the BatchNorms that see more than one value per channel each time they run."""
+    single: set[_BatchNorm] = set()
+
+    def look(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if isinstance(norm, _BatchNorm) and inputs[0].numel() <= inputs[0].shape[1]:
+            single.add(norm)
+
+    norms = _norms(module)
+    handles = [norm.register_forward_pre_hook(look) for norm in norms]
+    try:
+        module(*batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [norm for norm in norms if norm not in single]
 
 
 def _norms(module: nn.Module) -> list[_BatchNorm]:

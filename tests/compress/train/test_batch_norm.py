@@ -32,3 +32,25 @@ def test_worse_statistics_are_not_kept() -> None:
     assert torch.equal(module[1].running_mean, before)
     assert improve_batch_norm(module, batches, lambda _: next(scores)) == 1.0
     assert not torch.equal(module[1].running_mean, before)
+
+
+class Pooled(nn.Module):
+    """A BatchNorm behind a mean over the picture, as in ASPP, DAPPM and BiSeNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+        self.pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+
+    def forward(self, x):
+        x = self.trunk(x)
+        return x * self.pooled(x)
+
+
+def test_a_norm_of_a_single_value_keeps_its_statistics() -> None:
+    module = Pooled().eval()
+    trunk, pooled = (part.running_mean.clone() for part in (module.trunk[1], module.pooled[2]))
+    reestimate_batch_norm(module, [(torch.randn(1, 3, 8, 8),) for _ in range(3)])
+    assert torch.equal(module.pooled[2].running_mean, pooled)
+    assert not torch.equal(module.trunk[1].running_mean, trunk)
+    assert not any(part.training for part in module.modules())
