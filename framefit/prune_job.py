@@ -141,9 +141,7 @@ def prune_file(
     Raises:
         InputError: the model, the data, the goal or the output path is not usable.
     """
-    import torch
-
-    from artifacts.module_run import run_module
+    from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.api import prune_module
     from compress.prune.sparsity import make_sparse
 
@@ -154,8 +152,7 @@ def prune_file(
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {})
     inputs = draw_example(source.shapes)
-    with torch.no_grad():
-        run_module(source.module, inputs)
+    require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
     result = prune_module(
         source.module,

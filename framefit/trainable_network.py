@@ -32,12 +32,10 @@ def open_trainable(
         the module, the shapes of its inputs (see `name_inputs`), and its input spec.
 
     Raises:
-        InputError: it is an archive of torch.export, its inputs cannot be trained with, or it
-            fails with them.
+        InputError: it is an archive of torch.export, its inputs cannot be trained with, it fails
+            with them, or it answers boxes that it chose.
     """
-    import torch
-
-    from artifacts.module_run import run_module
+    from artifacts.raw_outputs import require_raw_outputs
     from export.network_file import NetworkOptions, open_network
 
     path = require_file(path, "a checkpoint (.pt)")
@@ -49,8 +47,7 @@ def open_trainable(
     module, shapes, stored = open_network(path, network)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
-    with torch.no_grad():
-        run_module(module.eval(), draw_example(shapes))
+    require_raw_outputs(module.eval(), draw_example(shapes))
     return module, named, spec
 
 

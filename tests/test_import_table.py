@@ -25,6 +25,7 @@ MAY_USE_TORCH = (
     "artifacts/edits.py",
     "artifacts/module_copy.py",
     "artifacts/module_outputs.py",
+    "artifacts/raw_outputs.py",
     "compress/prune/",
 )
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")
