@@ -48,3 +48,17 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
         if is_wide and _ABOUT_DTYPES.search(reason)
         else "",
     )
+
+
+def explain_gradient(error: Exception, other_way: str = "") -> InputError:
+    """Returns the error for a network whose gradient autograd could not compute.
+
+    Args:
+        error: what it raised.
+        other_way: what the user may do instead of changing the network.
+    """
+    return InputError(
+        f"the network's gradients cannot be computed: {first_line(error)}",
+        "a forward pass that autograd can follow",
+        "leave out operators in place (ReLU(inplace=True), +=) on what is read again" + other_way,
+    )

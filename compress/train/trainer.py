@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
+from artifacts.module_run import explain_gradient
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches
 from compress.train.launch import open_fabric, watch_other_processes
@@ -30,6 +31,8 @@ from compress.train.settings import TrainerSettings
 Progress = Callable[[str, int, int], None]
 Probe = Callable[[nn.Module], float]
 """Scores a network in evaluation mode; lower is better."""
+_ABOUT_GRADIENTS = ("inplace operation", "does not require grad", "derivative for")
+"""What PyTorch says of a loss whose gradient it cannot compute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,10 +207,28 @@ class _Run:
             if is_more_to_come and self.fabric.world_size > 1
             else nullcontext()
         ):
-            terms: dict[str, Tensor] = self.module(batch)
+            terms = self._find_losses(batch)
             total = torch.stack(list(terms.values())).sum() / self.settings.accumulate
-            self.fabric.backward(total)
+            try:
+                self.fabric.backward(total)
+            except RuntimeError as error:
+                if not any(word in str(error) for word in _ABOUT_GRADIENTS):
+                    raise
+                raise explain_gradient(error) from error
         return {name: float(term.detach()) for name, term in terms.items()}
+
+    def _find_losses(self, batch: Batch) -> dict[str, Tensor]:
+        try:
+            terms: dict[str, Tensor] = self.module(batch)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                f"a BatchNorm sees one value per channel of each part of a batch: {error}",
+                "two samples in each part, where a mean over the picture goes before a BatchNorm",
+                "raise --batch-size, or lower --accumulate",
+            ) from error
+        return terms
 
     def take_probe(self) -> float:
         """Scores the averaged weights; they are kept if they are the best so far."""

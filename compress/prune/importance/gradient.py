@@ -9,14 +9,17 @@ Every head gives a score of its own, divided by its mean over all groups; a grou
 largest of them. So the shared trunk keeps what any one head needs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
+from artifacts.module_run import explain_gradient
 from compress.prune.analysis.families import Channels
 from compress.prune.importance.contract import (
     GroupSums,
@@ -26,6 +29,7 @@ from compress.prune.importance.contract import (
 )
 
 Scores = NDArray[np.float64]
+_OTHER_WAY = "; or prune with --importance activation or magnitude, which need no gradients"
 
 
 def score_by_taylor(module: nn.Module, channels: Channels, data: ImportanceData) -> Scores:
@@ -43,7 +47,8 @@ def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
 
     The squared distance to the network's own outputs has no gradient at the network itself, but a
     second order: E[(r·J w)²] = |J w|² for random r of unit variance, with J the outputs' Jacobian.
-    The loss is r·y / |y|, so its Fisher score is the relative squared change of that output.
+    The loss is r·y / |y|, so its Fisher score is the relative squared change of that output. An
+    output without a gradient (a choice, or one that is detached) has no loss.
 
     Args:
         seed: of the random directions.
@@ -53,7 +58,7 @@ def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
     def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         result = {}
         for name, out in name_outputs(module, module(*inputs)).items():
-            if not out.is_floating_point():
+            if not out.requires_grad:
                 continue
             direction = torch.randn(out.shape, generator=generator).to(out)
             result[name] = (direction * out).sum() / (out.detach().norm() + 1e-12)
@@ -76,10 +81,7 @@ def _score(
     per_head: dict[str, Scores] = {}
     try:
         for batch in data.batches:
-            losses = data.losses(module, batch)
-            for index, (head, loss) in enumerate(losses.items()):
-                module.zero_grad(set_to_none=True)
-                loss.backward(retain_graph=index < len(losses) - 1)
+            for head in _compute_gradients(module, batch, data.losses):
                 sums = GroupSums(channels)
                 for name, axis in places:
                     gradient = parameters[name].grad
@@ -92,6 +94,30 @@ def _score(
         for name, value in parameters.items():
             value.requires_grad_(modes[name])
     return _largest_relative(per_head, channels)
+
+
+def _compute_gradients(
+    module: nn.Module, batch: Any, find: Callable[..., Mapping[str, Tensor]]
+) -> Iterator[str]:
+    """Yields the name of each loss of a batch while the parameters have its gradients.
+
+    Raises:
+        InputError: autograd cannot follow the network, or no loss has a gradient.
+    """
+    try:
+        losses = find(module, batch)
+        if not losses:
+            raise InputError(
+                "no output of the network has a gradient",
+                "outputs that are computed from its weights and not detached",
+                _OTHER_WAY.removeprefix("; or "),
+            )
+        for index, (head, loss) in enumerate(losses.items()):
+            module.zero_grad(set_to_none=True)
+            loss.backward(retain_graph=index < len(losses) - 1)
+            yield head
+    except RuntimeError as error:
+        raise explain_gradient(error, _OTHER_WAY) from error
 
 
 def _largest_relative(per_head: dict[str, Scores], channels: Channels) -> Scores:

@@ -345,3 +345,32 @@ def test_two_of_four_weights_stay() -> None:
     kept, all_fours = fours.abs().sum(1), before.movedim(1, -1).reshape(-1, 4).abs().sum(1)
     assert (kept >= all_fours / 2).all()
     assert two_four_mask(before).shape == before.shape
+
+
+class Unfit(TwoHeads):
+    """Overwrites what a gradient needs, or has nothing to take one of."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        heads = super().forward(x)
+        if self.how == "detached":
+            return tuple(value.detach() for value in heads)
+        return tuple(torch.sigmoid(value).mul_(2) for value in heads)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("overwritten", "inplace operation"), ("detached", "has a gradient")]
+)
+def test_a_network_without_gradients_names_other_importances(how: str, words: str) -> None:
+    torch.manual_seed(0)
+    network = Unfit(how).eval()
+    data = samples(network)
+    with pytest.raises(InputError, match=rf"{words}.*--importance activation or magnitude"):
+        prune_module(network, INPUTS, RatioGoal(0.3), PruneSettings(importance="taylor"), data)
+    result = prune_module(
+        network, INPUTS, RatioGoal(0.3), PruneSettings(importance="activation"), data
+    )
+    assert result.macs[1] < result.macs[0]

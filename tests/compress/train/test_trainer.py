@@ -211,3 +211,32 @@ def test_weights_that_fsdp_cannot_shard_are_named() -> None:
     network.register_parameter("temperature", nn.Parameter(torch.tensor(1.0)))
     with pytest.raises(InputError, match=r"temperature.*--strategy ddp"):
         _shard(network, None)
+
+
+class Unfit(nn.Module):
+    """Overwrites what the gradient needs, or normalizes one value per channel."""
+
+    def __init__(self, student: nn.Module, how: str) -> None:
+        super().__init__()
+        self.student, self.how = student, how
+        self.pooled = nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        if self.how == "pooled":
+            return self.student(x * self.pooled(x.mean((2, 3), keepdim=True)))
+        y = torch.sigmoid(self.student(x))
+        y.mul_(2)
+        return y
+
+
+@pytest.mark.parametrize(
+    ("how", "batch_size", "words"),
+    [("overwritten", 4, "gradients cannot be computed"), ("pooled", 1, "raise --batch-size")],
+)
+def test_a_network_that_cannot_be_trained_so_says_why(
+    small, how: str, batch_size: int, words: str
+) -> None:
+    unfit = small.Imitation(Unfit(small.make_network(1), how), small.make_network(2).eval())
+    settings = TrainerSettings(**SETTINGS | {"batch_size": batch_size})
+    with pytest.raises(InputError, match=words):
+        train(unfit, small.make_samples(), settings)
