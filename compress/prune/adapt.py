@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
-from artifacts.module_run import run_module
 from compress.prune.analysis.api import find_channels, output_tensors
 from compress.prune.analysis.families import Channels, Family
+from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (
     Adjustments,
@@ -96,7 +96,7 @@ class PrunableNetwork:
         wanted = run_zeroed(wide, self.channels, removed, self.inputs)
         apply_edits(wide, self.make_edits(removed))
         with torch.no_grad():
-            found = output_tensors(run_module(wide, self.inputs))
+            found = output_tensors(run_widely(wide, self.inputs))
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
         return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))

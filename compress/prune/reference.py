@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from artifacts.module_copy import copy_module
-from artifacts.module_run import run_module
 from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.reduction_rules import REDUCTIONS
 from compress.prune.analysis.tracer import Statistic, plain_operators
+from compress.prune.double_precision import run_widely
 
 _STATISTIC_NAMES = {
     "native_layer_norm": "LayerNorm",
@@ -63,7 +63,7 @@ def run_zeroed(
         for item in _narrowed_statistics(channels, gone)
     }
     with plain_operators(), _MaskedStatistics(statistics):
-        return output_tensors(run_module(zeroed, inputs))
+        return output_tensors(run_widely(zeroed, inputs))
 
 
 def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from torch.jit import ScriptModule
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_outputs import name_leaves
-from artifacts.module_run import run_module
 from compress.prune.analysis.families import Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -22,6 +21,7 @@ from compress.prune.analysis.tracer import (
     follow_modules,
     plain_operators,
 )
+from compress.prune.double_precision import run_widely
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 _BATCH = 2
@@ -70,7 +70,7 @@ def _follow(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[ChannelTrace
     """Follows one run; returns the tracer and what the network returned."""
     tracer = ChannelTracer(module, RULES)
     with plain_operators(), follow_modules(module, tracer.stack), tracer:
-        return tracer, run_module(module, inputs)
+        return tracer, run_widely(module, inputs)
 
 
 def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:

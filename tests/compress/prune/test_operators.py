@@ -51,6 +51,26 @@ def test_a_border_keeps_no_channels(name: str) -> None:
     assert prune_half(PADDED[name]) < 1e-9
 
 
+def scale_in_float32(_: Between, x: Tensor) -> Tensor:
+    """RMSNorm as language models write it: over channels, in float32."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(1, keepdim=True) + 1e-6)).type_as(x)
+
+
+IN_FLOAT32 = {
+    "upcast": scale_in_float32,
+    "cast by name": lambda _, x: x.to(torch.float32).sigmoid().to(x.dtype),
+    "a ramp over places": lambda _, x: x @ torch.linspace(0, 1, x.shape[-1]).diag(),
+    "a typed constant": lambda _, x: x @ torch.ones(8, 8, dtype=torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", IN_FLOAT32)
+def test_code_that_asks_for_float32_is_proven_in_float64(name: str) -> None:
+    assert prune_half(IN_FLOAT32[name]) < 1e-9
+    assert torch.get_default_dtype() == torch.float32
+
+
 def test_channels_that_a_pad_adds_stay_and_the_others_leave() -> None:
     class Wider(nn.Module):
         """The shortcut of a residual network without weights: zeros for the new channels."""

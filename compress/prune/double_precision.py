@@ -1,0 +1,52 @@
+"""Runs a network in float64 wherever its code asks for float32."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from artifacts.module_run import run_module
+
+
+def run_widely(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+    """Runs a network; with inputs in float64, all that its forward pass makes is in float64 too.
+
+    Code that says `x.float()` or `torch.linspace(0, 1, n)` would round to float32 in between, or
+    fail with two types; equality could then be proven to seven digits only.
+
+    Raises:
+        InputError: it fails, see `run_module`.
+    """
+    if not any(value.dtype == torch.float64 for value in inputs):
+        return run_module(module, inputs)
+    with _float64_by_default(), _WithoutFloat32():
+        return run_module(module, inputs)
+
+
+@contextmanager
+def _float64_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _WithoutFloat32(TorchFunctionMode):
+    """Reads float32 as float64 in whatever is called."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is Tensor.float:
+            return args[0].double()
+        named = {name: _widen(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_widen, args), **named)
+
+
+def _widen(value: Any) -> Any:
+    return torch.float64 if value is torch.float32 else value
