@@ -35,6 +35,8 @@ TOLERANCE = 1e-9
 _MOST_TOGETHER = 3
 _MOST_NEAR, _MOST_FAR = 5, 8
 """How many attributes are tried, of the module that names the size and of those around it."""
+_MOST_ALIKE = 4
+"""More families of one size are not joined: each trial runs the network."""
 _RUNS = 3
 _PROBED_PART = 4
 """One in so many channel groups leaves at most (of few groups two) while a network is tried."""
@@ -163,7 +165,48 @@ def _try_families(
             reasons[family.name] = problem
             continue
         network = replace(network, adjustments=network.adjustments | found)
+    network = _join_families(network, reasons)
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
+
+
+def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> PrunableNetwork:
+    """Joins families that the code takes to be equally wide, where each alone is left whole.
+
+    One number or one tensor's size may serve two feature maps (`x.view(b, y.size(1), -1)`,
+    `self.width`): if both lose as many channels, the code stays right.
+
+    Args:
+        network: what is known so far.
+        reasons: why families are left alone, by name; those of joined families are taken out.
+    """
+    for group in _families_alike(network, reasons):
+        for names in (group, *combinations(group, 2)):
+            if not reasons.keys() >= set(names):
+                continue
+            joined = replace(network, channels=network.channels.join(names))
+            whole = next(one for one in joined.channels.families if one.name in names)
+            found, problem = _adapt(joined, whole, is_new=True)
+            if problem:
+                continue
+            network = replace(joined, adjustments=network.adjustments | found)
+            for name in names:
+                del reasons[name]
+    return network
+
+
+def _families_alike(network: PrunableNetwork, reasons: dict[str, str]) -> list[tuple[str, ...]]:
+    """Returns groups of families left alone of one size, that code of one module meets."""
+    groups: dict[tuple[str, int, int], dict[str, None]] = {}
+    for family in network.channels.families:
+        if family.name not in reasons:
+            continue
+        members = np.array(family.roots)
+        for site in network.channels.trace.sites:
+            if np.isin(network.channels.roots[site.ids], members).any():
+                key = site.place, site.ids.size, len(family.roots)
+                groups.setdefault(key, {})[family.name] = None
+    several = (tuple(names) for names in groups.values() if 1 < len(names) <= _MOST_ALIKE)
+    return list(dict.fromkeys(several))
 
 
 def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str, int]]:

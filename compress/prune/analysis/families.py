@@ -1,6 +1,7 @@
 """Channel groups (what must leave together), gathered into families of groups alike."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,6 +82,25 @@ class Channels:
         )
         kept = tuple(family for family in self.families if family.name not in reasons)
         return Channels(self.trace, self.roots, kept, self.left_alone + added)
+
+    def join(self, names: Sequence[str]) -> "Channels":
+        """Returns the structure with families of equally many groups as one, group by group.
+
+        Args:
+            names: of the families; the first in the network's order gives the name.
+        """
+        first, *others = (family for family in self.families if family.name in names)
+        roots, places = self.roots.copy(), Counter(dict(first.places))
+        for family in others:
+            for root, joined in zip(family.roots, first.roots, strict=True):
+                roots[self.roots == root] = joined
+            places.update(dict(family.places))
+        is_exact = first.is_exact and all(family.is_exact for family in others)
+        whole = replace(first, places=tuple(sorted(places.items())), is_exact=is_exact)
+        kept = tuple(
+            whole if family is first else family for family in self.families if family not in others
+        )
+        return replace(self, roots=roots, families=kept)
 
 
 def find_families(trace: Trace) -> Channels:
