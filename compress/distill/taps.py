@@ -1,6 +1,6 @@
 """Inner feature maps of student and teacher, side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
+from artifacts.module_run import explain_gradient
 
 LARGEST_COUNT = 4
 """Most features that are chosen without being named."""
@@ -153,11 +154,29 @@ def _record(
         for name, m in found.items()
         if m.ndim == 4 and m.shape[2] * m.shape[3] > 1 and id(m) not in ends
     }
-    reach = dict.fromkeys(maps, 0)
-    for output in outputs.values() if maps else ():
-        gradients = torch.autograd.grad(
-            output.sum(), list(maps.values()), retain_graph=True, allow_unused=True
-        )
-        for name, gradient in zip(maps, gradients, strict=True):
-            reach[name] += gradient is not None
+    reach = _count_reach(maps, outputs)
     return {name: _Feature(tuple(value.shape), reach[name]) for name, value in maps.items()}
+
+
+def _count_reach(maps: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> dict[str, int]:
+    """Returns how many outputs need each map; choices and detached outputs need none.
+
+    Raises:
+        InputError: autograd cannot follow the network.
+    """
+    reach = dict.fromkeys(maps, 0)
+    followed = {name: value for name, value in maps.items() if value.requires_grad}
+    if not followed:
+        return reach
+    for output in outputs.values():
+        if not output.requires_grad:
+            continue
+        try:
+            gradients = torch.autograd.grad(
+                output.sum(), list(followed.values()), retain_graph=True, allow_unused=True
+            )
+        except RuntimeError as error:
+            raise explain_gradient(error) from error
+        for name, gradient in zip(followed, gradients, strict=True):
+            reach[name] += gradient is not None
+    return reach

@@ -302,3 +302,36 @@ def test_only_layers_change_their_mode() -> None:
     assert student.trunk[2].training
     lesson.eval()
     assert not any(part.training for part in lesson.modules())
+
+
+class Decided(TwoHeads):
+    """Also answers labels, and a feature that is cut off from the gradient."""
+
+    def forward(self, x):
+        outputs = super().forward(x)
+        labels = outputs["masks"].argmax(1)
+        return outputs | {"labels": labels, "copy": self.trunk(x).detach()}
+
+
+def test_outputs_without_a_gradient_do_not_stop_a_distillation() -> None:
+    student, teacher = Decided(6, 1), Decided(6, 2)
+    taps = choose_taps(student.eval(), teacher.eval(), (torch.randn(1, 3, 16, 16),), ())
+    assert {tap.student for tap in taps} <= {"trunk", "trunk.2", "deep", "deep.1"}
+    result = distill_module(
+        student, teacher, samples(8), samples(4, 1), training=replace(TRAINING, steps=10)
+    )
+    assert result.score_after <= result.score_before
+
+
+class Overwritten(TwoHeads):
+    """Changes a value in place that the gradient of its sigmoid needs."""
+
+    def forward(self, x):
+        return {name: torch.sigmoid(one).mul_(2) for name, one in super().forward(x).items()}
+
+
+def test_a_network_without_gradients_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"gradients cannot be computed.*in place"):
+        distill_module(
+            Overwritten(6, 1), Overwritten(6, 2), samples(8), samples(4, 1), training=TRAINING
+        )
