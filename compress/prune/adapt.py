@@ -19,6 +19,7 @@ from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels, output_tensors
 from compress.prune.analysis.families import Channels, Family
+from compress.prune.computed_scales import name_computed_scale
 from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.surgery import (
@@ -102,6 +103,16 @@ class PrunableNetwork:
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
         return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
+
+    def name_computed_scale(self, removed: set[int]) -> str:
+        """Names a number that the code computes from how many channels there are, if there is one.
+
+        Args:
+            removed: groups without which the network runs.
+        """
+        wide = copy_module(self.module).double().eval()
+        narrow = apply_edits(copy_module(wide), self.make_edits(removed))
+        return name_computed_scale(wide, narrow, self.inputs)
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:
@@ -333,6 +344,8 @@ def _problem(network: PrunableNetwork, removed: set[int]) -> str:
         difference = network.largest_difference(removed)
     except (InputError, ConflictError) as error:
         return f"its code names a size that cannot follow ({first_line(error.__cause__ or error)})"
-    if not difference <= TOLERANCE:
-        return f"pruned, it computes something else (by {difference:.1e})"
-    return ""
+    if difference <= TOLERANCE:
+        return ""
+    scale = network.name_computed_scale(removed)
+    why = f"; its code computes a scale from their number: {scale}" if scale else ""
+    return f"pruned, it computes something else (by {difference:.1e}{why})"
