@@ -25,9 +25,9 @@ from framefit.trainable_network import TRAINABLE, draw_example
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
-    from compress.prune.api import LatencyGoal, MacsGoal, PruneResult, RatioGoal
+    from compress.prune.api import LatencyGoal, MacsGoal, PruneData, PruneResult, RatioGoal
     from compress.prune.settings import PruneSettings
     from compress.prune.sparsity import SparseLayer
 
@@ -151,15 +151,16 @@ def prune_file(
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {})
-    inputs = draw_example(source.shapes)
+    opened = open_prune_data(source.module, source.shapes, source.spec, data, samples)
+    inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
     result = prune_module(
         source.module,
         inputs,
-        _make_goal(goal, source, progress),
+        _make_goal(goal, source, inputs, progress),
         settings,
-        open_prune_data(source.module, source.shapes, source.spec, data, samples),
+        opened,
         progress,
     )
     sparse = make_sparse(result.module) if is_sparse else []
@@ -192,8 +193,22 @@ def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -
     return _Source(module, shapes, spec, options.factory or "", {}, [])
 
 
+def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
+    """Returns what the network is followed and proven with: a sample, or random numbers.
+
+    Indices, distances or points may make sense on samples only; a sample of one value throughout,
+    such as a black picture, would prove little.
+    """
+    told = (
+        sample
+        for sample in data.calibration
+        if all(bool((value != value.flatten()[0]).any()) or value.numel() < 2 for value in sample)
+    )
+    return next(told, None) or draw_example(source.shapes)
+
+
 def _make_goal(
-    goal: PruneGoal, source: _Source, progress: Progress | None
+    goal: PruneGoal, source: _Source, inputs: "tuple[Tensor, ...]", progress: Progress | None
 ) -> "RatioGoal | MacsGoal | LatencyGoal":
     from compress.prune.analysis.api import find_channels
     from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
@@ -207,7 +222,7 @@ def _make_goal(
     latency = LatencyGoal(
         measure=clock, layer_time=times, target_ms=goal.target_ms, speed_up=goal.speed_up
     )
-    trace = find_channels(source.module, draw_example(source.shapes)).trace
+    trace = find_channels(source.module, inputs).trace
     times.build(trace.layers, trace.whole_groups, progress)
     return latency
 

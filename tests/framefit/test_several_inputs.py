@@ -31,8 +31,21 @@ class Pair(nn.Module):
         return {"depth": self.depth(mixed), "pose": pose}
 
 
+class Indexed(Pair):
+    """Its state is a place in a table, so that random numbers make no sense."""
+
+    def forward(self, left, right, state):
+        if not bool((state >= 1).all()):
+            raise ValueError("no such place")
+        return super().forward(left, right, state)
+
+
 def make():
     return Pair(False)
+
+
+def make_indexed():
+    return Indexed(False)
 
 
 def make_folded():
@@ -105,6 +118,18 @@ def test_a_network_of_three_inputs_is_pruned_on_samples_and_distilled(run, pair:
     assert result.code == 0, result.err
     stated = json.loads(Path("d.json").read_text())
     assert stated["score"]["after"] < stated["score"]["before"]
+
+
+def test_a_network_is_proven_on_samples_where_there_are_any(run, pair: Path) -> None:
+    arrays = dict(np.load("pair.npz"))
+    arrays["left"][0] = 0
+    np.savez("pair.npz", **arrays | {"state": np.abs(arrays["state"]) + 1})
+    words = options("pair_network:make_indexed")
+    result = run("compress", "prune", pair, "--ratio", "0.4", *words)
+    assert result.code == 0, result.err
+    result = run("compress", "prune", pair, "--ratio", "0.4", *words[:-2])
+    assert result.code == 2
+    assert "no such place" in result.err
 
 
 @pytest.mark.slow
