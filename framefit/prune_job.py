@@ -21,7 +21,7 @@ from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
-from framefit.trainable_network import TRAINABLE, draw_example
+from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ def prune_file(
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {})
+    if data is not None:
+        require_single_samples(source.module, source.shapes)
     opened = open_prune_data(source.module, source.shapes, source.spec, data, samples)
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)

@@ -12,7 +12,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import name_inputs
+from framefit.training_samples import name_inputs, refuse_first_axis
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -48,7 +48,25 @@ def open_trainable(
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     require_raw_outputs(module.eval(), draw_example(shapes))
+    require_single_samples(module, shapes)
     return module, named, spec
+
+
+def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Checks that a network whose input is made for several samples takes one too.
+
+    Raises:
+        InputError: it does not: the first axis is something else, such as cameras.
+    """
+    from artifacts.module_run import run_module
+
+    if all(shape[:1] == (1,) for shape in shapes.values()):
+        return
+    alone = {name: (1, *shape[1:]) for name, shape in shapes.items()}
+    try:
+        run_module(module, draw_example(alone))
+    except InputError as error:
+        raise refuse_first_axis(*next(iter(shapes.items()))) from error
 
 
 def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":

@@ -127,6 +127,15 @@ class SceneSamples(Sequence[Sample]):
         return encode_scene(self.scenes[index], self.encoders, self.spec, 1.0)
 
 
+def refuse_first_axis(name: str, shape: Sequence[int]) -> InputError:
+    """Returns the error for an input whose first axis is no batch of one, such as six cameras."""
+    return InputError(
+        f"input '{name}' of the network is {list(shape)}",
+        "a batch axis of 1 first, as of every input of a network that learns from --data",
+        f"build a module around it that takes {[1, *shape]} and drops the first axis",
+    )
+
+
 def name_inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a network's inputs by the names that they have in a sample.
 
@@ -137,10 +146,7 @@ def name_inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...
         return {IMAGE: tuple(*shapes.values())}
     for name, shape in shapes.items():
         if not shape or shape[0] != 1:
-            raise InputError(
-                f"input '{name}' of the network is {list(shape)}",
-                "a batch axis of 1 first, as of every input of a network that learns from --data",
-            )
+            raise refuse_first_axis(name, shape)
     return {name: tuple(shape) for name, shape in shapes.items()}
 
 

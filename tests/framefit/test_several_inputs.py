@@ -44,6 +44,23 @@ def make():
     return Pair(False)
 
 
+class Cameras(nn.Module):
+    """The first axis of its input is cameras, not samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.mixed = nn.Conv2d(3, 16, 3, 2, 1), nn.Conv2d(64, 16, 1)
+        self.out = nn.Conv2d(16, 2, 1)
+
+    def forward(self, x):
+        x = self.trunk(x).relu()
+        return self.out(self.mixed(x.reshape(1, 64, *x.shape[2:])).relu())
+
+
+def make_cameras():
+    return Cameras()
+
+
 def make_indexed():
     return Indexed(False)
 
@@ -178,6 +195,23 @@ def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:
     )  # fmt: skip
     assert result.code == 2
     assert "input 'left' of the network is [2, 3, 16, 24]" in result.err
+    assert "takes [1, 2, 3, 16, 24] and drops the first axis" in result.err
+
+
+@pytest.mark.parametrize("command", ["prune", "distill"])
+def test_cameras_in_the_first_axis_are_named(run, pair: Path, command: str) -> None:
+    import pair_network
+
+    torch.save(pair_network.make_cameras().state_dict(), pair)
+    np.savez("pair.npz", image=np.random.default_rng(0).random((4, 3, 16, 24), np.float32))
+    more = ("--ratio", "0.4") if command == "prune" else ("--teacher", pair)
+    words = options("pair_network:make_cameras", ("4,3,16,24",))
+    result = run("compress", command, pair, *more, *words)
+    assert result.code == 2, result.err
+    assert "takes [1, 4, 3, 16, 24] and drops the first axis" in result.err
+    if command == "prune":
+        result = run("compress", "prune", pair, *more, *words[:-2])
+        assert result.code == 0, result.err
 
 
 FAILING = {
