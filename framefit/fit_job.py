@@ -182,6 +182,10 @@ class _Workshop:
         """Judges the float network."""
         return self._judge("float", self._float)
 
+    def judge_again(self, tried: Tried) -> Tried:
+        """Measures a network once more; its quality is known."""
+        return self._measure_latency(tried.name, tried.artifact)
+
     def fit_integers(self, source: Path | None, within_ms: float, name: str) -> Tried:
         """Quantizes a network to a latency, and judges it."""
         from compress.quantize.search.contract import Contract
@@ -288,11 +292,17 @@ class _Workshop:
             self._float, artifact, settings.data, spec_options=settings.spec_options
         )
         self.quality[artifact] = {"outputs": compared.to_dict()["outputs"]}
-        check = self._check
         if self._measure is not None:
             heads = self._in_float if artifact == self._float else self._measure(artifact)
             self.quality[artifact]["heads"] = heads
-            file = settings.out / "quality.json"
+        return self._measure_latency(name, artifact)
+
+    def _measure_latency(self, name: str, artifact: Path) -> Tried:
+        """Checks the budget of a network whose quality is known."""
+        check = self._check
+        heads = self.quality[artifact].get("heads")
+        if heads is not None:
+            file = self._settings.out / "quality.json"
             write_json(
                 file,
                 {
@@ -305,6 +315,7 @@ class _Workshop:
                 },
             )
             check = replace(check, quality=file)
-        engine = {"runtime": settings.target, "threads": None, "input_shape": None, "data": None}
+        runtime = self._settings.target
+        engine = {"runtime": runtime, "threads": None, "input_shape": None, "data": None}
         report = make_report(check, artifact, None, None, None, engine, progress=self._progress)
         return Tried(name=name, artifact=artifact, report=report)

@@ -2,14 +2,17 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.onnx_file import load_onnx, save_onnx
+from framefit.budget_job import make_report
 from framefit.cli import main
 from framefit.network_clock import NetworkClock
+from latency_budget.verdict import Verdict
 
 pytestmark = pytest.mark.timing
 SIZE = (1, 3, 96, 96)
@@ -122,3 +125,19 @@ def test_a_wrong_tier_is_refused_before_anything_is_made(network, tmp_path, monk
     options = ["--budget", "budget.toml", "--data", "none.npz", "--tier", "soon"]
     assert main(["fit", str(model), *options]) == 2
     assert "soon" in capsys.readouterr().err
+
+
+def test_a_disturbed_measurement_is_repeated(network, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reports = []
+
+    def disturb_first(*given, **options):
+        report = make_report(*given, **options)
+        reports.append(report)
+        return replace(report, verdict=Verdict.INVALID) if len(reports) == 1 else report
+
+    monkeypatch.setattr("framefit.fit_job.make_report", disturb_first)
+    _, found = fit(tmp_path, network, 30)
+    assert len(reports) == 2
+    assert found["chosen"] == str(tmp_path / "net.onnx")
+    assert len(found["tried"]) == 1
