@@ -17,7 +17,7 @@ from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
-from compress.quantize.placement import Declined, Placement, QuantizedNode
+from compress.quantize.placement import Declined, Placement, QuantizedNode, find_read
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.repairs.centered_ranges import (
     CenteredRange,
@@ -91,8 +91,7 @@ class PreparedNetwork:
 
     def _without_idle_ranges(self) -> "PreparedNetwork":
         """Moves back what no node reads in integers any more."""
-        nodes = {node.name: node for node in self.graph.nodes}
-        read = {nodes[item.node].input[at] for item in self.quantized for at in item.activations}
+        read = find_read(self.graph, self.quantized)
         idle = [item for item in self.centered if not read & set(item.region.tensors)]
         if not idle:
             return self

@@ -187,9 +187,9 @@ class QuantizeSettings:
     def centers_ranges(self) -> bool:
         """Whether ranges are moved: where activations are int8 with zero_point 0."""
         placement = self.placement
-        is_int8 = placement.symmetric and placement.activation_grid(0.0).is_signed
-        is_int8 = is_int8 and self.activations == "int8"
-        return self.centering and self.bias_correction and is_int8
+        has_no_zero_points = placement.symmetric and placement.activation_grid(0.0).is_signed
+        is_wanted = self.centering and self.bias_correction
+        return is_wanted and has_no_zero_points and self.activations == "int8"
 
     @property
     def activation_bits(self) -> int:

@@ -1,6 +1,6 @@
 """Where a runtime wants its Q/DQ pairs."""
 
-from compress.quantize.placement.contract import Declined, Placement, QuantizedNode
+from compress.quantize.placement.contract import Declined, Placement, QuantizedNode, find_read
 from compress.quantize.placement.onnxruntime import OnnxRuntime
 from compress.quantize.placement.openvino import OpenVINO
 from compress.quantize.placement.tensorrt import TensorRT
@@ -19,4 +19,5 @@ __all__ = [
     "Placement",
     "QuantizedNode",
     "TensorRT",
+    "find_read",
 ]

@@ -1,6 +1,6 @@
 """What a placement is: which edges of a graph get a Q/DQ pair, for one runtime."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +31,12 @@ class QuantizedNode:
     output_axis: int = 1
     tied: str = ""
     integer_bias: bool = False
+
+
+def find_read(graph: Graph, quantized: Iterable[QuantizedNode]) -> frozenset[str]:
+    """Returns the tensors that these nodes read in integers, constants apart."""
+    nodes = {node.name: node for node in graph.nodes}
+    return frozenset(nodes[item.node].input[at] for item in quantized for at in item.activations)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from compress.quantize.bias_shift import find_next_offset
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.repairs.scale_group import output_channels
 
 BIASED = frozenset({"Conv", "ConvTranspose", "Gemm", "BatchNormalization"})
 
@@ -80,10 +81,6 @@ def find_layer_bias(graph: Graph, layer: onnx.NodeProto) -> Bias | None:
     has_one = len(layer.input) > 2 and bool(layer.input[2])
     bias = graph.weights.get(layer.input[2]) if has_one else np.zeros(1)
     is_vector = bias is not None and bias.ndim == 1
-    return Bias(node=layer.name, place=2, size=_count_outputs(layer, weight)) if is_vector else None
-
-
-def _count_outputs(layer: onnx.NodeProto, weight: NDArray) -> int:
-    if layer.op_type == "ConvTranspose":
-        return int(weight.shape[1]) * int(attribute(layer, "group", 1))
-    return int(weight.shape[0])
+    return (
+        Bias(node=layer.name, place=2, size=output_channels(layer, weight)) if is_vector else None
+    )

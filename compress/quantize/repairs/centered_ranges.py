@@ -19,7 +19,7 @@ from onnx import helper
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.layer_weights import to_rows
 from compress.quantize.observers import Observer
-from compress.quantize.placement import QuantizedNode
+from compress.quantize.placement import QuantizedNode, find_read
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.repairs.biases import Bias, find_bias, find_layer_bias
@@ -149,10 +149,7 @@ class _Finder:
     @classmethod
     def of(cls, graph: Graph, quantized: Sequence[QuantizedNode]) -> "_Finder":
         """Opens a graph."""
-        placed = {item.node: item for item in quantized}
-        nodes = [node for node in graph.nodes if node.name in placed]
-        read = {node.input[at] for node in nodes for at in placed[node.name].activations}
-        return cls(graph, placed, frozenset(read))
+        return cls(graph, {item.node: item for item in quantized}, find_read(graph, quantized))
 
     def find_region(self, tensor: str) -> Region | None:
         """Returns where a tensor's values are; None if some node could not deal with a constant."""
