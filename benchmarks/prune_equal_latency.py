@@ -40,6 +40,7 @@ from compress.prune.analysis.api import find_channels
 from compress.prune.api import LatencyGoal, PruneSettings, prune_module
 from compress.train.settings import TrainerSettings
 from framefit.exported_clock import ExportedClock
+from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
 from framefit.network_clock import NetworkClock
 
@@ -101,7 +102,7 @@ def _prune_here(case: PruneCase) -> tuple[nn.Module, list[str]]:
     times = LayerTimes(RUNTIME)
     trace = find_channels(case.module, inputs).trace
     times.build(trace.layers, trace.whole_groups, _tell_tenths)
-    clock = ExportedClock(case.module, {"input": case.shape}, RUNTIME)
+    clock = ExportedClock(case.module, Exporter({"input": case.shape}, RUNTIME))
     goal = LatencyGoal(speed_up=1 / SHARE, measure=clock, layer_time=times)
     result = prune_module(case.module, inputs, goal, PruneSettings(), case.data, _tell_tenths)
     return result.module, list(result.notes)

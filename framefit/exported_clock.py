@@ -1,13 +1,13 @@
 """Times networks as they will be deployed, beside the original: `compress prune`'s measure."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from framefit.exported_module import export_module
 from framefit.network_clock import NetworkClock
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from framefit.exported_module import Exporter
 
 
 class ExportedClock:
@@ -15,19 +15,15 @@ class ExportedClock:
 
     Args:
         original: the network beside which the others are measured.
-        shapes: of the inputs, by name.
-        runtime: a name of `engines.runtimes.BACKENDS`.
+        export: makes the ONNX models that are timed, of it and of the others.
     """
 
-    def __init__(
-        self, original: "nn.Module", shapes: Mapping[str, tuple[int, ...]], runtime: str
-    ) -> None:
-        self._shapes = dict(shapes)
-        self._clock = NetworkClock(runtime)
-        self._original = export_module(original, self._shapes)
+    def __init__(self, original: "nn.Module", export: "Exporter") -> None:
+        self._export = export
+        self._clock = NetworkClock(export.runtime)
+        self._original = export(original)
 
     def __call__(self, module: "nn.Module") -> tuple[float, float]:
         """Returns the lower quartiles of both latencies in ms: the network's, the original's."""
-        model = export_module(module, self._shapes)
-        original_ms, candidate_ms = self._clock([self._original, model])
+        original_ms, candidate_ms = self._clock([self._original, self._export(module)])
         return candidate_ms, original_ms

@@ -13,7 +13,7 @@ from framefit.compare_job import compare_files
 from framefit.export_job import export_onnx_file
 from framefit.fit_ladder import Fitted, Tried, climb
 from framefit.model_source import ModelOptions
-from framefit.network_clock import NetworkClock
+from framefit.network_clock import RUNTIMES, NetworkClock
 from framefit.quantize_job import choose_weights, quantize_file
 from framefit.trainable_network import TRAINABLE
 from latency_budget.budget import Budget
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from latency_budget.check import CheckSettings
 
 Progress = Callable[[str, int, int], None]
-RUNTIMES = ("openvino", "onnxruntime")
 REPORT = "fit.json"
 
 
@@ -108,6 +107,7 @@ class FitOutcome:
                 {
                     "name": item.name,
                     "artifact": str(item.artifact),
+                    "back_to_back_ms": item.latency_ms,
                     "network_ms": item.report.variants[-1].network_ms,
                     "p99_upper_ms": item.bound_ms,
                     "keeps": item.keeps,
@@ -178,13 +178,13 @@ class _Workshop:
 
         return NetworkClock(self._settings.target)([load_onnx(self._float)])[0]
 
-    def judge_float(self) -> Tried:
-        """Judges the float network."""
-        return self._judge("float", self._float)
+    def judge_float(self, latency_ms: float) -> Tried:
+        """Judges the float network, which takes so long back to back."""
+        return self._judge("float", self._float, latency_ms)
 
     def judge_again(self, tried: Tried) -> Tried:
         """Measures a network once more; its quality is known."""
-        return self._measure_latency(tried.name, tried.artifact)
+        return replace(tried, report=self._check_budget(tried.artifact))
 
     def fit_integers(self, source: Path | None, within_ms: float, name: str) -> Tried:
         """Quantizes a network to a latency, and judges it."""
@@ -214,10 +214,13 @@ class _Workshop:
             progress=self._progress,
             labels=settings.labels if contracts else None,
         )
-        return self._judge(name, outcome.out)
+        precision = outcome.result.precision
+        if precision is None:
+            raise AssertionError("a latency was asked for and not measured")
+        return self._judge(name, outcome.out, precision.chosen.latency_ms)
 
-    def narrow(self, speed_up: float) -> Path:
-        """Returns the original pruned to a speed and distilled."""
+    def narrow(self, int8_ms: float) -> Path:
+        """Returns the original pruned to a latency in INT8, and distilled."""
         from compress.distill.settings import DistillSettings
         from compress.prune.settings import PruneSettings
         from compress.train.settings import TrainerSettings
@@ -225,7 +228,7 @@ class _Workshop:
         from framefit.prune_job import PruneGoal, prune_file
 
         settings = self._settings
-        stem = settings.out / f"{settings.model.stem}.{speed_up:.2f}x"
+        stem = settings.out / f"{settings.model.stem}.{int8_ms:.2f}ms"
         common: dict[str, Any] = {
             "model_options": settings.model_options,
             "spec_options": settings.spec_options,
@@ -233,7 +236,7 @@ class _Workshop:
         }
         pruned = prune_file(
             settings.model,
-            PruneGoal(speed_up=speed_up, runtime=settings.target),
+            PruneGoal(target_ms=int8_ms, runtime=settings.target, precision="int8"),
             PruneSettings(),
             data=settings.data,
             out=stem.with_name(f"{stem.name}.pruned.pt"),
@@ -285,7 +288,7 @@ class _Workshop:
         measure = open_measure(opened.model, self._settings.labels, spec)
         return lambda path: measure(load_onnx(path))
 
-    def _judge(self, name: str, artifact: Path) -> Tried:
+    def _judge(self, name: str, artifact: Path, latency_ms: float) -> Tried:
         """Measures quality first, so that the report holds it beside the latency."""
         settings = self._settings
         compared = compare_files(
@@ -295,9 +298,10 @@ class _Workshop:
         if self._measure is not None:
             heads = self._in_float if artifact == self._float else self._measure(artifact)
             self.quality[artifact]["heads"] = heads
-        return self._measure_latency(name, artifact)
+        report = self._check_budget(artifact)
+        return Tried(name=name, artifact=artifact, latency_ms=latency_ms, report=report)
 
-    def _measure_latency(self, name: str, artifact: Path) -> Tried:
+    def _check_budget(self, artifact: Path) -> Report:
         """Checks the budget of a network whose quality is known."""
         check = self._check
         heads = self.quality[artifact].get("heads")
@@ -317,5 +321,4 @@ class _Workshop:
             check = replace(check, quality=file)
         runtime = self._settings.target
         engine = {"runtime": runtime, "threads": None, "input_shape": None, "data": None}
-        report = make_report(check, artifact, None, None, None, engine, progress=self._progress)
-        return Tried(name=name, artifact=artifact, report=report)
+        return make_report(check, artifact, None, None, None, engine, progress=self._progress)

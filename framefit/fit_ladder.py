@@ -2,7 +2,8 @@
 
 1. the float network, which loses nothing;
 2. integers, with as many of the costliest layers in float as the latency leaves time for;
-3. where the weights can be trained, fewer channels, distilled from the original, and integers.
+3. where the weights can be trained, fewer channels, as many as integers need to be fast enough,
+   distilled from the original, and integers.
 
 The first rung that keeps the budget is taken. On a machine that is too disturbed to measure, a
 network is measured again, and where that does not help, no rung is left behind: the ladder ends
@@ -11,7 +12,6 @@ the P99 of frames at the camera's rate: between the two lies what the machine ad
 measured with each network that is judged and put into the goal of the next.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,11 +29,6 @@ MARGIN = 0.97
 INTEGER_ROUNDS, NARROW_ROUNDS = 3, 3
 MEASUREMENTS = 3
 """Of one network, at most, where the machine is disturbed."""
-MOST_NARROWING = 2.5
-"""In one step."""
-LEAST_RESPONSE = 0.3
-"""Integers gain less from narrower layers than float does: 1 where both are as many times faster.
-How much less is learned from each network."""
 LATENCY_GATES = ("frame P99", "stage network P99")
 
 
@@ -44,11 +39,13 @@ class Tried:
     Attributes:
         name: what was done to it.
         artifact: its file.
+        latency_ms: what it took back to back when it was made.
         report: its budget check.
     """
 
     name: str
     artifact: Path
+    latency_ms: float
     report: Report
 
     @property
@@ -93,8 +90,8 @@ class Workshop(Protocol):
     def time_float(self) -> float:
         """Returns the float network's latency back to back, in ms."""
 
-    def judge_float(self) -> Tried:
-        """Judges the float network."""
+    def judge_float(self, latency_ms: float) -> Tried:
+        """Judges the float network, which takes so long back to back."""
 
     def judge_again(self, tried: Tried) -> Tried:
         """Measures a network once more."""
@@ -106,8 +103,8 @@ class Workshop(Protocol):
             LatencyError: no network is that fast.
         """
 
-    def narrow(self, speed_up: float) -> Path:
-        """Returns the original with fewer channels, so much faster in float, distilled.
+    def narrow(self, int8_ms: float) -> Path:
+        """Returns the original with fewer channels, so fast once it is in INT8, distilled.
 
         Raises:
             LatencyError: the narrowest network is not that fast.
@@ -143,7 +140,7 @@ class _Climb:
         return None
 
     def fit_integers(self, source: Path | None, name: str) -> tuple[Tried | None, float]:
-        """Returns the network that keeps the budget, or None and how many times too slow it is."""
+        """Returns the network that keeps the budget, or None and what the fastest takes, in ms."""
         for _ in range(INTEGER_ROUNDS):
             goal_ms = self.within_ms
             try:
@@ -153,12 +150,16 @@ class _Climb:
                     f"{name}: the fastest network takes {error.fastest_ms:.2f} ms, "
                     f"{goal_ms:.2f} would do"
                 )
-                return None, error.fastest_ms / goal_ms
+                return None, error.fastest_ms
             if found is not None or self.is_disturbed:
-                return found, 1.0
-            lowered = min(self.limit_ms / self.tried[-1].bound_ms, 1.0) * MARGIN
-            self.within_ms = goal_ms * lowered
-        return None, 1 / lowered
+                break
+            self.lower_goal()
+        return found, self.tried[-1].latency_ms
+
+    def lower_goal(self) -> None:
+        """Asks of the next network what would have let the last one keep the budget."""
+        last = self.tried[-1]
+        self.within_ms = MARGIN * last.latency_ms * min(self.limit_ms / last.bound_ms, 1.0)
 
 
 def climb(workshop: Workshop, limit_ms: float) -> Fitted:
@@ -172,19 +173,18 @@ def climb(workshop: Workshop, limit_ms: float) -> Fitted:
     float_ms = workshop.time_float()
     chosen: Tried | None = None
     if float_ms < limit_ms:
-        chosen = state.attempt(workshop.judge_float)
-        spread = max(state.tried[-1].bound_ms / float_ms, 1.0)
-        state.within_ms = MARGIN * limit_ms / spread
+        chosen = state.attempt(partial(workshop.judge_float, float_ms))
+        state.lower_goal()
     else:
         state.notes.append(f"float: {float_ms:.2f} ms back to back, {limit_ms:.2f} are allowed")
     if chosen is None and not state.is_disturbed:
-        chosen, too_slow = state.fit_integers(None, "INT8")
+        chosen, _ = state.fit_integers(None, "INT8")
         if chosen is None and not state.is_disturbed:
-            chosen = _narrow(state, too_slow)
+            chosen = _narrow(state)
     return Fitted(tried=tuple(state.tried), chosen=chosen, notes=tuple(state.notes))
 
 
-def _narrow(state: _Climb, too_slow: float) -> Tried | None:
+def _narrow(state: _Climb) -> Tried | None:
     """Takes channels out until integers keep the budget."""
     if not state.workshop.is_trainable:
         state.notes.append(
@@ -192,18 +192,16 @@ def _narrow(state: _Climb, too_slow: float) -> Tried | None:
             "pruned and distilled"
         )
         return None
-    speed_up, response = 1.0, 1.0
+    margin = MARGIN
     for _ in range(NARROW_ROUNDS):
-        step = min((too_slow / MARGIN) ** (1 / response), MOST_NARROWING)
-        speed_up *= step
+        aim_ms = margin * state.within_ms
         try:
-            source = state.workshop.narrow(speed_up)
+            source = state.workshop.narrow(aim_ms)
         except LatencyError as error:
             state.notes.append(f"fewer channels: {error}")
             return None
-        chosen, left = state.fit_integers(source, f"{speed_up:.2f}x narrower, INT8")
+        chosen, fastest_ms = state.fit_integers(source, f"narrowed to {aim_ms:.2f} ms, INT8")
         if chosen is not None or state.is_disturbed:
             return chosen
-        gained = math.log(max(too_slow / left, 1.0)) / math.log(step)
-        response, too_slow = min(max(gained, LEAST_RESPONSE), 1.0), left
+        margin *= min(aim_ms / fastest_ms, 1.0)
     return None

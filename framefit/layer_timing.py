@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
 from artifacts.atomic import write_json
+from framefit.single_layer import make_layer
 from latency_budget.clock import MonotonicClock
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Progress = Callable[[str, int, int], None]
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.125)
 STEP = 8
 RUNS, WARM_UP = 12, 3
-_OPSET, _IR = 17, 8
 _log = logging.getLogger(__name__)
 
 Table = dict[str, float]
@@ -39,11 +38,13 @@ class LayerTimes:
     Attributes:
         runtime: a name of `engines.runtimes.BACKENDS`.
         folder: where the table is kept, by the digest of everything it depends on; None keeps none.
+        is_int8: whether the layers compute in integers, see `make_layer`.
         times: per layer, ms by "inputs,outputs".
     """
 
     runtime: str
     folder: Path | None = None
+    is_int8: bool = False
     times: dict[str, Table] = field(default_factory=dict)
 
     def build(
@@ -97,6 +98,7 @@ class LayerTimes:
         status = BACKENDS[self.runtime].probe()
         machine = describe_machine()["processor"]
         facts = [self.runtime, status.version, machine, SHARES, STEP, RUNS, sorted(keys)]
+        facts += ["int8"] if self.is_int8 else []
         return sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def _measure(self, layer: "LayerUse", is_whole: bool) -> Table:
@@ -109,7 +111,8 @@ class LayerTimes:
         if is_whole:
             pairs = list(zip(*_group_counts(layer), strict=True))
         return {
-            f"{a},{b}": self._time(make_layer(layer, a, b, is_whole=is_whole)) for a, b in pairs
+            f"{a},{b}": self._time(make_layer(layer, a, b, is_whole=is_whole, is_int8=self.is_int8))
+            for a, b in pairs
         }
 
     def _time(self, model: onnx.ModelProto) -> float:
@@ -182,46 +185,3 @@ def _bracket(counts: Sequence[int], value: int) -> tuple[int, int, float]:
     index = bisect_right(counts, value)
     low, high = counts[index - 1], counts[index]
     return low, high, (value - low) / (high - low)
-
-
-def make_layer(layer: "LayerUse", inputs: int, outputs: int, *, is_whole: bool) -> onnx.ModelProto:
-    """Returns a network of one layer, at some channel counts, with random weights."""
-    rng = np.random.default_rng(0)
-    if layer.kind == "linear":
-        rows = layer.input_shape[0]
-        weight = rng.normal(0, 0.1, (inputs, outputs)).astype(np.float32)
-        node = helper.make_node("MatMul", ["x", "w"], ["y"])
-        return _wrap(node, weight, [rows, inputs], [rows, outputs])
-    groups = layer.settings["groups"]
-    if is_whole:
-        groups = groups * inputs // layer.inputs.size
-    is_transposed = layer.kind == "conv_transpose"
-    ends = (inputs, outputs // groups) if is_transposed else (outputs, inputs // groups)
-    kernel = layer.weight_shape[2:]
-    weight = rng.normal(0, 0.1, (max(1, ends[0]), max(1, ends[1]), *kernel)).astype(np.float32)
-    padding = layer.settings["padding"]
-    node = helper.make_node(
-        "ConvTranspose" if is_transposed else "Conv",
-        ["x", "w"],
-        ["y"],
-        strides=list(layer.settings["stride"]),
-        dilations=list(layer.settings["dilation"]),
-        pads=[*padding, *padding],
-        group=groups,
-    )
-    x_shape = [layer.input_shape[0], inputs, *layer.input_shape[2:]]
-    return _wrap(node, weight, x_shape, None)
-
-
-def _wrap(
-    node: onnx.NodeProto, weight: Any, x_shape: list[int], y_shape: list[int] | None
-) -> onnx.ModelProto:
-    tensor, kind = helper.make_tensor_value_info, onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        [node],
-        "layer",
-        [tensor("x", kind, x_shape)],
-        [tensor("y", kind, y_shape)],
-        [numpy_helper.from_array(weight, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+RUNTIMES = ("openvino", "onnxruntime")
+"""That compile a network where they run it; TensorRT would build a plan for each on a GPU."""
 BATCH = 6
 SECONDS_PER_BATCH = 2.0
 MIN_ROUNDS = 12

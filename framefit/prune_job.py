@@ -17,8 +17,10 @@ from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from framefit.exported_clock import ExportedClock
+from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
+from framefit.network_clock import RUNTIMES
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from compress.prune.sparsity import SparseLayer
 
 Progress = Callable[[str, int, int], None]
+PRECISIONS = ("float", "int8")
+TIMED_SAMPLES = 2
+"""For the ranges of networks that are timed in INT8."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +50,8 @@ class PruneGoal:
         ratio: share of the removable channels.
         macs: multiplications of one inference, or up to 1 a share of them.
         runtime: where the latency counts.
+        precision: "float" or "int8": what the latency is that of. In INT8 the network and the
+            candidates are quantized before they are timed, and so are the layers of the table.
     """
 
     target_ms: float | None = None
@@ -52,6 +59,7 @@ class PruneGoal:
     ratio: float | None = None
     macs: float | None = None
     runtime: str = "openvino"
+    precision: str = "float"
 
     def __post_init__(self) -> None:
         goals = (self.target_ms, self.speed_up, self.ratio, self.macs)
@@ -59,6 +67,14 @@ class PruneGoal:
         if given != 1:
             raise InputError(
                 f"{given} goals were given", "one of --target-ms, --speed-up, --ratio and --macs"
+            )
+        if self.precision not in PRECISIONS:
+            raise InputError(f"--precision is '{self.precision}'", " or ".join(PRECISIONS))
+        if self.precision == "int8" and self.target_ms is None and self.speed_up is None:
+            raise InputError("--precision int8 was given without a latency", "--target-ms")
+        if self.precision == "int8" and self.runtime not in RUNTIMES:
+            raise InputError(
+                f"--precision int8 was given with --runtime {self.runtime}", " or ".join(RUNTIMES)
             )
 
 
@@ -68,6 +84,7 @@ class PruneOutcome:
 
     Attributes:
         source, out: the network's file and the pruned one's.
+        goal: how far it was to be pruned.
         result: what was pruned.
         parameters: number of weights before and after.
         sparse: layers and whether they have 2:4 sparsity; empty where it was not asked for.
@@ -75,6 +92,7 @@ class PruneOutcome:
 
     source: Path
     out: Path
+    goal: PruneGoal
     result: "PruneResult"
     parameters: tuple[int, int]
     sparse: "Sequence[SparseLayer]" = ()
@@ -89,6 +107,7 @@ class PruneOutcome:
             "parameters": list(self.parameters),
             "macs": list(result.macs),
             "latency_ms": result.latency_ms,
+            "precision": self.goal.precision,
             "quality_db": list(result.quality),
             "largest_difference": max(result.differences, default=None),
             "narrowed_statistics": list(result.narrowed_statistics),
@@ -160,7 +179,7 @@ def prune_file(
     result = prune_module(
         source.module,
         inputs,
-        _make_goal(goal, source, inputs, progress),
+        _make_goal(goal, source, [*opened.calibration, inputs][:TIMED_SAMPLES], progress),
         settings,
         opened,
         progress,
@@ -171,6 +190,7 @@ def prune_file(
     return PruneOutcome(
         source=model,
         out=target,
+        goal=goal,
         result=result,
         parameters=(before, _count_parameters(result.module)),
         sparse=sparse,
@@ -210,7 +230,10 @@ def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
 
 
 def _make_goal(
-    goal: PruneGoal, source: _Source, inputs: "tuple[Tensor, ...]", progress: Progress | None
+    goal: PruneGoal,
+    source: _Source,
+    samples: "Sequence[tuple[Tensor, ...]]",
+    progress: Progress | None,
 ) -> "RatioGoal | MacsGoal | LatencyGoal":
     from compress.prune.analysis.api import find_channels
     from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
@@ -219,12 +242,20 @@ def _make_goal(
         return RatioGoal(goal.ratio)
     if goal.macs is not None:
         return MacsGoal(goal.macs)
-    times = LayerTimes(goal.runtime, Path(STATE_FOLDER))
-    clock = ExportedClock(source.module, source.shapes, goal.runtime)
+    is_int8 = goal.precision == "int8"
+    times = LayerTimes(goal.runtime, Path(STATE_FOLDER), is_int8)
+    feeds = [
+        {name: value.numpy() for name, value in zip(source.shapes, sample, strict=True)}
+        for sample in samples
+    ]
+    export = Exporter(source.shapes, goal.runtime, feeds if is_int8 else ())
     latency = LatencyGoal(
-        measure=clock, layer_time=times, target_ms=goal.target_ms, speed_up=goal.speed_up
+        measure=ExportedClock(source.module, export),
+        layer_time=times,
+        target_ms=goal.target_ms,
+        speed_up=goal.speed_up,
     )
-    trace = find_channels(source.module, inputs).trace
+    trace = find_channels(source.module, samples[-1]).trace
     times.build(trace.layers, trace.whole_groups, progress)
     return latency
 

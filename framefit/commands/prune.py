@@ -85,6 +85,9 @@ def prune(
         str | None, typer.Option(help="2:4 also zeroes two of four weights where eligible.")
     ] = None,
     runtime: Annotated[str, typer.Option(help="Where the latency is measured.")] = "openvino",
+    precision: Annotated[
+        str, typer.Option(help="float, or int8: the latency is that of the network once quantized.")
+    ] = "float",
     samples: Annotated[int, typer.Option(min=1, help="Samples of --data to use.")] = 32,
     color: ColorOption = None,
     pixel_scale: PixelScaleOption = None,
@@ -121,7 +124,12 @@ def prune(
         outcome = prune_file(
             model,
             PruneGoal(
-                target_ms=target_ms, speed_up=speed_up, ratio=ratio, macs=macs, runtime=runtime
+                target_ms=target_ms,
+                speed_up=speed_up,
+                ratio=ratio,
+                macs=macs,
+                runtime=runtime,
+                precision=precision,
             ),
             settings,
             data=data,
@@ -166,9 +174,8 @@ def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
         )
     if result.latency_ms is not None:
         before, after = result.latency_ms
-        typer.echo(
-            f"latency: {before:.2f} ms -> {after:.2f} ms, lower quartile of the exported network"
-        )
+        timed = "network in INT8" if outcome.goal.precision == "int8" else "exported network"
+        typer.echo(f"latency: {before:.2f} ms -> {after:.2f} ms, lower quartile of the {timed}")
     channels = [sum(getattr(item, side) for item in result.widths) for side in ("before", "after")]
     typer.echo(
         f"{outcome.out}: channels {channels[0]} -> {channels[1]}, weights "

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from artifacts.checkpoint import build_module, load_checkpoint, save_checkpoint  # noqa: E402
 from artifacts.edits import apply_edits  # noqa: E402
+from framefit.network_clock import NetworkClock  # noqa: E402
 
 NETWORK = """
 import torch
@@ -22,6 +23,10 @@ def make():
         nn.Conv2d(3, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU(),
         nn.Conv2d(32, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 2, 1),
     )
+
+def wide():
+    middle = [part for _ in range(3) for part in (nn.Conv2d(64, 64, 3, 1, 1), nn.ReLU())]
+    return nn.Sequential(nn.Conv2d(3, 64, 3, 2, 1), nn.ReLU(), *middle, nn.Conv2d(64, 2, 1))
 
 def normed():
     return nn.Sequential(
@@ -150,6 +155,12 @@ def test_a_pruned_safetensors_file_is_opened_by_every_command(run, weights: Path
         (("--ratio", 0.5, "--out", "a.onnx", *factory()), "--out is a.onnx"),
         (("--target-ms", 1e-4, *factory()), "narrowest network"),
         (("--target-ms", 1e6, *factory()), "not below"),
+        (("--target-ms", 5, "--precision", "int7", *factory()), "float or int8"),
+        (("--ratio", 0.5, "--precision", "int8", *factory()), "without a latency"),
+        (
+            ("--target-ms", 5, "--precision", "int8", "--runtime", "null", *factory()),
+            "openvino or onnxruntime",
+        ),
     ],
 )
 def test_bad_input_is_one_line(run, weights: Path, arguments, message: str) -> None:
@@ -199,3 +210,19 @@ def test_latency_is_measured_on_the_exported_network(run, weights: Path) -> None
     tables = list(Path(".framefit").glob("layers-*.json"))
     assert len(tables) == 1
     assert json.loads(tables[0].read_text())
+
+
+@pytest.mark.timing
+def test_a_latency_in_integers_is_that_of_the_quantized_network(run, weights: Path) -> None:
+    import pruned_networks
+
+    torch.save(pruned_networks.wide().state_dict(), "wide.pt")
+    built = ("--factory", "pruned_networks:wide", *TIMED_NETWORK[2:])
+    options = ("--speed-up", 1.3, "--precision", "int8", "--json", "report.json")
+    result = run("compress", "prune", "wide.pt", *options, *built)
+    assert result.code == 0, result.err
+    assert "of the network in INT8" in result.out
+    before, after = json.loads(Path("report.json").read_text())["latency_ms"]
+    assert run("export", "onnx", "wide.pt", *built).code == 0
+    (float_ms,) = NetworkClock("openvino")([onnx.load("wide.onnx")])
+    assert after < before < float_ms
