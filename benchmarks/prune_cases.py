@@ -1,6 +1,7 @@
 """The trained networks on which pruners are compared, with all that pruning and repairing need."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from benchmarks.crop_classifier import (
     train_classifier,
 )
 from benchmarks.qat import measure as measure_road
+from compress.distill.api import distill_module
 from compress.model_runner import open_runner
 from compress.prune.api import PruneData
 from compress.prune.importance import ImportanceData
 from compress.train.batches import stack_samples
+from compress.train.settings import TrainerSettings
 from framefit.demo import CHECKPOINT
 from framefit.exported_module import export_module
 from framefit.model_source import ModelOptions
@@ -148,6 +151,29 @@ def open_crops(folder: Path) -> PruneCase:
 
 
 CASES: dict[str, Callable[[Path], PruneCase]] = {"road": open_road, "crops": open_crops}
+
+
+def repair(case: PruneCase, module: nn.Module, steps: int) -> dict[str, float]:
+    """Distils a network in place; returns the losses that are left, against the original."""
+    torch.manual_seed(0)
+    training = TrainerSettings(
+        steps=steps,
+        batch_size=case.batch_size,
+        learning_rate=case.learning_rate,
+        probe_every=max(steps // 2, 1),
+        workers=1,
+    )
+    module.requires_grad_(True)
+    result = distill_module(
+        module, deepcopy(case.module), case.training, case.probe, training=training
+    )
+    return result.losses_after
+
+
+def tell_tenths(what: str, done: int, total: int) -> None:
+    """Prints progress, ten times at most."""
+    if done % max(total // 10, 1) == 0:
+        print(f"  {what} {done}/{total}", flush=True)
 
 
 def _tell(what: str, done: int, total: int) -> None:

@@ -13,19 +13,17 @@ import argparse
 import json
 import time
 from collections.abc import Mapping
-from copy import deepcopy
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
-from benchmarks.prune_cases import CASES, PruneCase
+from benchmarks.prune_cases import CASES, PruneCase, repair, tell_tenths
 from benchmarks.torch_pruning_peer import (
     IMPORTANCES,
     VERSION,
@@ -35,10 +33,8 @@ from benchmarks.torch_pruning_peer import (
     open_torch_pruning,
     search_ratio,
 )
-from compress.distill.api import distill_module
 from compress.prune.analysis.api import find_channels
 from compress.prune.api import LatencyGoal, PruneSettings, prune_module
-from compress.train.settings import TrainerSettings
 from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
@@ -85,7 +81,7 @@ def compare(case: PruneCase, steps: int) -> dict[str, Any]:
     models = {"float": original}
     for name, module in pruned.items():
         rows[name]["before"] = case.measure(case.export(module))
-        rows[name]["losses"] = _repair(case, module, steps)
+        rows[name]["losses"] = repair(case, module, steps)
         models[name] = case.export(module)
         rows[name]["after"] = case.measure(models[name])
         rows[name]["parameters"] = sum(value.numel() for value in module.parameters())
@@ -101,16 +97,11 @@ def _prune_here(case: PruneCase) -> tuple[nn.Module, list[str]]:
     inputs = (case.example,)
     times = LayerTimes(RUNTIME)
     trace = find_channels(case.module, inputs).trace
-    times.build(trace.layers, trace.whole_groups, _tell_tenths)
+    times.build(trace.layers, trace.whole_groups, tell_tenths)
     clock = ExportedClock(case.module, Exporter({"input": case.shape}, RUNTIME))
     goal = LatencyGoal(speed_up=1 / SHARE, measure=clock, layer_time=times)
-    result = prune_module(case.module, inputs, goal, PruneSettings(), case.data, _tell_tenths)
+    result = prune_module(case.module, inputs, goal, PruneSettings(), case.data, tell_tenths)
     return result.module, list(result.notes)
-
-
-def _tell_tenths(what: str, done: int, total: int) -> None:
-    if done % max(total // 10, 1) == 0:
-        print(f"  {what} {done}/{total}", flush=True)
 
 
 def _describe(search: Search) -> dict[str, Any]:
@@ -123,23 +114,6 @@ def _describe(search: Search) -> dict[str, Any]:
     if errors:
         notes.append(f"{errors} of {len(search.trials)} ratios failed")
     return {"ratio": search.ratio, "notes": notes, "trials": search.trials}
-
-
-def _repair(case: PruneCase, module: nn.Module, steps: int) -> dict[str, float]:
-    """Distils a network in place; returns the losses that are left, against the original."""
-    torch.manual_seed(0)
-    training = TrainerSettings(
-        steps=steps,
-        batch_size=case.batch_size,
-        learning_rate=case.learning_rate,
-        probe_every=max(steps // 2, 1),
-        workers=1,
-    )
-    module.requires_grad_(True)
-    result = distill_module(
-        module, deepcopy(case.module), case.training, case.probe, training=training
-    )
-    return result.losses_after
 
 
 def judge(case: PruneCase, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
