@@ -71,7 +71,8 @@ def fit(
     environment, 5 internal.
     """
     from artifacts.atomic import require_writable, write_json
-    from framefit.fit_job import REPORT, FitSettings, fit_file
+    from framefit.fit_job import REPORT, fit_file
+    from framefit.fit_workshop import FitSettings
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
 

@@ -138,7 +138,7 @@ def _compare_with_limit(
         raise LatencyError(
             f"within_ms is {within_ms:g}, and the fastest network {found}takes {chosen_ms:.3g} ms",
             f"{chosen_ms:.3g} or more",
-            "compress prune --target-ms MS --precision int8 makes the network narrow enough",
+            f"compress prune --target-ms {within_ms:g} --precision int8 makes it narrow enough",
             fastest_ms=chosen_ms,
         )
 
