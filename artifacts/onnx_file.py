@@ -12,6 +12,7 @@ from artifacts.atomic import atomic_path
 from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
+from artifacts.free_batch import has_free_batch, take_one_sample
 from artifacts.graph_checks import (
     check_finite,
     check_graph,
@@ -50,14 +51,16 @@ def load_onnx(
     Args:
         path: the `.onnx` file; external data must lie beside it.
         input_shapes: shape per input name, in place of dynamic dimensions or of those that the
-            file states; the name "" stands for the only input.
+            file states; the name "" stands for the only input. A batch that is free without one
+            becomes 1.
 
     Returns:
         a self-contained model of opset 17 or newer with static inputs, inferred shapes and finite
         weights; initializers are not listed as inputs.
 
     Raises:
-        InputError: the file is not such a model, or an input is dynamic and has no given shape.
+        InputError: the file is not such a model, or an input is dynamic elsewhere than in its batch
+            and has no given shape.
         UnsafeFileError: the file is a pickle, or its external data points elsewhere.
     """
     path = require_file(path, _WHAT)
@@ -153,6 +156,17 @@ def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
     return {value.name: TensorShape(_dims(value), _type_name(value)) for value in inputs}
 
 
+def find_free_batches(path: Path) -> dict[str, str]:
+    """Returns the inputs of a model's file whose batch is free, and what the file calls it."""
+    graph = _parse(require_file(path, _WHAT)).graph
+    _drop_weights_from_inputs(graph)
+    return {
+        value.name: value.type.tensor_type.shape.dim[0].dim_param or "batch"
+        for value in graph.input
+        if has_free_batch(_dims(value))
+    }
+
+
 def _require_tensor_outputs(graph: onnx.GraphProto, path: Path) -> None:
     for value in graph.output:
         kind = value.type.WhichOneof("value")
@@ -244,6 +258,8 @@ def _fix_input(
 ) -> None:
     current = _dims(value)
     is_ranked = value.type.tensor_type.HasField("shape")
+    if shape is None and has_free_batch(current):
+        shape = take_one_sample(current)
     if shape is None:
         if is_ranked and 0 not in current:
             return

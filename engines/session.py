@@ -1,7 +1,7 @@
 """The one contract that every runtime fulfils: arrays in by name, arrays out by name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.feeds import check_array, check_names
+from artifacts.free_batch import take_one_sample
 
 DYNAMIC = -1
 
@@ -33,6 +34,10 @@ class TensorInfo:
         dims = ", ".join("?" if dim == DYNAMIC else str(dim) for dim in self.shape)
         return f"{self.name} {self.dtype.name} [{dims}]"
 
+    def of_one_sample(self) -> "TensorInfo":
+        """Returns the tensor with a batch of 1 where its batch is all that is free."""
+        return replace(self, shape=take_one_sample(self.shape))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
@@ -42,7 +47,8 @@ class SessionSettings:
         threads: CPU threads of one inference; None leaves it to the runtime (its physical cores).
         cuda_graph: replay the inference as one CUDA graph; an error where that cannot be had.
         device: index of the GPU; CPU runtimes take only 0.
-        input_shapes: fixes inputs that the graph leaves dynamic, by name; "" is the only input.
+        input_shapes: fixes inputs that the graph leaves dynamic, by name; "" is the only input. A
+            batch that is free without one is 1.
     """
 
     threads: int | None = None

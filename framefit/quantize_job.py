@@ -56,6 +56,8 @@ class QuantizeOutcome:
         float_bytes: size of the float model as ONNX.
         int8_bytes: size of the file.
         check: what the target computes with it; None where that does not run here.
+        has_free_batch: whether the file computes with any batch, as the float one does; None where
+            that has a batch of its own.
     """
 
     out: Path
@@ -66,6 +68,7 @@ class QuantizeOutcome:
     float_bytes: int
     int8_bytes: int
     check: TargetCheck | None
+    has_free_batch: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
@@ -79,6 +82,7 @@ class QuantizeOutcome:
             "float_bytes": self.float_bytes,
             "int8_bytes": self.int8_bytes,
             "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
+            "has_free_batch": self.has_free_batch,
             "on_target": asdict(self.check) if self.check is not None else None,
             "layers": [
                 {
@@ -223,6 +227,7 @@ def quantize_file(
     Raises:
         InputError: the model, the data or the output path is not usable.
     """
+    from compress.free_batch import free_batch
     from compress.quantize.api import quantize_model
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
@@ -248,7 +253,8 @@ def quantize_file(
     }
     if spec is not None:
         metadata[INPUT_SPEC_KEY] = spec.to_json()
-    save_onnx(result.model, out, metadata=metadata)
+    freed = free_batch(result.model, opened.batches, calibration[:2]) if opened.batches else None
+    save_onnx(freed or result.model, out, metadata=metadata)
     shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")
     check = None
@@ -265,4 +271,5 @@ def quantize_file(
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,
         check=check,
+        has_free_batch=freed is not None if opened.batches else None,
     )

@@ -85,7 +85,7 @@ def _open(path: Path, settings: SessionSettings) -> NullSession:
     weights = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in weights]
     shapes = settings.shapes_for([value.name for value in values])
-    inputs = tuple(_tensor(value, shapes.get(value.name)) for value in values)
+    inputs = tuple(_tensor(value, shapes.get(value.name)).of_one_sample() for value in values)
     require_static(inputs, path)
     return NullSession(inputs, tuple(_tensor(value, None) for value in graph.output))
 

@@ -59,7 +59,9 @@ class OrtSession(SessionBase):
             ) from error
         values = self._session.get_inputs()
         shapes = settings.shapes_for([value.name for value in values])
-        self.inputs = tuple(_tensor(value, shapes.get(value.name)) for value in values)
+        self.inputs = tuple(
+            _tensor(value, shapes.get(value.name)).of_one_sample() for value in values
+        )
         self.outputs = tuple(_tensor(value, None) for value in self._session.get_outputs())
         require_static(self.inputs, path)
 

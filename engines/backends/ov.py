@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
+from artifacts.free_batch import has_free_batch
 from artifacts.openvino_refusal import read_refusal
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
@@ -163,16 +164,16 @@ def _config(settings: SessionSettings) -> dict[str, Any]:
 
 def _fix_shapes(model: Any, settings: SessionSettings, path: Path) -> None:
     known = {_name(port): port for port in model.inputs}
-    given = settings.shapes_for(list(known))
-    shapes = {known[name]: list(dims) for name, dims in given.items()}
+    tensors = [_tensor(port, name) for name, port in known.items()]
+    free = {item.name: item.of_one_sample().shape for item in tensors if has_free_batch(item.shape)}
+    shapes = free | settings.shapes_for(list(known))
     if not shapes:
         return
     try:
-        model.reshape(shapes)
+        model.reshape({known[name]: list(dims) for name, dims in shapes.items()})
     except Exception as error:
         raise InputError(
-            f"{path} cannot take the input shapes {dict(settings.input_shapes)}:"
-            f" {first_line(error)}",
+            f"{path} cannot take the input shapes {shapes}: {first_line(error)}",
             "shapes that fit the network",
         ) from error
 

@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from artifacts.file_kind import require_file
+from artifacts.free_batch import take_one_sample
 from artifacts.onnx_file import input_tensors, load_onnx
 from artifacts.openvino_guard import remove_guards
 from artifacts.shape_inference import infer_shapes
@@ -78,8 +79,8 @@ def lint_file(
 ) -> LintReport:
     """Checks an ONNX file as `export trt` would build it.
 
-    Dynamic inputs without a given shape are a finding of their own, and the only one then: most
-    rules need shapes.
+    Inputs that are dynamic elsewhere than in their batch and have no given shape are a finding of
+    their own, and the only one then: most rules need shapes.
 
     Args:
         path: the `.onnx` file.
@@ -108,7 +109,8 @@ def _find_dynamic(path: Path, target: Target) -> LintReport | None:
     except DecodeError:
         return None
     weights = {tensor.name for tensor in model.graph.initializer}
-    if all(0 not in t.shape for n, t in input_tensors(model).items() if n not in weights):
+    tensors = {name: item for name, item in input_tensors(model).items() if name not in weights}
+    if all(0 not in take_one_sample(item.shape) for item in tensors.values()):
         return None
     graph = LintGraph(model)
     findings = tuple(find_dynamic_inputs(graph, target))

@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from compress.quantize.search.precision import PrecisionChoice
+    from compress.quantize.settings import QuantizeSettings
     from framefit.quantize_job import QuantizeOutcome
     from framefit.target_check import TargetCheck
 
@@ -25,15 +26,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
     if result.layers:
         show_errors(result.outputs_db, outcome.check)
-    if result.settings.spares_padded:
-        typer.echo("what padded Convs read has no zero points, which make the network slower here")
-    if result.settings.takes_zero_points_or_none and result.settings.symmetric:
-        typer.echo("activations have no zero points: int8 where values are negative, else uint8")
-    if result.settings.swish_by_tanh:
-        typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
-    if result.settings.integer_sums in ("blocks", "all"):
-        kind = "residual sums" if result.settings.integer_sums == "blocks" else "sums"
-        typer.echo(f"{kind} round both addends, which makes the network faster here")
+    show_forms(result.settings)
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(
@@ -48,11 +41,27 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         )
     else:
         typer.echo(f"latency not measured; on the target: framefit engines bench {outcome.out}")
+    if outcome.has_free_batch is not None:
+        kept = "free, as in the float network" if outcome.has_free_batch else "1 from now on"
+        typer.echo(f"the batch is {kept}; all was measured with a batch of 1")
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
         f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
     )
+
+
+def show_forms(settings: "QuantizeSettings") -> None:
+    """Prints in which forms the target computes faster than in the usual ones."""
+    if settings.spares_padded:
+        typer.echo("what padded Convs read has no zero points, which make the network slower here")
+    if settings.takes_zero_points_or_none and settings.symmetric:
+        typer.echo("activations have no zero points: int8 where values are negative, else uint8")
+    if settings.swish_by_tanh:
+        typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
+    if settings.integer_sums in ("blocks", "all"):
+        kind = "residual sums" if settings.integer_sums == "blocks" else "sums"
+        typer.echo(f"{kind} round both addends, which makes the network faster here")
 
 
 def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> None:

@@ -15,6 +15,7 @@ from onnx import helper
 from artifacts import opset, opset_child
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.onnx_file import (
+    find_free_batches,
     input_tensors,
     load_onnx,
     parse_input_shapes,
@@ -230,8 +231,8 @@ def test_unknown_opset_is_refused(tmp_path: Path, make_model, version: int) -> N
 
 def test_dynamic_input_is_refused_until_its_shape_is_given(tmp_path: Path, make_model) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(make_model(shape=["N", 3, 8, 8], output=["N", 4, 8, 8]), path)
-    with pytest.raises(InputError, match=r"'x'.*\[N, 3, 8, 8\].*--input-shape 1,3,8,8"):
+    onnx.save(make_model(shape=["N", 3, "H", 8], output=["N", 4, "H", 8]), path)
+    with pytest.raises(InputError, match=r"'x'.*\[N, 3, H, 8\].*--input-shape 1,3,360,8"):
         load_onnx(path)
     model = load_onnx(path, input_shapes=parse_input_shapes(["1,3,8,8"]))
     assert input_tensors(model)["x"].shape == (1, 3, 8, 8)
@@ -243,6 +244,30 @@ def test_dynamic_input_is_refused_until_its_shape_is_given(tmp_path: Path, make_
         load_onnx(path, input_shapes={"": (1, 4, 8, 8)})
     with pytest.raises(InputError, match="no input for 'z'"):
         load_onnx(path, input_shapes={"z": (1, 3, 8, 8)})
+
+
+def test_a_free_batch_becomes_one_sample(tmp_path: Path, make_model) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(make_model(shape=["N", 3, 8, 8], output=["N", 4, 8, 8]), path)
+    model = load_onnx(path)
+    assert input_tensors(model)["x"].shape == (1, 3, 8, 8)
+    dims = model.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [1, 4, 8, 8]
+    assert find_free_batches(path) == {"x": "N"}
+    given = load_onnx(path, input_shapes={"": (2, 3, 8, 8)})
+    assert input_tensors(given)["x"].shape == (2, 3, 8, 8)
+
+
+def test_a_free_axis_of_points_is_no_batch(tmp_path: Path) -> None:
+    values = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["points", 4]) for name in "xy"
+    ]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert find_free_batches(path) == {}
+    with pytest.raises(InputError, match=r"\[points, 4\]"):
+        load_onnx(path)
 
 
 def test_the_one_of_several_inputs_whose_shape_is_missing_is_named(tmp_path: Path) -> None:

@@ -8,21 +8,21 @@ from onnx import TensorProto, helper, numpy_helper
 SHAPE = (1, 3, 8, 10)
 
 
-def make_conv_model(dynamic: str | None = None) -> onnx.ModelProto:
+def make_conv_model(batch: int | str = SHAPE[0], height: int | str = SHAPE[2]) -> onnx.ModelProto:
     weight = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
     nodes = [
         helper.make_node("Conv", ["image", "weight"], ["features"], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["features"], ["zone"]),
         helper.make_node("GlobalAveragePool", ["features"], ["area"]),
     ]
-    shape = [dynamic or 1, *SHAPE[1:]]
+    shape = [batch, SHAPE[1], height, SHAPE[3]]
     graph = helper.make_graph(
         nodes,
         "conv",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)],
         [
-            helper.make_tensor_value_info("zone", TensorProto.FLOAT, [dynamic or 1, 4, 8, 10]),
-            helper.make_tensor_value_info("area", TensorProto.FLOAT, [dynamic or 1, 4, 1, 1]),
+            helper.make_tensor_value_info("zone", TensorProto.FLOAT, [batch, 4, height, 10]),
+            helper.make_tensor_value_info("area", TensorProto.FLOAT, [batch, 4, 1, 1]),
         ],
         [numpy_helper.from_array(weight, "weight")],
     )
@@ -39,6 +39,13 @@ def model_path(tmp_path: Path) -> Path:
 @pytest.fixture
 def dynamic_path(tmp_path: Path) -> Path:
     path = tmp_path / "dynamic.onnx"
+    onnx.save(make_conv_model("batch", "height"), path)
+    return path
+
+
+@pytest.fixture
+def free_batch_path(tmp_path: Path) -> Path:
+    path = tmp_path / "free_batch.onnx"
     onnx.save(make_conv_model("batch"), path)
     return path
 

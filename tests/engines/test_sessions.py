@@ -137,15 +137,26 @@ def test_a_truncated_model_is_refused_before_the_runtime_sees_it(runtime, model_
 
 @pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
 def test_a_dynamic_input_needs_a_shape(runtime, dynamic_path, image):
-    with pytest.raises(InputError, match=r"--input-shape image=1,3,8,10"):
+    with pytest.raises(InputError, match=r"--input-shape image=1,3,1,10"):
         open_session(dynamic_path, runtime)
     for name in ("image", ""):
         settings = SessionSettings(input_shapes={name: (1, 3, 8, 10)})
         with open_session(dynamic_path, runtime, settings) as session:
-            assert session.run({"image": image})["zone"].shape == (1, 4, 8, 10)
+            assert session.inputs[0].shape == (1, 3, 8, 10)
+            assert session.run({"image": image})["zone"].shape[:2] == (1, 4)
     unknown = SessionSettings(input_shapes={"picture": (1, 3, 8, 10)})
     with pytest.raises(InputError, match="'picture'"):
         open_session(dynamic_path, runtime, unknown)
+
+
+@pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
+def test_a_free_batch_is_one_sample_unless_a_shape_says_otherwise(runtime, free_batch_path, image):
+    with open_session(free_batch_path, runtime) as session:
+        assert session.inputs[0].shape == (1, 3, 8, 10)
+        assert session.run({"image": image})["zone"].shape == (1, 4, 8, 10)
+    settings = SessionSettings(input_shapes={"": (2, 3, 8, 10)})
+    with open_session(free_batch_path, runtime, settings) as session:
+        assert session.inputs[0].shape == (2, 3, 8, 10)
 
 
 @pytest.mark.parametrize("runtime", ONNX_RUNTIMES)

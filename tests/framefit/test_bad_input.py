@@ -92,9 +92,9 @@ def nan_weights(network: Path, pictures: Path) -> list[object]:
     return [network, "--data", pictures]
 
 
-def dynamic_batch(network: Path, pictures: Path) -> list[object]:
+def dynamic_height(network: Path, pictures: Path) -> list[object]:
     def edit(model: onnx.ModelProto) -> None:
-        model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+        model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
         model.graph.output[0].type.tensor_type.ClearField("shape")
 
     change(network, edit)
@@ -241,7 +241,7 @@ CASES: dict[Callable[[Path, Path], list[object]], str] = {
     plain_weights_without_factory: "--factory",
     unknown_suffix: "suffix '.h5'",
     nan_weights: "tensor 'w1'",
-    dynamic_batch: "--input-shape 1,3,16,24",
+    dynamic_height: "--input-shape 1,3,360,24",
     quantized_already: "quantized already",
     missing_data: "does not exist",
     empty_data: "has no picture",

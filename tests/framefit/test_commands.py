@@ -226,3 +226,20 @@ def test_without_a_model_the_newest_float_one_is_taken(run, network: Path, pictu
     Workspace().record_artifact(network, "float-onnx", "export onnx")
     assert run("compress", "quantize", "--data", pictures).code == 0
     assert Path("net.int8.onnx").is_file()
+
+
+def test_a_free_batch_stays_free(run, network: Path, pictures: Path) -> None:
+    model = onnx.load(network)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, network)
+    options = ("--data", pictures, "--out", "free.onnx", "--json", "report.json")
+    result = run("compress", "quantize", network, *options)
+    assert result.code == 0, result.err
+    assert "the batch is free" in result.out
+    assert json.loads(Path("report.json").read_text())["has_free_batch"] is True
+    dims = onnx.load("free.onnx").graph.input[0].type.tensor_type.shape.dim
+    assert dims[0].dim_param == "batch"
+    for command in (("compress", "compare", network, "free.onnx"), ("engines", "run", "free.onnx")):
+        result = run(*command, "--data", pictures)
+        assert result.code == 0, result.err

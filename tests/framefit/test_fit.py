@@ -135,7 +135,7 @@ def test_a_disturbed_measurement_is_repeated(network, tmp_path, monkeypatch):
         """As measured, but too disturbed at first, and fast enough then on any machine."""
         report = make_report(*given, **options)
         reports.append(report)
-        gates = [replace(gate, verdict=Verdict.PASS) for gate in report.gates]
+        gates = tuple(replace(gate, verdict=Verdict.PASS) for gate in report.gates)
         verdict = Verdict.INVALID if len(reports) == 1 else Verdict.PASS
         return replace(report, gates=gates, verdict=verdict)
 

@@ -56,13 +56,20 @@ def test_what_would_compute_something_else_fails_too(save, draw, capsys):
 
 
 def test_dynamic_shapes_are_found_and_can_be_given(save, draw, capsys):
-    d = draw(x=("N", 32, 16, 16))
+    d = draw(x=("N", 32, "H", 16))
     path = save(d.model(d.op("Relu", "x")))
     assert main(["export", "lint", path]) == 1
     out = capsys.readouterr().out
-    assert "--input-shape x=1,32,16,16" in out
+    assert "--input-shape x=1,32,1,16" in out
     assert "not checked" in out
     assert main(["export", "lint", path, "--input-shape", "1,32,16,16"]) == 0
+
+
+def test_a_free_batch_is_checked_as_one_sample(save, draw, capsys):
+    d = draw(x=("N", 32, 16, 16))
+    path = save(d.model(d.op("Relu", "x")))
+    assert main(["export", "lint", path]) == 0
+    assert "not checked" not in capsys.readouterr().out
 
 
 def test_few_infos_are_shown_unless_asked_for(save, draw, capsys):

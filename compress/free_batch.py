@@ -1,0 +1,159 @@
+"""Gives a network that was worked on at a batch of 1 its free batch back, where it can have one.
+
+Shapes that were computed from the batch have become constants meanwhile. Those that a reshape leads
+to, and constants that are concatenated to samples (class tokens), are written for any batch again.
+Two samples at once then have to give what each gives alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from compress.model_runner import open_runner
+from compress.sqnr import SignalToNoise
+
+Array = NDArray[Any]
+Shapes = Mapping[str, tuple[int, ...]]
+
+LEAST_DB = 30.0
+"""Sums in another order move a few values to the next integer; mixed samples are far below."""
+
+
+def free_batch(
+    model: onnx.ModelProto, batches: Mapping[str, str], samples: Sequence[Mapping[str, Array]]
+) -> onnx.ModelProto | None:
+    """Returns the model with a free batch, or None where it computes only with a batch of 1.
+
+    Args:
+        model: of static shapes, its batch 1; it is not changed.
+        batches: the inputs whose batch is to be free, and how the file is to call it.
+        samples: one or more, arrays by the input's name.
+    """
+    first = dict(samples[0])
+    second = dict(samples[1]) if len(samples) > 1 else {k: _mirror(v) for k, v in first.items()}
+    second = {**first, **{name: second[name] for name in batches}}
+    pair = {name: np.concatenate([first[name], second[name]]) for name in batches}
+    run = open_runner(model)
+    alone = run(first), run(second)
+    for freed in _candidates(model, batches, first):
+        try:
+            together = open_runner(freed)({**first, **pair})
+        except Exception:  # onnxruntime has a class of its own for each of many reasons
+            continue
+        if all(_agree(value, *(part[name] for part in alone)) for name, value in together.items()):
+            _name_batch(freed.graph, together, alone[0], next(iter(batches.values())))
+            return freed
+    return None
+
+
+def _name_batch(
+    graph: onnx.GraphProto, together: Mapping[str, Array], alone: Mapping[str, Array], name: str
+) -> None:
+    """Gives the first axis of what two samples make twice as much of the batch's name."""
+    for value in graph.output:
+        dims = value.type.tensor_type.shape.dim
+        if dims and together[value.name].shape[0] == 2 * alone[value.name].shape[0]:
+            dims[0].dim_param = name
+
+
+def _mirror(picture: Array) -> Array:
+    return np.ascontiguousarray(picture[..., ::-1])
+
+
+def _agree(together: Array, first: Array, second: Array) -> bool:
+    """Tells whether an output of two samples at once is what each gives alone."""
+    if together.shape == first.shape:  # of no sample, such as the centres of a grid
+        return np.array_equal(together, first) and np.array_equal(together, second)
+    if not first.ndim or together.shape != (2 * len(first), *first.shape[1:]):
+        return False
+    noise = [SignalToNoise(), SignalToNoise()]
+    for one, alone, part in zip(noise, (first, second), np.split(together, 2), strict=True):
+        one.update(alone, part)
+    return min(one.sqnr_db for one in noise) >= LEAST_DB
+
+
+def _find_shapes(model: onnx.ModelProto, sample: Mapping[str, Array]) -> Shapes:
+    """Returns the shapes that a sample's tensors have around reshapes and concatenations."""
+    constants = {item.name for item in model.graph.initializer}
+    named = {
+        name
+        for node in model.graph.node
+        if node.op_type in ("Reshape", "Concat")
+        for name in (*node.input, *node.output)
+        if name not in constants and name not in sample
+    }
+    found = open_runner(model, sorted(named))(sample)
+    return {name: value.shape for name, value in {**sample, **found}.items()}
+
+
+def _candidates(
+    model: onnx.ModelProto, batches: Mapping[str, str], sample: Mapping[str, Array]
+) -> Iterator[onnx.ModelProto]:
+    """Yields copies that may compute with any batch: as it is, and with shapes rewritten."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.value_info[:]
+    for value in copy.graph.input:
+        if value.name in batches:
+            value.type.tensor_type.shape.dim[0].dim_param = batches[value.name]
+    for value in copy.graph.output:
+        for dim in value.type.tensor_type.shape.dim[:1]:
+            dim.Clear()
+    yield copy
+    shapes = _find_shapes(model, sample)
+    _free_reshapes(copy.graph, shapes)
+    _repeat_constants(copy.graph, next(iter(batches)), shapes)
+    yield copy
+
+
+def _free_reshapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
+    """Lets the first axis of each reshape follow: a batch is copied, anything else is the rest."""
+    for node in graph.node:
+        if node.op_type == "Reshape" and node.input[0] in shapes and shapes[node.output[0]]:
+            first, *rest = shapes[node.output[0]]
+            is_batch = first == 1 and shapes[node.input[0]][:1] == (1,)
+            target = np.array([0 if is_batch else -1, *rest], np.int64)
+            node.input[1] = _add(graph, f"{node.output[0]}/any_batch", target)
+
+
+def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
+    """Repeats what is concatenated to samples, such as a class token, once for each."""
+    constants = {item.name: tuple(item.dims) for item in graph.initializer}
+    kept: list[onnx.NodeProto] = []
+    repeated: dict[str, str] = {}
+    for node in list(graph.node):
+        if all(name in constants for name in node.input if name):
+            constants |= {name: shapes.get(name, ()) for name in node.output}
+        elif node.op_type == "Concat" and node.attribute[0].i != 0:
+            for place, name in enumerate(node.input):
+                if constants.get(name, ())[:1] == (1,):
+                    if name not in repeated:
+                        kept += _repeat(graph, name, constants[name], source)
+                        repeated[name] = kept[-1].output[0]
+                    node.input[place] = repeated[name]
+        kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _repeat(
+    graph: onnx.GraphProto, name: str, dims: tuple[int, ...], source: str
+) -> list[onnx.NodeProto]:
+    """Returns what expands a constant of a batch of 1 to the batch of an input."""
+    rest = _add(graph, f"{name}/rest", np.array(dims[1:], np.int64))
+    size, shape = f"{name}/batch", f"{name}/batch_shape"
+    return [
+        helper.make_node("Shape", [source], [size], size, start=0, end=1),
+        helper.make_node("Concat", [size, rest], [shape], shape, axis=0),
+        helper.make_node("Expand", [name, shape], [f"{name}/of_batch"], f"{name}/of_batch"),
+    ]
+
+
+def _add(graph: onnx.GraphProto, name: str, values: Array) -> str:
+    if all(item.name != name for item in graph.initializer):
+        graph.initializer.append(numpy_helper.from_array(values, name))
+    return name

@@ -1,0 +1,123 @@
+"""A network gets its free batch back where two samples at once give what each gives alone."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compress.free_batch import free_batch
+
+SHAPE = (1, 3, 8, 8)
+RNG = np.random.default_rng(0)
+SAMPLES = [{"x": RNG.normal(size=SHAPE).astype(np.float32)} for _ in range(2)]
+
+
+def make(nodes, outputs, **constants):
+    """Returns a network that reads `x`; constants by name."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", TensorProto.FLOAT, SHAPE)],
+        [value(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(np.asarray(item), name) for name, item in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def conv():
+    weight = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)
+    return [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4)], {"w": weight}
+
+
+def flattened():
+    """Its reshape names the batch; a second output is of no sample."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("Reshape", ["c", "target"], ["y"]),
+        helper.make_node("Identity", ["grid"], ["centres"]),
+    ]
+    constants |= {"target": [1, 4, 64], "grid": np.ones((1, 2), np.float32)}
+    return make(nodes, {"y": (1, 4, 64), "centres": (1, 2)}, **constants)
+
+
+def windows():
+    """Cuts the picture into windows, whose number is a constant, and puts it together again."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("Reshape", ["c", "cut"], ["cut_c"]),
+        helper.make_node("Transpose", ["cut_c"], ["moved"], perm=[0, 2, 4, 1, 3, 5]),
+        helper.make_node("Reshape", ["moved", "many"], ["tokens"]),
+        helper.make_node("Softmax", ["tokens"], ["soft"], axis=1),
+        helper.make_node("Reshape", ["soft", "back"], ["y"]),
+    ]
+    constants |= {"cut": [1, 4, 2, 4, 2, 4], "many": [4, 64], "back": [1, 4, 64]}
+    return make(nodes, {"y": (1, 4, 64)}, **constants)
+
+
+def tokens():
+    """Puts a class token before the pixels."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("Reshape", ["c", "target"], ["pixels"]),
+        helper.make_node("Relu", ["class"], ["token"]),
+        helper.make_node("Concat", ["token", "pixels"], ["y"], axis=2),
+    ]
+    constants |= {"target": [1, 4, 64], "class": RNG.normal(size=(1, 4, 1)).astype(np.float32)}
+    return make(nodes, {"y": (1, 4, 65)}, **constants)
+
+
+def fixed_rows():
+    """Its reshape does for any batch as it is, and would not with the batch first."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("Transpose", ["c"], ["moved"], perm=[1, 0, 2, 3]),
+        helper.make_node("Reshape", ["moved", "rows"], ["flat"]),
+        helper.make_node("ReduceSum", ["c", "axes"], ["sums"], keepdims=0),
+        helper.make_node("ReduceMax", ["flat"], ["peaks"], axes=[1]),
+        helper.make_node("Mul", ["peaks", "zero"], ["none"]),
+        helper.make_node("Reshape", ["none", "row"], ["nothing"]),
+        helper.make_node("Add", ["sums", "nothing"], ["y"]),
+    ]
+    constants |= {"rows": [4, -1], "row": [1, 4], "axes": [2, 3], "zero": np.float32(0)}
+    return make(nodes, {"y": (1, 4)}, **constants)
+
+
+def mixed():
+    """Subtracts the mean over the batch, so that samples depend on each other."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("ReduceMean", ["c"], ["mean"], axes=[0]),
+        helper.make_node("Add", ["c", "mean"], ["y"]),
+    ]
+    return make(nodes, {"y": (1, 4, 8, 8)}, **constants)
+
+
+@pytest.mark.parametrize("build", [flattened, windows, tokens, fixed_rows])
+def test_any_batch_gives_what_each_sample_gives(build):
+    model = build()
+    freed = free_batch(model, {"x": "N"}, SAMPLES)
+    onnx.checker.check_model(freed, full_check=True)
+    assert freed.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    assert freed.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    single, many = (
+        onnxruntime.InferenceSession(item.SerializeToString()) for item in (model, freed)
+    )
+    pictures = RNG.normal(size=(3, *SHAPE[1:])).astype(np.float32)
+    alone = [single.run(["y"], {"x": picture[None]})[0] for picture in pictures]
+    (together,) = many.run(["y"], {"x": pictures})
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-5)
+
+
+def test_an_output_of_no_sample_keeps_its_shape():
+    freed = free_batch(flattened(), {"x": "N"}, SAMPLES)
+    centres = freed.graph.output[1].type.tensor_type.shape.dim
+    assert not centres[0].dim_param
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, SAMPLES[:1]])
+def test_a_network_that_mixes_samples_keeps_one(samples):
+    assert free_batch(mixed(), {"x": "N"}, samples) is None
