@@ -77,26 +77,28 @@ def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> No
 
 
 def show_precision(choice: "PrecisionChoice", *, is_float: bool, is_chosen: bool) -> None:
-    """Prints what stays in float, and the times.
+    """Prints what stays in float, the times, and what became of the contracts.
 
     Args:
         choice: what was found.
         is_float: all of it stays in float.
         is_chosen: what stays in float was searched for, as the user asked.
     """
+    typer.echo(_say_times(choice, is_float=is_float))
+    if len(choice.tried) == 1 and not is_float and not is_chosen:
+        typer.echo("more quality at about this latency, for a longer search: --prefer balanced")
+    for finding in choice.findings:
+        typer.echo(f"contract {'kept' if finding.is_kept else 'broken'}: {finding}")
+
+
+def _say_times(choice: "PrecisionChoice", *, is_float: bool) -> str:
     times = (
         f"float {choice.float_ms:.2f} ms, all INT8 {choice.int8_ms:.2f} ms, "
         f"chosen {choice.chosen.latency_ms:.2f} ms (side by side)"
     )
-    if len(choice.tried) == 1 and not is_float:
-        gain = choice.float_ms / choice.int8_ms
-        typer.echo(f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)")
-        if not is_chosen:
-            typer.echo("more quality at about this latency, for a longer search: --prefer balanced")
-        return
     if is_float:
-        typer.echo(f"no layer is faster in INT8, the network stays in float: {times}")
-        return
-    typer.echo(f"{len(choice.float_nodes)} layers stay in float: {times}")
-    for finding in choice.findings:
-        typer.echo(f"contract {'kept' if finding.is_kept else 'broken'}: {finding}")
+        return f"no layer is faster in INT8, the network stays in float: {times}"
+    if len(choice.tried) == 1:
+        gain = choice.float_ms / choice.int8_ms
+        return f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)"
+    return f"{len(choice.float_nodes)} layers stay in float: {times}"

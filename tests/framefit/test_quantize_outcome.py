@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from compress.quantize.search.candidates import Candidate
+from compress.quantize.search.contract import Contract, Finding
+from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
 from framefit.commands.quantize_result import show_outcome
 
@@ -23,3 +26,30 @@ def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, ca
     )
     show_outcome(outcome, is_verbose=False)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+@pytest.mark.parametrize(("value", "word"), [(41.0, "kept"), (39.0, "broken")])
+def test_what_becomes_of_contracts_is_said_whatever_stays_in_float(layers, value, word, capsys):
+    finding = Finding(contract=Contract(head="y", limit=40.0), value=value)
+    chosen = Candidate(float_nodes=frozenset(), latency_ms=2.0)
+    choice = PrecisionChoice(
+        float_nodes={},
+        float_ms=1.0 + 2 * layers,
+        int8_ms=2.0,
+        chosen=chosen,
+        tried=(chosen,),
+        findings=(finding,),
+    )
+    result = SimpleNamespace(
+        outputs_db={"y": 40.0},
+        settings=QuantizeSettings(),
+        layers=(SimpleNamespace(weight_bits=8),) * layers,
+        declined=(),
+        precision=choice,
+    )
+    outcome = SimpleNamespace(
+        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2, check=None
+    )
+    show_outcome(outcome, is_verbose=False)
+    assert f"contract {word}: head 'y'" in capsys.readouterr().out

@@ -54,13 +54,16 @@ def search_precision(
         choice = search.choose(floors)
         _compare_with_limit(choice, allowance.within_ms, has_contracts=bool(contracts))
         if choice.is_float:
-            return _float_result(work, choice)
-        result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
+            result = _float_result(work, choice)
+        else:
+            result = work.finish(work.prepared.with_float_nodes(frozenset(choice.float_nodes)))
         findings = measure_contracts(contracts, heads, model, result.model, work.samples, judge)
         choice = replace(choice, findings=findings)
         result = replace(result, precision=choice, declined=_explain(result.declined, choice))
+        if choice.is_float or not choice.broken:
+            break
         floors = _raise_floors(floors, choice)
-        if not choice.broken or search.choose(floors).chosen == choice.chosen:
+        if search.choose(floors).chosen == choice.chosen:
             break
     return result
 

@@ -164,6 +164,23 @@ def test_a_network_that_int8_slows_down_stays_in_float(outlier_model, prefer):
     assert min(values["sqnr_db"] for values in after.values()) > 100
 
 
+@pytest.mark.parametrize("kind", ["sqnr", "agreement"])
+def test_a_network_that_stays_in_float_says_that_it_keeps_its_contracts(outlier_model, kind):
+    model, samples = outlier_model
+    contract = Contract(head="left", kind=kind, limit=1.0)
+    result = quantize_model(
+        model,
+        samples,
+        settings(prefer="speed", contracts=(contract,)),
+        clock=clock_that_dislikes_int8,
+    )
+    assert result.precision is not None
+    assert result.precision.is_float
+    assert [(item.contract, item.is_kept) for item in result.precision.findings] == [
+        (contract, True)
+    ]
+
+
 def test_the_smallest_sets_that_meet_floors_are_found(outlier_model):
     model, samples = outlier_model
     matrix = measure_sensitivity(model, samples, settings())
