@@ -118,7 +118,8 @@ def _check_tensor_scatter(graph: LintGraph, node: onnx.NodeProto, target: Target
 
 def _check_attention(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Answer:
     fix = "export with opset 22 or older, where attention is MatMul, Softmax and MatMul"
-    if any(node.input[4:]) or any(node.output[1:]):
+    is_cached = any(node.input[4:6]) or (not target.is_rtx and any(node.input[6:]))
+    if is_cached or any(node.output[1:]):
         return "a cache or more than one output", fix
     if attribute(node, "softcap", 0.0) or attribute(node, "softmax_precision", 0):
         return "softcap or softmax_precision", fix

@@ -7,9 +7,10 @@ from typing import Any
 from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_clips import read_openvino_model
+from artifacts.openvino_guard import UNQUANTIZED_TYPES
 from artifacts.openvino_refusal import read_refusal
 from export.lint.finding import ERROR, INFO, WARNING, Finding
-from export.lint.graph import LintGraph, read_names
+from export.lint.graph import QUANTIZE, LintGraph, read_names
 from export.lint.rule import Rule
 from export.lint.rules.operators import suggest_instead
 from export.lint.target import Target
@@ -42,12 +43,15 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
     import openvino
 
+    core = openvino.Core()
+    title = f"{target.title} {openvino.__version__.partition('-')[0]}"
     try:
-        read_openvino_model(openvino.Core(), graph.model)
-        return
+        model = read_openvino_model(core, graph.model)
     except Exception as error:
         refusal = read_refusal(str(error))
-    title = f"{target.title} {openvino.__version__.partition('-')[0]}"
+    else:
+        yield from _compile_openvino(graph, core, model, title)
+        return
     for written in refusal.missing:
         operator = re.sub(r"-\d+$", "", written).rpartition(".")[2]
         for place in _places(graph, operator):
@@ -59,6 +63,41 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
         yield _refuse(place or "the graph", f"operator {operator}", f"{title}: {reason}", operator)
     if not refusal.failed:
         yield _refuse("the graph", "what its reader refuses", f"{title}: {refusal.reason}")
+
+
+def _compile_openvino(graph: LintGraph, core: Any, model: Any, title: str) -> Iterator[Finding]:
+    """Yields why OpenVINO does not compile for the processor what it has read."""
+    try:
+        core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        return
+    except Exception as error:
+        reason = str(read_refusal(str(error)))
+    why = f"{title}: {reason}"
+    casts = _casts_of_unquantized_inputs(graph)
+    for place in casts:
+        yield Finding(
+            rule=RULE.name,
+            severity=ERROR,
+            place=place,
+            what="an input whose type it does not quantize, with Q behind its Cast",
+            why=why,
+            fix="give the network this input in float32, or quantize the float network with "
+            "compress quantize --target openvino, which keeps the two apart",
+        )
+    if not casts:
+        yield _refuse("the graph", "what it reads and does not compile", why)
+
+
+def _casts_of_unquantized_inputs(graph: LintGraph) -> list[str]:
+    """Returns the Casts of inputs in types that OpenVINO does not quantize, where a Q follows."""
+    inputs = {item.name for item in graph.inputs}
+    return [
+        node.name or node.output[0]
+        for node in graph.of("Cast")
+        if node.input[0] in inputs
+        and graph.element_type(node.input[0]) in UNQUANTIZED_TYPES
+        and any(reader.op_type == QUANTIZE for reader in graph.consumers(node.output[0]))
+    ]
 
 
 def _drop_followers(

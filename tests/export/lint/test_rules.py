@@ -44,6 +44,15 @@ def fused(draw, size, **attributes):
     return draw_one(draw, "Attention", "keys", "values", inputs=inputs, opset=23, **heads)
 
 
+def padded_keys(draw, queries, heads, size, dtype=TensorProto.FLOAT):
+    d = draw(x=(1, heads, queries, size), keys=(1, 2, 8, size), lengths=(1,))
+    d.types |= {"x": dtype, "keys": dtype, "lengths": TensorProto.INT64}
+    inputs = ["x", "keys", "keys", "", "", "", "lengths"]
+    name = d.op("Attention", *inputs)
+    d.types[name] = dtype
+    return d.model(name, opset=24)
+
+
 def sixteen_bits(draw):
     d = draw(**IMAGE)
     cast = d.op("Cast", "x", to=TensorProto.INT16)
@@ -274,8 +283,18 @@ EXAMPLES = {
     "runtime-reader": ([foreign], [supported]),
     "unsupported-attribute": ([antialiased], [interpolated]),
     "attention-kernel": (
-        [lambda d: fused(d, size=8, is_causal=1)],
-        [lambda d: fused(d, size=8), lambda d: fused(d, size=16)],
+        [
+            lambda d: fused(d, size=8, is_causal=1),
+            lambda d: padded_keys(d, queries=1, heads=2, size=16),
+            lambda d: padded_keys(d, queries=1, heads=4, size=12),
+            lambda d: padded_keys(d, queries=4, heads=4, size=8, dtype=TensorProto.FLOAT16),
+        ],
+        [
+            lambda d: fused(d, size=8),
+            lambda d: fused(d, size=16),
+            lambda d: padded_keys(d, queries=1, heads=4, size=8),
+            lambda d: padded_keys(d, queries=4, heads=2, size=16, dtype=TensorProto.FLOAT16),
+        ],
     ),
     "element-type": ([sixteen_bits], [thirty_two_bits]),
     "tensor-rank": (
@@ -452,6 +471,26 @@ def test_what_openvino_cannot_convert_is_named_and_not_what_follows_from_it(draw
     d.op("DepthToSpace", d.op("Conv", around, d.floats(8, 8, 3, 3)), name="last", blocksize=2)
     report = lint_model(d.model("last"), target="openvino")
     assert [item.place for item in report.findings if item.severity == "error"] == ["around"]
+
+
+@pytest.mark.parametrize(
+    "dtype", [TensorProto.DOUBLE, TensorProto.UINT16, TensorProto.UINT8, TensorProto.FLOAT16]
+)
+def test_lint_and_openvino_agree_on_quantized_inputs_of_other_types(dtype, draw):
+    openvino = pytest.importorskip("openvino")
+    d = draw(x=(1, 32, 16, 16))
+    d.types["x"] = dtype
+    model = d.model(d.conv(d.op("Cast", "x", name="cast", to=TensorProto.FLOAT)))
+    core = openvino.Core()
+    read = core.read_model(model.SerializeToString())
+    try:
+        core.compile_model(read, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        expected = []
+    except RuntimeError:
+        expected = ["cast"]
+    found = lint_model(model, target="openvino").findings
+    assert [item.place for item in found if item.severity == "error"] == expected
+    assert bool(expected) == (dtype in (TensorProto.DOUBLE, TensorProto.UINT16))
 
 
 @pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
