@@ -11,6 +11,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
+from compress.quantize.product_biases import widen_product_biases
 from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams
 
@@ -41,6 +42,7 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
         nodes.append(node)
     graph.nodes = nodes
     graph.index()
+    widen_product_biases(graph)
     graph.drop_unused_weights()
 
 

@@ -17,8 +17,9 @@ from export.lint.target import Target
 
 _OPERATOR = re.compile(r"Fatal error: (\S+):(\w+)\(|implementation for (\w+)\(|Op \((\w+)\)")
 _WITHOUT_FUSION = (
-    "export with opset 20 or older and quantize that, or open it with "
-    f"InferenceSession(…, disabled_optimizers=['{PRODUCT_FUSION}']), as framefit does"
+    "export with opset 20 or older and quantize that, or give the bias as many axes as the "
+    f"product, or open it with InferenceSession(…, disabled_optimizers=['{PRODUCT_FUSION}']), "
+    "as framefit does"
 )
 _UNOPTIMIZED = "open it with SessionOptions.graph_optimization_level = ORT_DISABLE_ALL"
 _NODE = re.compile(r"node with name '([^']+)'|Node \(([^)]+)\)|in node \(([^)]+)\)")
