@@ -9,19 +9,67 @@ from onnx import helper
 
 from compress.quantize.graph import Array, Graph
 
+Write = Callable[[onnx.NodeProto], list[onnx.NodeProto] | None]
+"""Returns what is put in a node's place; None keeps it."""
 
-def replace_nodes(
-    graph: Graph, write: Callable[[onnx.NodeProto], list[onnx.NodeProto] | None]
-) -> list[str]:
-    """Puts other nodes in a node's place; None keeps it. Returns the names of those replaced."""
-    nodes, replaced = [], []
-    for node in graph.nodes:
-        others = write(node)
-        nodes += [node] if others is None else others
-        replaced += [] if others is None else [node.name]
-    graph.nodes = nodes
+
+def replace_nodes(graph: Graph, write: Write, *, with_tail: bool = False) -> list[str]:
+    """Puts other nodes in a node's place; returns the names of those replaced.
+
+    Args:
+        graph: edited in place.
+        write: returns the other nodes.
+        with_tail: what lies behind the network's last decision too.
+    """
+    graph.nodes, replaced = _write_all(graph.nodes, write)
+    if with_tail:
+        graph.tail, more = _write_all(graph.tail, write)
+        replaced += more
     graph.index()
     return replaced
+
+
+def _write_all(
+    nodes: Sequence[onnx.NodeProto], write: Write
+) -> tuple[list[onnx.NodeProto], list[str]]:
+    written: list[onnx.NodeProto] = []
+    replaced = []
+    for node in nodes:
+        others = write(node)
+        written += [node] if others is None else others
+        replaced += [] if others is None else [node.name]
+    return written, replaced
+
+
+def slice_axis(
+    graph: Graph, tensor: str, axis: int, part: tuple[int, int], stem: str
+) -> onnx.NodeProto:
+    """Returns a node that takes a part of an axis; the graph takes up its constants.
+
+    Args:
+        graph: knows the tensor's shape.
+        tensor: its name.
+        axis: counted from the first.
+        part: from where to where.
+        stem: what the node and its constants are named after.
+    """
+    names = []
+    for what, value in (("start", part[0]), ("end", part[1]), ("axis", axis)):
+        names.append(graph.unused_name(f"{stem}_{what}"))
+        graph.weights[names[-1]] = np.array([value], np.int64)
+    shape = list(graph.shapes[tensor])
+    shape[axis] = part[1] - part[0]
+    result = describe_tensor(graph, stem, tensor, shape)
+    return helper.make_node("Slice", [tensor, *names], [result], result)
+
+
+def describe_tensor(graph: Graph, stem: str, source: str, shape: Sequence[int]) -> str:
+    """Returns the name of a new tensor like `source`, of another shape."""
+    result = graph.unused_name(stem)
+    graph.shapes[result] = tuple(shape)
+    if source in graph.float32:
+        graph.float32.add(result)
+    return result
 
 
 class NodeWriter:

@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from compress.quantize.graph import Graph, attribute
-from compress.quantize.placement.node_writing import replace_nodes
+from compress.quantize.placement.node_writing import describe_tensor, replace_nodes, slice_axis
 
 
 def write_wrapped_pads(graph: Graph) -> list[str]:
@@ -52,38 +52,15 @@ def _write_one(
         size, stem = shape[axis], f"{node.name}_axis_{axis}"
         joined = [tensor]
         if before:
-            nodes.append(_slice(graph, tensor, axis, (size - before, size), f"{stem}_before"))
+            nodes.append(slice_axis(graph, tensor, axis, (size - before, size), f"{stem}_before"))
             joined.insert(0, nodes[-1].output[0])
         if behind:
-            nodes.append(_slice(graph, tensor, axis, (0, behind), f"{stem}_behind"))
+            nodes.append(slice_axis(graph, tensor, axis, (0, behind), f"{stem}_behind"))
             joined.append(nodes[-1].output[0])
         shape[axis] += before + behind
-        tensor = _describe(graph, stem, tensor, shape)
+        tensor = describe_tensor(graph, stem, tensor, shape)
         nodes.append(helper.make_node("Concat", joined, [tensor], tensor, axis=axis))
     if not nodes:
         return [helper.make_node("Identity", [tensor], [node.output[0]], node.name)]
     nodes[-1].output[0] = node.output[0]
     return nodes
-
-
-def _slice(
-    graph: Graph, tensor: str, axis: int, part: tuple[int, int], stem: str
-) -> onnx.NodeProto:
-    """Returns a node that takes a part of an axis."""
-    names = []
-    for what, value in (("start", part[0]), ("end", part[1]), ("axis", axis)):
-        names.append(graph.unused_name(f"{stem}_{what}"))
-        graph.weights[names[-1]] = np.array([value], np.int64)
-    shape = list(graph.shapes[tensor])
-    shape[axis] = part[1] - part[0]
-    result = _describe(graph, stem, tensor, shape)
-    return helper.make_node("Slice", [tensor, *names], [result], result)
-
-
-def _describe(graph: Graph, stem: str, source: str, shape: list[int]) -> str:
-    """Returns the name of a new tensor like `source`, of another shape."""
-    result = graph.unused_name(stem)
-    graph.shapes[result] = tuple(shape)
-    if source in graph.float32:
-        graph.float32.add(result)
-    return result
