@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.known_shapes import infer_missing_shapes
 from compress.quantize.placement.layers import LAYERS
 
 NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
@@ -83,7 +84,21 @@ def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
 
 
 def fold_constants(graph: Graph) -> list[str]:
-    """Computes nodes that depend on constants only, and the shapes of tensors of known shape."""
+    """Computes nodes that depend on constants only, and the shapes of tensors of known shape.
+
+    What is folded may tell further shapes, and these what else is constant.
+    """
+    folded = _fold_once(graph)
+    while infer_missing_shapes(graph):
+        more = _fold_once(graph)
+        if not more:
+            break
+        folded += more
+    return [f"folded constant {name}" for name in folded]
+
+
+def _fold_once(graph: Graph) -> list[str]:
+    """Folds what is constant as far as shapes are known; returns the nodes' names."""
     folded = []
     for node in list(graph.nodes):
         if any(name in graph.outputs for name in node.output):
@@ -100,7 +115,7 @@ def fold_constants(graph: Graph) -> list[str]:
             graph.weights.update(zip((name for name in node.output if name), values, strict=True))
             folded.append(node.name)
     graph.remove(folded)
-    return [f"folded constant {name}" for name in folded]
+    return folded
 
 
 def _is_constant(graph: Graph, node: onnx.NodeProto) -> bool:

@@ -42,23 +42,28 @@ def _find_cut(graph: Graph, node: onnx.NodeProto) -> dict[int, int]:
     steps = graph.weights.get(node.input[_STEPS]) if len(node.input) > _STEPS else np.ones(1)
     if starts is None or np.any(starts != 0) or steps is None or np.any(steps != 1):
         return {}
-    return _shorter_axes(graph.shapes.get(node.input[0]), graph.shapes.get(node.output[0]))
+    return _shorter_axes(_shape(graph, node.input[0]), _shape(graph, node.output[0]))
 
 
 def _find_partly_read(graph: Graph, node: onnx.NodeProto) -> dict[int, int]:
     """Returns how much GatherElements reads of each other axis that it does not read whole."""
     data, indices = node.input
-    value = graph.weights.get(indices)
-    shape = graph.shapes.get(indices) if value is None else value.shape
-    cut = _shorter_axes(graph.shapes.get(data), shape)
+    shape = _shape(graph, indices)
+    cut = _shorter_axes(_shape(graph, data), shape)
     along = attribute(node, "axis", 0)
-    cut.pop(along + len(shape or ()) if along < 0 else along, None)
+    cut.pop(along + len(shape) if along < 0 else along, None)
     return cut
 
 
-def _shorter_axes(whole: tuple[int, ...] | None, part: tuple[int, ...] | None) -> dict[int, int]:
+def _shape(graph: Graph, tensor: str) -> tuple[int, ...]:
+    """Returns a tensor's shape; nothing where it is not known."""
+    value = graph.weights.get(tensor)
+    return graph.shapes.get(tensor, ()) if value is None else value.shape
+
+
+def _shorter_axes(whole: tuple[int, ...], part: tuple[int, ...]) -> dict[int, int]:
     """Returns the length of each axis of `part` that is shorter than that of `whole`."""
-    if whole is None or part is None or len(whole) != len(part):
+    if len(whole) != len(part):
         return {}
     pairs = zip(whole, part, strict=True)
     return {axis: short for axis, (size, short) in enumerate(pairs) if 0 < short < size}
@@ -69,7 +74,7 @@ def _split(
 ) -> list[onnx.NodeProto] | None:
     """Returns Splits, one behind the other, that keep the first elements of each axis."""
     nodes: list[onnx.NodeProto] = []
-    tensor, shape = node.input[0], list(graph.shapes.get(node.input[0], ()))
+    tensor, shape = node.input[0], list(_shape(graph, node.input[0]))
     for axis, length in lengths.items():
         sizes = graph.unused_name(f"{node.name}_axis_{axis}_sizes")
         graph.weights[sizes] = np.array([length, shape[axis] - length], np.int64)
@@ -97,7 +102,7 @@ def _gather_whole(
     more = graph.unused_name(f"{node.name}_indices")
     along = attribute(node, "axis", 0)
     shape = list(whole)
-    shape[along] = graph.shapes[node.output[0]][along]
+    shape[along] = _shape(graph, indices)[along]
     tensor = describe_tensor(graph, f"{node.name}_whole", data, shape)
     nodes = [
         helper.make_node("Pad", [indices, pads], [more], more),

@@ -127,7 +127,8 @@ def insert_scale(
         axis: of the channels in the tensor.
     """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
-    shape = [1] * len(graph.shapes[tensor])
+    rank = graph.weights[graph.node(readers[0]).input[1]].ndim
+    shape = [1] * len(graph.shapes.get(tensor, range(rank)))
     shape[axis] = -1
     graph.weights[constant] = (1 / factors).astype(np.float32).reshape(shape)
     product = helper.make_node("Mul", [tensor, constant], [result], result)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
@@ -110,6 +110,47 @@ def test_shared_weights_stay_as_they_are_for_their_other_reader(make_model, run_
     model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
     feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
     assert_same(model, run_model, feeds, absent=["BatchNormalization"])
+
+
+def test_shapes_behind_computed_pads_are_known(make_model, run_model):
+    """PyTorch's exporter of old writes F.pad with pads that onnx's inference does not follow."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((4, 3, 3, 3)).astype(np.float32),
+        "missing": np.asarray([4], np.int64),
+        "given": np.asarray([0, 1, 0, 1], np.int64),
+        "pairs": np.asarray([-1, 2], np.int64),
+        "flat": np.asarray([-1], np.int64),
+        **{name: np.asarray([at], np.int64) for name, at in (("last", -1), ("end", -99))},
+        "axis": np.asarray([0], np.int64),
+    }
+    nodes = [
+        helper.make_node("ConstantOfShape", ["missing"], ["zeros"]),
+        helper.make_node("Concat", ["given", "zeros_int"], ["all"], axis=0),
+        helper.make_node("Reshape", ["all", "pairs"], ["rows"]),
+        helper.make_node("Slice", ["rows", "last", "end", "axis", "last"], ["turned"]),
+        helper.make_node("Transpose", ["turned"], ["columns"], perm=[1, 0]),
+        helper.make_node("Reshape", ["columns", "flat"], ["pads"]),
+        helper.make_node("Pad", ["x", "pads"], ["padded"]),
+        helper.make_node("Conv", ["padded", "w"], ["c"], "conv"),
+        helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Expand", ["one", "s"], ["ones"]),
+        helper.make_node("Mul", ["c", "ones"], ["y"]),
+    ]
+    nodes.insert(1, helper.make_node("Cast", ["zeros"], ["zeros_int"], to=TensorProto.INT64))
+    weights["one"] = np.ones(1, np.float32)
+    model = make_model(nodes, weights, {"x": (1, 3, 8, 12)}, ["y"])
+    before = Graph(model)
+    assert {"padded", "c"}.isdisjoint(before.shapes)
+    graph = before.copy()
+    simplify(graph)
+    assert [node.op_type for node in graph.nodes] == ["Pad", "Conv", "Mul"]
+    assert (graph.shapes["padded"], graph.shapes["c"]) == ((1, 3, 9, 13), (1, 4, 7, 11))
+    assert {"padded", "c"} <= graph.float32
+    feeds = {"x": rng.standard_normal((1, 3, 8, 12)).astype(np.float32)}
+    np.testing.assert_allclose(
+        run_model(graph.to_model(), feeds)["y"], run_model(model, feeds)["y"], rtol=1e-5
+    )
 
 
 def test_shapes_of_static_tensors_are_folded(make_model, run_model):

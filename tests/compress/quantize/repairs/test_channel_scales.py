@@ -51,9 +51,11 @@ def make_mobile(make_model):
     return make
 
 
-def scaled(model, samples, placement=None):
+def scaled(model, samples, placement=None, *, knows_shapes=True):
     graph = Graph(model)
     simplify(graph)
+    if not knows_shapes:
+        graph.shapes = {name: graph.shapes[name] for name in graph.inputs}
     placement = placement or TensorRT()
     placed, _ = placement.place(graph)
     names = [item.node for item in placed]
@@ -61,10 +63,11 @@ def scaled(model, samples, placement=None):
     return graph.to_model(), done
 
 
+@pytest.mark.parametrize("knows_shapes", [True, False])
 @pytest.mark.parametrize("activation", ["HardSwish", "SiLU", "Elu"])
-def test_the_float_results_stay(activation, make_mobile, samples, run_model):
+def test_the_float_results_stay(activation, knows_shapes, make_mobile, samples, run_model):
     model = make_mobile(activation)
-    after, done = scaled(model, samples)
+    after, done = scaled(model, samples, knows_shapes=knows_shapes)
     assert len(done) == 1
     for feeds in samples:
         expected = run_model(model, feeds)["y"]
