@@ -1,6 +1,6 @@
 """Rules that every placement shares: which layers can compute in integers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -148,6 +148,27 @@ def quantize_residual_add(
     order = {other.name: position for position, other in enumerate(graph.nodes)}
     last = max(fused, key=lambda position: order[_source(graph, node.input[position])])
     return QuantizedNode(node=node.name, activations=(1 - last,))
+
+
+def find_lone_sums(graph: Graph, quantized: Collection[QuantizedNode]) -> dict[str, Declined]:
+    """Returns the Adds that read integers of a tensor of which all others read the floats."""
+    sums: dict[str, list[str]] = {}
+    others: set[str] = set()
+    for item in quantized:
+        node = graph.node(item.node)
+        names = [node.input[position] for position in item.activations]
+        if node.op_type == "Add" and len(names) == 1:
+            sums.setdefault(names[0], []).append(node.name)
+        else:
+            others.update(names)
+    return {
+        name: Declined(
+            node=name, reason=f"others read '{branch}' in float: rounding it for sums saves no time"
+        )
+        for branch, names in sums.items()
+        if branch not in others and len(graph.consumers(branch)) > len(names)
+        for name in names
+    }
 
 
 def _is_trunk(graph: Graph, add: onnx.NodeProto) -> bool:

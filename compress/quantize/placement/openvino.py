@@ -36,6 +36,7 @@ class OpenVINO(TensorRT):
     attention_slower_on: str = "OpenVINO"
     quantizes_sums: bool = True
     trunk_loses_on: str = "OpenVINO"
+    spares_float_sums: bool = False
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""

@@ -3,7 +3,9 @@
 Q/DQ on the inputs of Conv, ConvTranspose, Gemm and MatMul (both inputs in attention), per-channel
 on their weights, on one branch of a residual Add, and with one scale on all that a Concat joins;
 none on biases, which TensorRT's parser refuses. See NVIDIA's documentation, "Working with Quantized
-Types", section "Q/DQ Layer-Placement Recommendations".
+Types", section "Q/DQ Layer-Placement Recommendations". What others read in float, and only sums in
+integers, such as a trunk whose blocks begin with a normalization, stays in float: TensorRT-RTX
+1.7.1 makes the same kernels of both, and only rounds on the way (`tests/export/lint/test_fusions`).
 """
 
 from collections.abc import Collection
@@ -14,7 +16,7 @@ from compress.quantize.placement.attention import put_masks_first
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.integer_sums import add_integer_sums
-from compress.quantize.placement.layers import place_layers, sort_nodes
+from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.qparams import IntegerGrid
@@ -30,6 +32,8 @@ class TensorRT:
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
         integer_sums: which sums round both addends, one of `integer_sums.INTEGER_SUMS`.
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
+        spares_float_sums: whether Adds read in float what others read in float, and only Adds
+            would read in integers.
     """
 
     symmetric: bool = True
@@ -37,6 +41,7 @@ class TensorRT:
     quantizes_sums: bool = False
     integer_sums: str = "none"
     trunk_loses_on: str = ""
+    spares_float_sums: bool = True
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -60,6 +65,12 @@ class TensorRT:
             has_pyramids = self.integer_sums == "all"
             quantized = add_integer_sums(graph, quantized, in_float, has_pyramids=has_pyramids)
         moving, refused = tie_movement(graph, quantized, keep_float)
+        if self.spares_float_sums:
+            alone = find_lone_sums(graph, [*quantized, *moving])
+            if alone:
+                quantized = [item for item in quantized if item.node not in alone]
+                moving, refused = tie_movement(graph, quantized, keep_float)
+                refused = [*alone.values(), *refused]
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 
     def activation_grid(self, low: float) -> IntegerGrid:

@@ -68,6 +68,33 @@ def test_a_trunk_without_activations_stays_in_float_on_openvino(
     assert is_quantized or "goes on without an activation" in reasons["add"]
 
 
+@pytest.mark.parametrize(
+    ("reader", "branches", "in_integers"),
+    [("Sigmoid", 1, []), ("Sigmoid", 2, []), ("Conv", 2, ["add0", "add1"]), (None, 1, ["add0"])],
+    ids=["a norm reads it too", "two sums and a norm", "a layer reads it too", "nobody else does"],
+)
+def test_on_tensorrt_sums_read_in_float_what_is_written_in_float_anyway(
+    reader, branches, in_integers, make_model
+):
+    rng = np.random.default_rng(0)
+    weights = {f"w{i}": rng.standard_normal((3, 3, 1, 1)).astype(np.float32) for i in range(4)}
+    nodes = [helper.make_node("Elu", ["x"], ["trunk"])]
+    for i in range(branches):
+        nodes.append(helper.make_node("Conv", ["x", f"w{i}"], [f"b{i}"], f"layer{i}"))
+        nodes.append(helper.make_node("Add", ["trunk", f"b{i}"], [f"y{i}"], f"add{i}"))
+    outputs = [f"y{i}" for i in range(branches)]
+    if reader is not None:
+        operands = ["trunk", "w3"] if reader == "Conv" else ["trunk"]
+        nodes.append(helper.make_node(reader, operands, ["z"], "reader"))
+        outputs.append("z")
+    placed, declined = TensorRT().place(
+        Graph(make_model(nodes, weights, {"x": (1, 3, 4, 4)}, outputs))
+    )
+    assert [item.node for item in placed if item.node.startswith("add")] == in_integers
+    assert all("in float" in item.reason for item in declined)
+    assert len(declined) == branches - len(in_integers)
+
+
 def test_who_prefers_speed_gets_its_sums_in_integers():
     preferences = (None, "quality", "speed")
     placements = [

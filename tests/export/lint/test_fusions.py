@@ -102,6 +102,30 @@ def test_a_shortcut_that_is_read_in_float_is_written_twice(draw, build):
     assert results["float"] == (True, ["Float", "Int8"])
 
 
+@pytest.mark.parametrize("reader", ["BatchNormalization", "HardSwish"])
+def test_a_shortcut_that_only_the_sum_reads_in_integers_saves_no_kernel(reader, draw, build):
+    """A trunk whose blocks begin with a normalization: the sum only rounds, with a pair or without.
+
+    `compress quantize` leaves it in float for that.
+    """
+    counts = {}
+    for has_pair in (True, False):
+        d = draw()
+        trunk = d.conv("x", "stem")
+        for block in range(2):
+            ones = [d.constant(np.full(32, 1.5, np.float32)) for _ in range(4)]
+            constants = ones if reader == "BatchNormalization" else []
+            normal = d.op(reader, trunk, *constants, name=f"normal{block}")
+            branch = d.conv(normal, f"branch{block}")
+            trunk = d.op("Add", d.pair(trunk) if has_pair else trunk, branch, name=f"sum{block}")
+        model, built = build(d, d.conv(trunk, "last"))
+        assert not findings(model, "residual-add")
+        kernel = layer_of(built, "sum0")
+        counts[has_pair] = (kernels(built), kernel["inputs"], sorted(kernel["outputs"]))
+    assert counts[True] == counts[False]
+    assert counts[True][1] == ["Float", "Float"]
+
+
 def test_two_scales_of_one_tensor_write_it_twice(draw, build):
     d = draw()
     active = d.op("Relu", d.conv("x", "first"), name="act")
