@@ -6,6 +6,7 @@ from dataclasses import dataclass
 _MISSING = re.compile(r"No conversion rule found for operations: (.+)")
 _FAILED = re.compile(r"^-- (\S+) with a message:\n(.*?)(?=^-- |\n\n|\Z)", re.M | re.S)
 _NODE = re.compile(r"<Node\([^)]*\): ([^>]*)>")
+_FRIENDLY = re.compile(r"friendly_name '([^']+)'|[Oo]peration name: (\S+)")
 _NOISE = ("Exception from", "Check '", "FrontEnd API failed", "While validating", "at ", "File ")
 
 
@@ -46,6 +47,12 @@ def read_refusal(message: str) -> OpenVinoRefusal:
         failed=tuple(failed),
         reason=_telling_line(message),
     )
+
+
+def read_node(message: str) -> str:
+    """Returns which node the message of an exception of `compile_model` names; often none."""
+    named = _FRIENDLY.search(message)
+    return "".join(part or "" for part in named.groups()) if named else ""
 
 
 def _telling_line(text: str, limit: int = 200) -> str:

@@ -8,7 +8,7 @@ from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_clips import read_openvino_model
 from artifacts.openvino_guard import UNQUANTIZED_TYPES
-from artifacts.openvino_refusal import read_refusal
+from artifacts.openvino_refusal import read_node, read_refusal
 from export.lint.finding import ERROR, INFO, WARNING, Finding
 from export.lint.graph import QUANTIZE, LintGraph, read_names
 from export.lint.rule import Rule
@@ -72,7 +72,8 @@ def _compile_openvino(graph: LintGraph, core: Any, model: Any, title: str) -> It
         core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         return
     except Exception as error:
-        reason = str(read_refusal(str(error)))
+        message = str(error)
+    reason, named = read_refusal(message), read_node(message)
     why = f"{title}: {reason}"
     casts = _casts_of_unquantized_inputs(graph)
     for place in casts:
@@ -86,7 +87,12 @@ def _compile_openvino(graph: LintGraph, core: Any, model: Any, title: str) -> It
             "compress quantize --target openvino, which keeps the two apart",
         )
     if not casts:
-        yield _refuse("the graph", "what it reads and does not compile", why)
+        node = next((item for item in graph.nodes if named in (item.name, *item.output)), None)
+        operator = node.op_type if node is not None else ""
+        what = f"operator {operator}, which it reads and does not compile"
+        if node is None:
+            named, what = "the graph", "what it reads and does not compile"
+        yield _refuse(named, what, why, operator)
 
 
 def _casts_of_unquantized_inputs(graph: LintGraph) -> list[str]:

@@ -455,6 +455,17 @@ def test_onnxruntime_fails_at_an_integer_product_with_an_add_from_opset_21_on(
     assert all("opset 20" in item.fix and "MatMulAddFusion" in item.fix for item in warned)
 
 
+def test_a_node_that_openvino_reads_and_does_not_compile_is_named(draw):
+    d = draw(x=(1, 30, 8))
+    indices = d.constant(np.zeros((1, 5, 4), np.int64))
+    ends = [d.constant(np.array(value)) for value in ([0], [4], [2])]
+    d.op("GatherElements", d.op("Slice", "x", *ends, name="part"), indices, name="boxes", axis=1)
+    found = lint_model(d.model("boxes"), target="openvino").findings
+    (error,) = [item for item in found if item.severity == "error"]
+    assert (error.place, error.what.split(",")[0]) == ("boxes", "operator GatherElements")
+    assert "not consistent" in error.why
+
+
 def test_operators_that_openvino_lacks_hide_what_follows_from_them(draw):
     d = draw(x=(1, 4, 4))
     d.op("Det", "x", name="one")
