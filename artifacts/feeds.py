@@ -32,7 +32,7 @@ def check_array(
         dtype: of the input.
 
     Returns:
-        the array, C-contiguous; not copied where it already is.
+        the array, C-contiguous, also one without axes; not copied where it already is.
 
     Raises:
         InputError: it is missing, not an array, or of another shape or dtype.
@@ -45,7 +45,7 @@ def check_array(
         raise InputError(f"input '{name}' is {array.dtype}", str(dtype))
     if array.shape != shape and not _fits(array.shape, shape):
         raise InputError(f"input '{name}' has the shape {list(array.shape)}", str(list(shape)))
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def _fits(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -25,7 +25,7 @@ from artifacts.processor import overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
-from framefit.target_check import TargetCheck, check_on_target
+from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
 from framefit.workspace import STATE_FOLDER, Workspace
 
 if TYPE_CHECKING:
@@ -262,6 +262,8 @@ def quantize_file(
         check = check_on_target(
             opened.model, result.model, calibration, clock.runtime, result.outputs_db
         )
+    elif result.layers:
+        warn_if_refused(result.model, settings.target)
     return QuantizeOutcome(
         out=out,
         source=model,

@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 from numpy.typing import NDArray
 
+from artifacts.errors import InputError, MissingExtraError
 from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import pick_evenly
 from compress.compare import compare_models
@@ -103,6 +104,32 @@ def measure_on_target(
             return lambda feeds: session.run({name: feeds[name] for name in names})
 
         return _read_db(compare_models(reference, quantized, samples, open_candidate=open_there))
+
+
+def warn_if_refused(quantized: onnx.ModelProto, target: str) -> None:
+    """Warns where a network that was not timed is none that its target opens; runs nothing.
+
+    Args:
+        quantized: the network.
+        target: a name of `compress.quantize.placement.PLACEMENTS`. TensorRT is not asked, nor a
+            runtime that is not installed.
+    """
+    from engines.runtimes import BACKENDS, open_session
+
+    if ".onnx" not in BACKENDS[target].suffixes:
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "network.onnx")
+        path.write_bytes(quantized.SerializeToString())
+        try:
+            open_session(path, target).close()
+        except MissingExtraError:
+            return
+        except InputError as error:
+            _log.warning(
+                "%s: framefit export lint FILE --target %s names the nodes",
+                *(error.what.replace(str(path), "the network"), target),
+            )
 
 
 def _read_db(comparison: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, float]:

@@ -83,6 +83,25 @@ def test_a_feed_that_is_not_contiguous_is_read_rightly(runtime, model_path, imag
     np.testing.assert_array_equal(actual["zone"], expected["zone"])
 
 
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_an_input_without_axes_is_a_number(runtime, tmp_path):
+    """What a driver's network is told of the moment: a speed, the time since the last frame."""
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [2]), ("speed", []))
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    node = helper.make_node("Mul", ["x", "speed"], ["y"])
+    graph = helper.make_graph([node], "scaled", inputs, [output])
+    path = tmp_path / "scaled.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+    with open_session(path, runtime) as session:
+        feeds = {"x": np.array([1, 2], np.float32), "speed": np.array(3, np.float32)}
+        np.testing.assert_allclose(session.run(feeds)["y"], [3, 6])
+
+
 @pytest.mark.parametrize("runtime", ONNX_RUNTIMES)
 @pytest.mark.parametrize(
     ("feeds", "complaint"),

@@ -11,7 +11,7 @@ import pytest
 import engines.runtimes
 import framefit.target_check
 from compress.quantize.api import quantize_model
-from framefit.target_check import check_on_target
+from framefit.target_check import check_on_target, warn_if_refused
 from tests.framefit.conftest import make_network
 
 
@@ -90,3 +90,17 @@ def test_the_command_tells_both_figures(run, network: Path, pictures: Path) -> N
     )
     assert f"{there['outputs_db']['logits']:.1f}" in result.out
     assert f"on openvino, {there['samples']} of them" in result.out
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnxruntime", "tensorrt"])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_network_that_its_target_does_not_open_is_warned_of(target, is_read, caplog):
+    model = make_network()
+    if not is_read:
+        model.graph.node.append(onnx.helper.make_node("Foo", ["image"], ["foo"], domain="mine"))
+        model.graph.output.append(onnx.helper.make_tensor_value_info("foo", 1, None))
+        model.opset_import.append(onnx.helper.make_opsetid("mine", 1))
+    warn_if_refused(model, target)
+    is_asked = target != "tensorrt"
+    assert bool(caplog.messages) == (is_asked and not is_read)
+    assert all("Foo" in text and f"--target {target}" in text for text in caplog.messages)
