@@ -1,8 +1,9 @@
 """A float network made ready for quantization: simplified, placed, equalized."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 import numpy as np
 import onnx
@@ -234,14 +235,28 @@ def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Gra
     )
     done += simplify(graph)
     _refuse_training(graph)
-    unknown = set(settings.keep_float) - {node.name for node in graph.nodes}
-    if unknown:
-        raise InputError(f"keep_float names '{min(unknown)}', which is no node of the network")
+    _check_names(settings.keep_float, [node.name for node in graph.nodes])
     done += set_decisions_aside(graph)
     done += settings.placement.write_forms(graph)
     done += fold_affines(graph)
     share_equal_weights(graph)
     return graph, done
+
+
+def _check_names(given: Collection[str], nodes: Sequence[str]) -> None:
+    """Refuses names of nodes that the network does not have.
+
+    Raises:
+        InputError: with the names that are most like the first of these.
+    """
+    unknown = sorted(set(given) - set(nodes))
+    if unknown:
+        close = get_close_matches(unknown[0], nodes)
+        raise InputError(
+            f"keep_float names '{unknown[0]}', which is no node of the network",
+            f"the name of a node, such as {', '.join(close or nodes[:3])}",
+            "compress quantize --verbose lists all that can be quantized",
+        )
 
 
 def _nothing_to_quantize(graph: Graph, declined: Sequence[Declined]) -> InputError:

@@ -1,5 +1,6 @@
 """What a head must keep: SQNR and agreement need no labels, a metric's drop does."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,9 +9,17 @@ import onnx
 from artifacts.errors import InputError
 from compress.compare import compare_models
 from compress.quantize.graph import Array
+from compress.sqnr import EXACT_DB
 
 KINDS = {"sqnr": " dB, at least", "agreement": " of its decisions, at least", "drop": ", at most"}
 """What stands between the value and the limit."""
+
+_LIMITS = {"sqnr": (-math.inf, EXACT_DB), "agreement": (0.0, 1.0), "drop": (0.0, math.inf)}
+_LIMITS_IN_WORDS = {
+    "sqnr": f"dB, {EXACT_DB:g} at most",
+    "agreement": "a share of its decisions, from 0 to 1",
+    "drop": "by how much its metric may be worse, 0 or more",
+}
 
 Judge = Callable[[onnx.ModelProto], Mapping[str, float]]
 """Measures by how much each head's metric is worse than the float network's; needs labels."""
@@ -34,6 +43,12 @@ class Contract:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"a contract asks for '{self.kind}'", f"one of {', '.join(KINDS)}")
+        lowest, highest = _LIMITS[self.kind]
+        if not lowest <= self.limit <= highest:
+            raise InputError(
+                f"the contract on head '{self.head}' limits its {self.kind} to {self.limit:g}",
+                _LIMITS_IN_WORDS[self.kind],
+            )
 
     @classmethod
     def parse(cls, text: str) -> "Contract":
@@ -45,12 +60,13 @@ class Contract:
         name, _, value = text.rpartition("=")
         head, _, kind = name.rpartition(":") if name.endswith(tuple(KINDS)) else (name, "", "")
         try:
-            return cls(head=head or name, kind=kind or "sqnr", limit=float(value))
+            limit = float(value)
         except ValueError as error:
             raise InputError(
                 f"--contract is '{text}'",
                 "HEAD=DB, HEAD:agreement=SHARE or HEAD:drop=VALUE, such as depth:drop=0.01",
             ) from error
+        return cls(head=head or name, kind=kind or "sqnr", limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,6 +125,11 @@ def test_an_unknown_target_or_node_is_refused(residual_model, samples):
         quantize_model(residual_model, samples, QuantizeSettings(keep_float=("ghost",)))
 
 
+def test_a_misspelt_node_is_answered_with_those_like_it(residual_model, samples):
+    with pytest.raises(InputError, match=r"'pointwize'.*such as pointwise.*--verbose"):
+        quantize_model(residual_model, samples, QuantizeSettings(keep_float=("pointwize",)))
+
+
 def test_infinite_activations_name_the_node(residual_model, samples):
     damaged = [*samples, {"x": np.full((1, 3, 12, 16), np.float32(3e38))}]
     with pytest.raises(CalibrationError, match=r"node '\w+'.*sample 6"):

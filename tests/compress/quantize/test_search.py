@@ -397,6 +397,22 @@ def test_contracts_are_read(text, head, kind, limit):
     assert Contract.parse(text) == Contract(head=head, kind=kind, limit=limit)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("depth:agreement=1.5", "from 0 to 1"),
+        ("depth:agreement=-0.1", "from 0 to 1"),
+        ("depth:drop=-0.01", "0 or more"),
+        ("depth=nan", "200 at most"),
+        ("depth=inf", "200 at most"),
+        ("depth:drop=nan", "0 or more"),
+    ],
+)
+def test_limits_that_nothing_or_everything_keeps_are_refused(text, expected):
+    with pytest.raises(InputError, match=f"head 'depth'.*{expected}"):
+        Contract.parse(text)
+
+
 @pytest.mark.parametrize("text", ["detection", "detection=", "detection=much"])
 def test_senseless_contracts_are_refused(text):
     with pytest.raises(InputError, match="--contract"):
