@@ -24,7 +24,7 @@ from framefit.network_clock import RUNTIMES
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
-from framefit.workspace import STATE_FOLDER, Workspace
+from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -243,7 +243,7 @@ def _make_goal(
     if goal.macs is not None:
         return MacsGoal(goal.macs)
     is_int8 = goal.precision == "int8"
-    times = LayerTimes(goal.runtime, Path(STATE_FOLDER), is_int8)
+    times = LayerTimes(goal.runtime, Workspace().find_state(), is_int8)
     feeds = [
         {name: value.numpy() for name, value in zip(source.shapes, sample, strict=True)}
         for sample in samples

@@ -26,7 +26,7 @@ from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
 from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
-from framefit.workspace import STATE_FOLDER, Workspace
+from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -240,7 +240,9 @@ def quantize_file(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     clock = choose_clock(settings, is_timed=is_timed)
-    log_folder = Path(STATE_FOLDER, "quantize", _digest_work(opened.sha256, calibration, settings))
+    log_folder = Workspace().find_state(
+        "quantize", _digest_work(opened.sha256, calibration, settings)
+    )
     judge = open_labels(opened.model, labels, spec) if labels is not None else None
     result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder, judge)
     metadata = {
@@ -255,7 +257,8 @@ def quantize_file(
         metadata[INPUT_SPEC_KEY] = spec.to_json()
     freed = free_batch(result.model, opened.batches, calibration[:2]) if opened.batches else None
     save_onnx(freed or result.model, out, metadata=metadata)
-    shutil.rmtree(log_folder, ignore_errors=True)
+    if log_folder is not None:
+        shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")
     check = None
     if clock is not None and result.layers:

@@ -133,6 +133,24 @@ class Workspace:
         except OSError as error:
             _log.debug("journal %s not written: %s", self._journal, error)
 
+    def find_state(self, *parts: str) -> Path | None:
+        """Returns where a command may keep what a later run can use; None where it cannot.
+
+        That is warned of: a folder that nothing can be written to stops no work whose result goes
+        elsewhere.
+
+        Args:
+            parts: names of folders below the workspace's own; the last need not exist.
+        """
+        path = Path(self.folder, STATE_FOLDER, *parts)
+        existing = next(item for item in (path, *path.parents) if item.exists())
+        if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+            return path
+        _log.warning(
+            "%s cannot be written: a run that is interrupted will begin anew", existing.resolve()
+        )
+        return None
+
     def find_artifact(self, *kinds: str) -> Path:
         """Returns the newest artifact of the given kinds that is still as it was made.
 

@@ -36,3 +36,14 @@ def test_the_command_takes_the_type_that_was_asked_for(
     assert result.code == 0, result.err
     assert f'"weight_bits": {bits}' in (folder / "done.json").read_text(encoding="utf-8")
     assert (folder / "net.int8.onnx").exists()
+
+
+def test_a_current_folder_that_cannot_be_written_stops_no_work(
+    run, network, pictures, folder, tmp_path_factory
+) -> None:
+    (folder / ".framefit").write_text("in the way", encoding="utf-8")
+    out = tmp_path_factory.mktemp("elsewhere") / "net.onnx"
+    result = run("compress", "quantize", network, "--data", pictures, "--out", str(out))
+    assert result.code == 0, result.err
+    assert "will begin anew" in result.err
+    assert out.exists()

@@ -80,6 +80,15 @@ def test_journal_that_cannot_be_written_does_not_stop_the_work(folder: Path) -> 
     assert Workspace().list_artifacts() == []
 
 
+def test_state_is_kept_where_that_can_be(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert Workspace().find_state("quantize", "abc") == Path(".framefit/quantize/abc")
+    assert not Path(".framefit").exists()
+    assert not caplog.messages
+    Path(".framefit").write_text("in the way")
+    assert Workspace().find_state("quantize", "abc") is None
+    assert ".framefit cannot be written" in caplog.text
+
+
 def test_journal_behind_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("precious")
