@@ -8,6 +8,7 @@ those channels zeroed. A family for which nothing works is left alone, with the 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -19,9 +20,10 @@ from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels, output_tensors
 from compress.prune.analysis.families import Channels, Family
-from compress.prune.computed_scales import name_computed_scale
+from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
 from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
+from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
 from compress.prune.surgery import (
     Adjustments,
     ConflictError,
@@ -39,6 +41,7 @@ _MOST_NEAR, _MOST_FAR = 5, 8
 _MOST_ALIKE = 4
 """More families of one size are not joined: each trial runs the network."""
 _RUNS = 3
+_OTHERWISE = "pruned, it computes something else"
 _PROBED_PART = 4
 """One in so many channel groups leaves at most (of few groups two) while a network is tried."""
 
@@ -52,16 +55,49 @@ class PrunableNetwork:
         inputs: arguments in float64 with which it was traced.
         channels: its structure.
         adjustments: attributes that have to follow a channel count.
+        rescalings: values that make up for scales which the code computes from one.
     """
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
     channels: Channels
     adjustments: Adjustments
+    rescalings: tuple[Rescaling, ...] = ()
 
     def make_edits(self, removed: set[int]) -> Edits:
         """Returns the edits that remove channel groups."""
         return make_edits(self.module, self.channels, removed, self.adjustments)
+
+    def narrow(self, removed: set[int], *, is_wide: bool = False) -> nn.Module:
+        """Returns a copy without these channel groups.
+
+        Args:
+            removed: roots of the groups.
+            is_wide: whether in float64.
+        """
+        module = copy_module(self.module)
+        if is_wide:
+            module = module.double()
+        apply_edits(module.eval(), self.make_edits(removed))
+        families = {one.name for one in self.channels.families if removed & set(one.roots)}
+        chosen = [one for one in self.rescalings if one.family in families]
+        if chosen:
+            after = find_scales(copy_module(module).double().eval(), self.inputs)
+            for one in chosen:
+                factor = one.factor(self._scales, after)
+                rescale(module, self.channels, removed, one, factor)
+        return module
+
+    @cached_property
+    def _scales(self) -> list[Scale]:
+        return find_scales(copy_module(self.module).double().eval(), self.inputs)
+
+    def propose_rescalings(
+        self, family: Family, removed: set[int]
+    ) -> Iterable[tuple[Rescaling, ...]]:
+        """Yields what might make up for scales that are others without these groups."""
+        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        return propose_rescalings(self.module, self.channels, family, self._scales, after)
 
     def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
         """Names what is computed over the remaining channels only, see `run_zeroed`."""
@@ -97,9 +133,8 @@ class PrunableNetwork:
         """
         wide = copy_module(self.module).double().eval()
         wanted = run_zeroed(wide, self.channels, removed, self.inputs)
-        apply_edits(wide, self.make_edits(removed))
         with torch.no_grad():
-            found = output_tensors(run_widely(wide, self.inputs))
+            found = output_tensors(run_widely(self.narrow(removed, is_wide=True), self.inputs))
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
         return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
@@ -110,9 +145,8 @@ class PrunableNetwork:
         Args:
             removed: groups without which the network runs.
         """
-        wide = copy_module(self.module).double().eval()
-        narrow = apply_edits(copy_module(wide), self.make_edits(removed))
-        return name_computed_scale(wide, narrow, self.inputs)
+        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        return name_changed_scale(self._scales, after)
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:
@@ -170,12 +204,14 @@ def _try_families(
         code = _code_met(network, family)
         if code in known and not known[code]:
             continue
-        found, problem = _adapt(network, family, is_new=code not in known)
-        known[code] = problem
+        adapted, problem = _adapt(network, family, is_new=code not in known)
         if problem:
+            known[code] = problem
             reasons[family.name] = problem
             continue
-        network = replace(network, adjustments=network.adjustments | found)
+        if adapted.rescalings == network.rescalings:
+            known[code] = ""
+        network = adapted
     network = _join_families(network, reasons)
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
 
@@ -196,10 +232,10 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
                 continue
             joined = replace(network, channels=network.channels.join(names))
             whole = next(one for one in joined.channels.families if one.name in names)
-            found, problem = _adapt(joined, whole, is_new=True)
+            adapted, problem = _adapt(joined, whole, is_new=True)
             if problem:
                 continue
-            network = replace(joined, adjustments=network.adjustments | found)
+            network = adapted
             for name in names:
                 del reasons[name]
     return network
@@ -230,24 +266,36 @@ def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, 
     )
 
 
-def _adapt(network: PrunableNetwork, family: Family, *, is_new: bool) -> tuple[Adjustments, str]:
-    """Finds the attributes that have to follow a family; else says why there are none.
+def _adapt(
+    network: PrunableNetwork, family: Family, *, is_new: bool
+) -> tuple[PrunableNetwork, str]:
+    """Finds what has to follow a family: numbers of modules, and values that make up for a scale.
 
     Args:
         network: what is known so far.
         family: the family to try.
         is_new: whether to search; a family that meets code for which nothing was found does not.
+
+    Returns:
+        the network as it is then known, and why the family has to stay whole; "" where it need not.
     """
     cut = _probe_cut(network.channels).get(family.name, [])
     probes = [{_probe_root(family)}, *cut]
     first = _first_problem(network, probes)
     if not first or not is_new:
-        return frozenset(), first
-    for extra in _candidates(network, family):
+        return network, first
+    for extra in (frozenset(), *_candidates(network, family)):
         trial = replace(network, adjustments=network.adjustments | extra)
-        if not _first_problem(trial, probes):
-            return extra, ""
-    return frozenset(), first
+        problem = _first_problem(trial, probes) if extra else first
+        if not problem:
+            return trial, ""
+        if not problem.startswith(_OTHERWISE):
+            continue
+        for found in trial.propose_rescalings(family, probes[0]):
+            scaled = replace(trial, rescalings=(*trial.rescalings, *found))
+            if not _first_problem(scaled, probes):
+                return scaled, ""
+    return network, first
 
 
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
@@ -348,4 +396,4 @@ def _problem(network: PrunableNetwork, removed: set[int]) -> str:
         return ""
     scale = network.name_computed_scale(removed)
     why = f"; its code computes a scale from their number: {scale}" if scale else ""
-    return f"pruned, it computes something else (by {difference:.1e}{why})"
+    return f"{_OTHERWISE} (by {difference:.1e}{why})"

@@ -1,39 +1,57 @@
-"""Names the numbers that a network's code computes from how many channels there are."""
+"""Finds the numbers that a network's code computes from how many channels there are."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from compress.prune.analysis.tracer import follow_modules, plain_operators
 from compress.prune.double_precision import run_widely
 
 _SCALERS = frozenset({"mul", "div", "pow", "mul_", "div_"})
 
 
-@torch.no_grad()
-def name_computed_scale(before: nn.Module, after: nn.Module, inputs: tuple[Tensor, ...]) -> str:
+@dataclass(frozen=True)
+class Scale:
+    """A product, quotient or power with a plain number.
+
+    Attributes:
+        operator: its name.
+        value: the number.
+        place: name of the innermost module that was running.
+    """
+
+    operator: str
+    value: float
+    place: str
+
+
+def find_scales(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Scale]:
+    """Returns all plain numbers by which a network scales, in the order of one run.
+
+    Raises:
+        InputError: it does not run.
+    """
+    scales = _Scales()
+    with plain_operators(), follow_modules(module, scales.stack), scales:
+        run_widely(module, inputs)
+    return scales.found
+
+
+def name_changed_scale(before: Sequence[Scale], after: Sequence[Scale]) -> str:
     """Names the first number by which two widths of a network scale otherwise.
 
     Code that divides by the root of a size (`q @ k / q.shape[1] ** 0.5`) scales all that is left
     otherwise as soon as a channel leaves.
 
-    Args:
-        before: the network.
-        after: the narrower one, in the same order of operators.
-        inputs: of both.
-
     Returns:
         "'div' by 4, then 3.87298"; empty where both scale by the same numbers.
     """
-    runs = []
-    for module in (before, after):
-        with _Scales() as scales:
-            run_widely(module, inputs)
-        runs.append(scales.found)
-    for (name, old), (other, new) in zip(*runs, strict=False):
-        if name == other and old != new:
-            return f"'{name}' by {old:g}, then {new:g}"
+    for old, new in zip(before, after, strict=False):
+        if old.operator == new.operator and old.value != new.value:
+            return f"'{old.operator}' by {old.value:g}, then {new.value:g}"
     return ""
 
 
@@ -42,7 +60,8 @@ class _Scales(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, float]] = []
+        self.found: list[Scale] = []
+        self.stack: list[str] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -53,5 +72,6 @@ class _Scales(TorchDispatchMode):
             if isinstance(value, Tensor) and not value.ndim and value.device.type == "cpu":
                 value = value.item()
             if isinstance(value, int | float):
-                self.found.append((name, float(value)))
+                place = self.stack[-1] if self.stack else ""
+                self.found.append(Scale(name, float(value), place))
         return func(*args, **(kwargs or {}))

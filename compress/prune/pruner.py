@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from artifacts.edits import apply_edits
 from artifacts.errors import InputError
-from artifacts.module_copy import copy_module
 from artifacts.module_outputs import name_outputs
 from compress.progress import Progress
 from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
@@ -116,7 +114,7 @@ class Pruner:
 
     def narrow(self, selection: Selection) -> nn.Module:
         """Returns the network without the selection, as quickly as possible."""
-        return apply_edits(copy_module(self.module), self._network.make_edits(selection.removed))
+        return self._network.narrow(selection.removed)
 
     def cut(self, selection: Selection) -> Cut:
         """Removes channels, proves that nothing else changed, and renews BatchNorm's statistics.
@@ -133,8 +131,7 @@ class Pruner:
                 "protect the part that is to blame with --protect",
             )
         edits = self._network.make_edits(selection.removed)
-        module = apply_edits(copy_module(self.module), edits)
-        module.eval()
+        module = self._network.narrow(selection.removed)
         self._renew_statistics(module)
         statistics = self._network.narrowed_statistics(selection.removed)
         return Cut(module, edits, selection, difference, statistics)

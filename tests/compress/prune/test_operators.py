@@ -71,13 +71,6 @@ def test_code_that_asks_for_float32_is_proven_in_float64(name: str) -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_a_scale_that_the_code_computes_from_a_size_is_named() -> None:
-    network = open_network(Between(lambda _, x: x / x.shape[1] ** 0.5).eval(), IMAGE)
-    assert not network.channels.families
-    (reason,) = {one.reason for one in network.channels.left_alone if "output 0" not in one.reason}
-    assert "its code computes a scale from their number: 'div' by 4, then 3.87298" in reason
-
-
 def test_channels_that_a_pad_adds_stay_and_the_others_leave() -> None:
     class Wider(nn.Module):
         """The shortcut of a residual network without weights: zeros for the new channels."""
