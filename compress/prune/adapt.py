@@ -7,7 +7,7 @@ those channels zeroed. A family for which nothing works is left alone, with the 
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -19,6 +19,7 @@ from artifacts.edits import apply_edits
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels, output_tensors
+from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
 from compress.prune.double_precision import run_widely
@@ -41,9 +42,19 @@ _MOST_NEAR, _MOST_FAR = 5, 8
 _MOST_ALIKE = 4
 """More families of one size are not joined: each trial runs the network."""
 _RUNS = 3
+_MOST_KEPT = 3
 _OTHERWISE = "pruned, it computes something else"
 _PROBED_PART = 4
 """One in so many channel groups leaves at most (of few groups two) while a network is tried."""
+
+
+@dataclass(frozen=True)
+class _Zeroed:
+    """What the original computes without some groups of a structure."""
+
+    roots: Ids
+    removed: frozenset[int]
+    outputs: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,7 @@ class PrunableNetwork:
     channels: Channels
     adjustments: Adjustments
     rescalings: tuple[Rescaling, ...] = ()
+    _zeroed: list[_Zeroed] = field(default_factory=list, repr=False, compare=False)
 
     def make_edits(self, removed: set[int]) -> Edits:
         """Returns the edits that remove channel groups."""
@@ -131,13 +143,25 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        wide = copy_module(self.module).double().eval()
-        wanted = run_zeroed(wide, self.channels, removed, self.inputs)
+        wanted = self._run_zeroed(removed)
         with torch.no_grad():
             found = output_tensors(run_widely(self.narrow(removed, is_wide=True), self.inputs))
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
         return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
+
+    def _run_zeroed(self, removed: set[int]) -> list[Tensor]:
+        """Runs the zeroed original; several trials of the same groups have it in common."""
+        for known in self._zeroed:
+            if known.roots is self.channels.roots and known.removed == removed:
+                return known.outputs
+        wide = copy_module(self.module).double().eval()
+        outputs = run_zeroed(wide, self.channels, removed, self.inputs)
+        self._zeroed[:] = [
+            *self._zeroed[-_MOST_KEPT:],
+            _Zeroed(self.channels.roots, frozenset(removed), outputs),
+        ]
+        return outputs
 
     def name_computed_scale(self, removed: set[int]) -> str:
         """Names a number that the code computes from how many channels there are, if there is one.
@@ -227,11 +251,13 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
         reasons: why families are left alone, by name; those of joined families are taken out.
     """
     for group in _families_alike(network, reasons):
-        for names in (group, *combinations(group, 2)):
-            if not reasons.keys() >= set(names):
+        several = combinations(group, 2) if 2 < len(group) <= _MOST_ALIKE else ()
+        for names in (group, *several):
+            channels = network.channels.join(names) if reasons.keys() >= set(names) else None
+            if channels is None:
                 continue
-            joined = replace(network, channels=network.channels.join(names))
-            whole = next(one for one in joined.channels.families if one.name in names)
+            joined = replace(network, channels=channels)
+            whole = next(one for one in channels.families if one.name in names)
             adapted, problem = _adapt(joined, whole, is_new=True)
             if problem:
                 continue
@@ -242,17 +268,24 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
 
 
 def _families_alike(network: PrunableNetwork, reasons: dict[str, str]) -> list[tuple[str, ...]]:
-    """Returns groups of families left alone of one size, that code of one module meets."""
-    groups: dict[tuple[str, int, int], dict[str, None]] = {}
+    """Returns groups of families left alone that code of one module meets at one size.
+
+    Those of several modules that have a family in common come first, as one: the width of a stage
+    and that of every attention in it.
+    """
+    groups: dict[tuple[str, int], dict[str, None]] = {}
     for family in network.channels.families:
         if family.name not in reasons:
             continue
         members = np.array(family.roots)
         for site in network.channels.trace.sites:
             if np.isin(network.channels.roots[site.ids], members).any():
-                key = site.place, site.ids.size, len(family.roots)
-                groups.setdefault(key, {})[family.name] = None
-    several = (tuple(names) for names in groups.values() if 1 < len(names) <= _MOST_ALIKE)
+                groups.setdefault((site.place, site.ids.size), {})[family.name] = None
+    together: dict[str, dict[str, None]] = {}
+    for group in groups.values():
+        whole = {name: None for one in group for name in together.get(one, {one: None})}
+        together |= dict.fromkeys(whole, whole)
+    several = (tuple(names) for names in (*together.values(), *groups.values()) if len(names) > 1)
     return list(dict.fromkeys(several))
 
 

@@ -55,7 +55,7 @@ class ChannelSets:
         """Returns the representative of each id's set, and per frozen set the first reason."""
         roots = np.arange(self._count, dtype=np.int64)
         if self._left:
-            roots = _join(roots, np.concatenate(self._left), np.concatenate(self._right))
+            roots = join_sets(roots, np.concatenate(self._left), np.concatenate(self._right))
         reasons: dict[int, str] = {FIXED: "no channel of a weight"}
         for ids, reason in self._frozen:
             for root in np.unique(roots[ids]):
@@ -63,8 +63,11 @@ class ChannelSets:
         return roots, reasons
 
 
-def _join(roots: Ids, left: Ids, right: Ids) -> Ids:
-    """Connected components by hooking to the smaller root and pointer jumping."""
+def join_sets(roots: Ids, left: Ids, right: Ids) -> Ids:
+    """Joins sets pairwise; returns the representative of each id's set.
+
+    Connected components by hooking to the smaller root and pointer jumping.
+    """
     while True:
         a, b = roots[left], roots[right]
         open_pairs = a != b

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compress.prune.analysis.channel_sets import FIXED, Ids
+from compress.prune.analysis.channel_sets import FIXED, Ids, join_sets
 from compress.prune.analysis.tracer import Trace
 
 Place = tuple[str, int]
@@ -83,24 +83,59 @@ class Channels:
         kept = tuple(family for family in self.families if family.name not in reasons)
         return Channels(self.trace, self.roots, kept, self.left_alone + added)
 
-    def join(self, names: Sequence[str]) -> "Channels":
-        """Returns the structure with families of equally many groups as one, group by group.
+    def join(self, names: Sequence[str]) -> "Channels | None":
+        """Returns the structure with families that are equally wide as one.
+
+        Channel by channel where their weights have as many (a feature map and the heads of an
+        attention that is added to it), else group by group.
 
         Args:
             names: of the families; the first in the network's order gives the name.
+
+        Returns:
+            None where they do not fit together.
         """
-        first, *others = (family for family in self.families if family.name in names)
-        roots, places = self.roots.copy(), Counter(dict(first.places))
-        for family in others:
-            for root, joined in zip(family.roots, first.roots, strict=True):
-                roots[self.roots == root] = joined
-            places.update(dict(family.places))
-        is_exact = first.is_exact and all(family.is_exact for family in others)
-        whole = replace(first, places=tuple(sorted(places.items())), is_exact=is_exact)
+        chosen = [family for family in self.families if family.name in names]
+        first, roots = chosen[0], self.roots
+        for family in chosen[1:]:
+            pair = self._outputs(first), self._outputs(family)
+            if pair[0].size != pair[1].size:
+                pair = np.array(first.roots), np.array(family.roots)
+            if pair[0].size != pair[1].size:
+                return None
+            roots = join_sets(roots, *pair)
+        members = {int(root) for family in chosen for root in roots[np.array(family.roots)]}
+        places = self._count_places(roots, members)
+        if places is None or len(members) < 2:
+            return None
+        ordered = tuple(dict.fromkeys(roots[np.array(first.roots)].tolist()))
+        is_exact = all(family.is_exact for family in chosen)
+        whole = replace(first, roots=ordered, places=places, is_exact=is_exact)
         kept = tuple(
-            whole if family is first else family for family in self.families if family not in others
+            whole if family is first else family
+            for family in self.families
+            if family is first or family not in chosen
         )
         return replace(self, roots=roots, families=kept)
+
+    def _outputs(self, family: Family) -> Ids:
+        """Returns the channel group of each output of the weight that makes a family."""
+        name, axis = family.source
+        row = self.roots[self.trace.weights[name][axis]]
+        return row[np.isin(row, np.array(family.roots))]
+
+    def _count_places(self, roots: Ids, members: set[int]) -> tuple[tuple[Place, int], ...] | None:
+        """Returns how many indices each group has where; None where one has others than another."""
+        places = {}
+        for name, axes in self.trace.weights.items():
+            for axis, ids in axes.items():
+                counts = Counter(root for root in roots[ids].tolist() if root in members)
+                if not counts:
+                    continue
+                if counts.keys() != members or len(set(counts.values())) > 1:
+                    return None
+                places[name, axis] = next(iter(counts.values()))
+        return tuple(sorted(places.items()))
 
 
 def find_families(trace: Trace) -> Channels:

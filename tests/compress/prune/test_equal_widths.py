@@ -48,6 +48,59 @@ class ByNumber(nn.Module):
         ]
 
 
+class ReducedAttention(nn.Module):
+    """Attention whose keys come from a smaller map; all its views have the width of its input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = heads, width // heads
+        self.query, self.both = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        self.reduce, self.norm = nn.Conv2d(width, width, 2, stride=2), nn.LayerNorm(width)
+        self.project = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, c, h, w = x.shape
+        tokens = x.flatten(2).transpose(1, 2)
+        q = self.query(tokens).reshape(b, h * w, self.num_heads, -1).transpose(1, 2)
+        small = self.norm(self.reduce(x).reshape(b, c, -1).transpose(1, 2))
+        both = self.both(small).reshape(b, -1, 2, self.num_heads, self.head_dim)
+        k, v = both.permute(2, 0, 3, 1, 4).unbind(0)
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        y = self.project(y.transpose(1, 2).reshape(b, h * w, c))
+        return x + y.transpose(1, 2).reshape(b, c, h, w)
+
+
+class Stage(nn.Module):
+    """Two blocks of one width, as in the pyramid vision transformer and in SegFormer."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Conv2d(3, 12, 1)
+        self.blocks = nn.Sequential(*(ReducedAttention(12, heads) for _ in range(2)))
+        self.out = nn.Conv2d(12, 2, 1)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.blocks(self.embed(x)))
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_stage_and_the_attention_in_it_lose_the_same(heads: int) -> None:
+    network = open_network(Stage(heads).eval(), IMAGE)
+    (family,) = network.channels.families
+    assert len(family.roots) * family.width == 12
+    assert len(family.roots) == (12 if heads == 1 else heads)
+    for removed in (set(family.roots[:1]), set(family.roots[1::2]), set(family.roots[1:])):
+        assert network.largest_difference(removed) <= TOLERANCE
+        narrow = network.narrow(removed)
+        assert narrow.embed.out_channels == 12 - len(removed) * family.width
+    scaled = {place for one in network.rescalings for place, _ in one.places}
+    one_each = {f"blocks.{block}.query.{name}" for block in (0, 1) for name in ("weight", "bias")}
+    assert scaled == (one_each if heads == 1 else set())
+
+
 @pytest.mark.parametrize(
     ("build", "names"),
     [(ByTensor, {"key.weight", "value.weight"}), (ByNumber, {"first.weight", "second.weight"})],
