@@ -26,6 +26,7 @@ _STATISTIC_NAMES = {
     "_safe_softmax": "softmax",
     "_log_softmax": "log_softmax",
     "_weight_norm_interface": "weight_norm",
+    "convolution": "convolution over channels",
 }
 
 

@@ -19,7 +19,10 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     x, weight, bias, stride, padding, dilation, is_transposed, _, groups = call.args
     axis = 1 if x.ndim == weight.ndim else 0
     is_batch = axis == 1
-    tracer.freeze(x, f"'{tracer.place}' convolves across them", tuple(range(axis + 1, x.ndim)))
+    along = _convolved_channels(tracer, call)
+    tracer.note_statistic(call, along)
+    across = tuple(other for other in range(axis + 1, x.ndim) if other not in along)
+    tracer.freeze(x, f"'{tracer.place}' convolves across them", across)
     tracer.freeze(weight, "a kernel's extent", tuple(range(2, weight.ndim)))
     inputs = _row(tracer, x, axis)
     tracer.keep_bins(inputs)
@@ -33,12 +36,28 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
     if bias is not None:
         tracer.trace.sets.tie(_row(tracer, bias, 0), outputs, "a bias of channels that stay")
     axes = {0: tracer.ids(x)[0]} if is_batch and 0 in tracer.ids(x) else {}
-    tracer.set_ids(call.out, axes | ({axis: outputs} if (outputs != FIXED).any() else {}))
+    made = {axis: outputs} if (outputs != FIXED).any() else {}
+    tracer.set_ids(call.out, axes | along | made)
     settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     kind = "conv_transpose" if is_transposed else "conv"
     spatial = call.args[0] if is_transposed else call.out
     positions = math.prod(spatial.shape) // spatial.shape[axis]
     _note_layer(tracer, kind, weight, (x, call.out), settings, (inputs, outputs), positions)
+
+
+def _convolved_channels(tracer: ChannelTracer, call: Call) -> AxisIds:
+    """Returns channels along which a single-channel convolution runs, each with its neighbours.
+
+    Efficient channel attention (Wang et al., 2020): its kernel is the same for all channels, and
+    what is beside a channel is the order in which they are stored. As a softmax or a mean over
+    channels it goes on with those that are left.
+    """
+    x, weight, _, stride, padding, dilation, is_transposed = call.args[:7]
+    if is_transposed or weight.ndim != 3 or weight.shape[:2] != (1, 1) or list(stride) != [1]:
+        return {}
+    keeps_length = 2 * padding[0] == dilation[0] * (weight.shape[2] - 1)
+    ids = tracer.ids(x).get(x.ndim - 1)
+    return {x.ndim - 1: ids} if keeps_length and ids is not None else {}
 
 
 def convolve_deformed(tracer: ChannelTracer, call: Call) -> None:
