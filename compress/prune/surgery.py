@@ -101,10 +101,23 @@ def _new_attributes(
         first = shapes.get(f"{prefix}weight_ih_l0") or shapes.get(f"{prefix}weight_ih")
         return {"input_size": first[1]} if first else {}
     if isinstance(part, nn.MultiheadAttention):
-        widths = {"kdim": "k_proj_weight", "vdim": "v_proj_weight"}
-        found = {key: shapes.get(f"{prefix}{weight}") for key, weight in widths.items()}
-        return {key: known[1] for key, known in found.items() if known}
+        return _attention_attributes(part, prefix, shapes)
     return {}
+
+
+def _attention_attributes(
+    part: nn.MultiheadAttention, prefix: str, shapes: dict[str, list[int]]
+) -> dict[str, Any]:
+    """Returns the widths of keys and values, and of the queries where whole heads have left."""
+    widths = {"kdim": "k_proj_weight", "vdim": "v_proj_weight"}
+    found = {key: shapes.get(f"{prefix}{weight}") for key, weight in widths.items()}
+    values = {key: known[1] for key, known in found.items() if known}
+    packed, own = (shapes.get(f"{prefix}{name}_proj_weight") for name in ("in", "q"))
+    rows = packed[0] // 3 if packed else own[0] if own else part.embed_dim
+    if rows == part.embed_dim:
+        return values
+    values |= {"embed_dim": rows, "num_heads": rows // part.head_dim}
+    return values | ({"kdim": rows, "vdim": rows} if packed else {})
 
 
 def _conv_attributes(

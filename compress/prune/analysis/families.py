@@ -98,10 +98,8 @@ class Channels:
         chosen = [family for family in self.families if family.name in names]
         first, roots = chosen[0], self.roots
         for family in chosen[1:]:
-            pair = self._outputs(first), self._outputs(family)
-            if pair[0].size != pair[1].size:
-                pair = np.array(first.roots), np.array(family.roots)
-            if pair[0].size != pair[1].size:
+            pair = self._rows_alike(first, family)
+            if pair is None:
                 return None
             roots = join_sets(roots, *pair)
         members = {int(root) for family in chosen for root in roots[np.array(family.roots)]}
@@ -118,10 +116,25 @@ class Channels:
         )
         return replace(self, roots=roots, families=kept)
 
-    def _outputs(self, family: Family) -> Ids:
-        """Returns the channel group of each output of the weight that makes a family."""
-        name, axis = family.source
-        row = self.roots[self.trace.weights[name][axis]]
+    def _rows_alike(self, first: Family, second: Family) -> tuple[Ids, Ids] | None:
+        """Returns the channel groups of two families in an order in which they may be joined.
+
+        The outputs of the weight that makes the first, and as many indices of the second in one of
+        its weights, its own before others (a packed projection makes three of each that its
+        reader has one of); else group by group.
+        """
+        row = self._row(first, first.source)
+        for place in (second.source, *dict(second.places)):
+            other = self._row(second, place)
+            if other.size == row.size:
+                return row, other
+        if len(first.roots) != len(second.roots):
+            return None
+        return np.array(first.roots), np.array(second.roots)
+
+    def _row(self, family: Family, place: Place) -> Ids:
+        """Returns the channel groups of a family along a weight's axis."""
+        row = self.roots[self.trace.weights[place[0]][place[1]]]
         return row[np.isin(row, np.array(family.roots))]
 
     def _count_places(self, roots: Ids, members: set[int]) -> tuple[tuple[Place, int], ...] | None:
@@ -194,10 +207,7 @@ def _producing_places(trace: Trace) -> list[Place]:
         (name, axis)
         for name, axes in trace.weights.items()
         for axis, ids in axes.items()
-        if any(
-            layer.weight == name and np.array_equal(layer.outputs[: ids.size], ids)
-            for layer in trace.layers
-        )
+        if any(layer.weight == name and np.isin(layer.outputs, ids).all() for layer in trace.layers)
     ]
 
 

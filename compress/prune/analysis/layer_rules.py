@@ -243,7 +243,8 @@ def _name_weight(tracer: ChannelTracer, weight: Tensor) -> str:
 def _name_computed(tracer: ChannelTracer, weight: Tensor) -> str:
     """Returns the name of the parameter from which a weight was computed channel by channel.
 
-    A matrix may be turned; it is a weight only where both its axes are a parameter's.
+    A matrix may be turned, and be a part of one (keys and values beside queries); it is a weight
+    only where both its axes are a parameter's.
     """
     ids = tracer.ids(weight)
     is_matrix = weight.ndim == 2
@@ -252,11 +253,17 @@ def _name_computed(tracer: ChannelTracer, weight: Tensor) -> str:
     turned = {1 - axis: row for axis, row in ids.items()} if is_matrix else ids
     for name, axes in tracer.trace.weights.items():
         if any(
-            all(np.array_equal(axes.get(axis, ()), row) for axis, row in one.items())
+            all(axis in axes and _is_part(row, axes[axis]) for axis, row in one.items())
             for one in (ids, turned)
         ):
             return name
     return ""
+
+
+def _is_part(row: Ids, whole: Ids) -> bool:
+    """Returns whether channels lie beside each other in this order in a parameter's."""
+    start = int(np.argmax(whole == row[0]))
+    return np.array_equal(whole[start : start + row.size], row)
 
 
 LAYER_RULES = {

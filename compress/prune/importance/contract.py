@@ -74,9 +74,8 @@ def consumer_places(channels: Channels) -> list[Place]:
     found: dict[Place, None] = {}
     for layer in channels.trace.layers:
         for axis, ids in channels.trace.weights.get(layer.weight, {}).items():
-            if np.array_equal(layer.inputs[: ids.size], ids) or not np.array_equal(
-                layer.outputs[: ids.size], ids
-            ):
+            is_input = np.array_equal(layer.inputs[: ids.size], ids)
+            if is_input or not np.isin(layer.outputs, ids).all():
                 found[layer.weight, axis] = None
     wanted = set(family_places(channels))
     return [place for place in found if place in wanted]

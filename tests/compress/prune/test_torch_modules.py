@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from compress.prune.adapt import PrunableNetwork, open_network
+from compress.prune.importance.contract import consumer_places
 
 IMAGE = (torch.randn(1, 3, 16, 16),)
 
@@ -72,3 +73,47 @@ def test_a_recurrent_cell_takes_a_narrower_input(kind: type[nn.RNNCellBase]) -> 
 def test_attention_takes_narrower_keys_and_values() -> None:
     narrower = narrow_trunk(open_network(CrossAttention().eval(), IMAGE))
     assert (narrower.attention.kdim, narrower.attention.vdim) == (9, 9)
+
+
+class Decoded(nn.Module):
+    """Queries that attend to themselves and to features: PyTorch's layers with packed weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.queries = nn.Conv2d(3, 16, 2, stride=2), nn.Embedding(5, 16)
+        options = {"dim_feedforward": 24, "batch_first": True, "norm_first": True}
+        self.encoder = nn.TransformerEncoderLayer(16, 4, **options)
+        self.decoder = nn.TransformerDecoderLayer(16, 4, **options)
+        self.output = nn.Linear(16, 3)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        memory = self.encoder(self.embed(x).flatten(2).transpose(1, 2))
+        return self.output(self.decoder(self.queries.weight[None], memory))
+
+
+def test_heads_leave_with_the_channels_around_them() -> None:
+    network = open_network(Decoded().eval(), IMAGE)
+    families = {family.name: family for family in network.channels.families}
+    stream = families["embed.weight"]
+    assert (len(stream.roots), stream.width) == (4, 4)
+    for removed in (set(stream.roots[1:2]), set(stream.roots[:3])):
+        assert network.largest_difference(removed) < 1e-9
+        narrow = apply_edits(network.module.__class__().eval(), network.make_edits(removed))
+        heads = 4 - len(removed)
+        for part in narrow.modules():
+            if isinstance(part, nn.MultiheadAttention):
+                assert (part.num_heads, part.embed_dim) == (heads, 4 * heads)
+                assert part.in_proj_weight.shape == (12 * heads, 4 * heads)
+        assert narrow(*IMAGE).shape == (1, 5, 3)
+
+
+def test_packed_projections_cost_what_they_multiply() -> None:
+    channels = open_network(Decoded().eval(), IMAGE).channels
+    packed = [layer for layer in channels.trace.layers if layer.weight.endswith("in_proj_weight")]
+    rows = sum(layer.outputs.size for layer in packed)
+    assert rows == 3 * 3 * 16
+    places = {name for name, axis in consumer_places(channels) if axis == 0}
+    assert not any(name.endswith("in_proj_weight") for name in places)
