@@ -123,12 +123,13 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
     if call.name in ("addmm", "baddbmm", "addmv"):
         axes = combine_axes(tracer, [call.args[0], call.out], call.out)
         tracer.set_ids(call.out, axes)
-    if call.out.ndim == 2 and (b in tracer.weight_names or _name_computed(tracer, b)):
+    if call.out.ndim > 1 and _name_weight(tracer, b, is_matrix=True):
         ids = tuple(
             np.full(size, FIXED) if found is None else found
-            for found, size in ((inputs, a.shape[1]), (outputs, b.shape[1]))
+            for found, size in ((inputs, a.shape[-1]), (outputs, b.shape[-1]))
         )
-        _note_layer(tracer, "linear", b, (a, call.out), {}, (ids[0], ids[1]), a.shape[0])
+        ends = a.reshape(-1, a.shape[-1]), call.out.reshape(-1, call.out.shape[-1])
+        _note_layer(tracer, "linear", b, ends, {}, (ids[0], ids[1]), ends[0].shape[0])
 
 
 def normalize_batch(tracer: ChannelTracer, call: Call) -> None:
@@ -221,7 +222,7 @@ def _note_layer(
     tracer.trace.layers.append(
         LayerUse(
             module=tracer.place,
-            weight=_name_weight(tracer, weight),
+            weight=_name_weight(tracer, weight, is_matrix=kind == "linear"),
             kind=kind,
             input_shape=tuple(ends[0].shape),
             output_shape=tuple(ends[1].shape),
@@ -234,23 +235,24 @@ def _note_layer(
     )
 
 
-def _name_weight(tracer: ChannelTracer, weight: Tensor) -> str:
+def _name_weight(tracer: ChannelTracer, weight: Tensor, *, is_matrix: bool) -> str:
     if weight in tracer.weight_names:
         return str(tracer.weight_names[weight])
-    return _name_computed(tracer, weight)
+    return _name_computed(tracer, weight, is_matrix=is_matrix)
 
 
-def _name_computed(tracer: ChannelTracer, weight: Tensor) -> str:
+def _name_computed(tracer: ChannelTracer, weight: Tensor, *, is_matrix: bool) -> str:
     """Returns the name of the parameter from which a weight was computed channel by channel.
 
-    A matrix may be turned, and be a part of one (keys and values beside queries); it is a weight
-    only where both its axes are a parameter's.
+    A matrix may be turned, be a part of one (keys and values beside queries), and be one of several
+    that lie in one parameter; it is a weight only where both its axes are a parameter's.
     """
     ids = tracer.ids(weight)
-    is_matrix = weight.ndim == 2
-    if not ids or (is_matrix and len(ids) < 2):
+    last = weight.ndim - 1
+    if not ids or (is_matrix and not ids.keys() >= {last - 1, last}):
         return ""
-    turned = {1 - axis: row for axis, row in ids.items()} if is_matrix else ids
+    swapped = {last: last - 1, last - 1: last} if is_matrix else {}
+    turned = {swapped.get(axis, axis): row for axis, row in ids.items()}
     for name, axes in tracer.trace.weights.items():
         if any(
             all(axis in axes and _is_part(row, axes[axis]) for axis, row in one.items())
