@@ -10,6 +10,20 @@ from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
 from framefit.commands.quantize_result import show_outcome
+from framefit.quantize_job import QuantizeOutcome
+
+
+def make_outcome(result):
+    return QuantizeOutcome(
+        out=Path("y.onnx"),
+        source=Path("x.onnx"),
+        result=result,
+        target="openvino",
+        samples=4,
+        float_bytes=2,
+        int8_bytes=2,
+        check=None,
+    )
 
 
 @pytest.mark.parametrize(("layers", "is_shown"), [(1, True), (0, False)])
@@ -21,10 +35,7 @@ def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, ca
         declined=(),
         precision=None,
     )
-    outcome = SimpleNamespace(
-        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2, check=None
-    )
-    show_outcome(outcome, is_verbose=False)
+    show_outcome(make_outcome(result), is_verbose=False)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
 
 
@@ -48,8 +59,5 @@ def test_what_becomes_of_contracts_is_said_whatever_stays_in_float(layers, value
         declined=(),
         precision=choice,
     )
-    outcome = SimpleNamespace(
-        result=result, out=Path("y.onnx"), samples=4, float_bytes=2, int8_bytes=2, check=None
-    )
-    show_outcome(outcome, is_verbose=False)
+    show_outcome(make_outcome(result), is_verbose=False)
     assert f"contract {word}: head 'y'" in capsys.readouterr().out
