@@ -22,12 +22,15 @@ from benchmarks.crop_classifier import (
 from benchmarks.qat import measure as measure_road
 from compress.distill.api import distill_module
 from compress.model_runner import open_runner
-from compress.prune.api import PruneData
+from compress.prune.analysis.api import find_channels
+from compress.prune.api import LatencyGoal, PruneData, PruneResult, PruneSettings, prune_module
 from compress.prune.importance import ImportanceData
 from compress.train.batches import stack_samples
 from compress.train.settings import TrainerSettings
 from framefit.demo import CHECKPOINT
-from framefit.exported_module import export_module
+from framefit.exported_clock import ExportedClock
+from framefit.exported_module import Exporter, export_module
+from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.prune_samples import open_prune_data
 from framefit.trainable_network import open_trainable
@@ -35,6 +38,8 @@ from framefit.training_samples import IMAGE, SCENE_SEED, SCENES, SceneSamples
 from perception.evaluate import HEADLINES
 from perception.training_data import road_data
 
+LAYERS = Path("out/bench/layers")
+"""The measured tables of single layers."""
 SAMPLES = 32
 ROAD_SCENES, ROAD_PROBE, PROBE_SEED = 100, 8, 31
 
@@ -168,6 +173,17 @@ def repair(case: PruneCase, module: nn.Module, steps: int) -> dict[str, float]:
         module, deepcopy(case.module), case.training, case.probe, training=training
     )
     return result.losses_after
+
+
+def prune_to_speed(case: PruneCase, speed_up: float, export: Exporter) -> PruneResult:
+    """Prunes a network until it is so many times as fast, in the form in which it is exported."""
+    inputs = (case.example,)
+    times = LayerTimes(export.runtime, LAYERS, is_int8=bool(export.samples))
+    trace = find_channels(case.module, inputs).trace
+    times.build(trace.layers, trace.whole_groups, tell_tenths)
+    clock = ExportedClock(case.module, export)
+    goal = LatencyGoal(speed_up=speed_up, measure=clock, layer_time=times)
+    return prune_module(case.module, inputs, goal, PruneSettings(), case.data, tell_tenths)
 
 
 def tell_tenths(what: str, done: int, total: int) -> None:

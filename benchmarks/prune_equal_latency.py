@@ -23,7 +23,7 @@ from torch import nn
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
-from benchmarks.prune_cases import CASES, PruneCase, repair, tell_tenths
+from benchmarks.prune_cases import CASES, PruneCase, prune_to_speed, repair
 from benchmarks.torch_pruning_peer import (
     IMPORTANCES,
     VERSION,
@@ -33,11 +33,7 @@ from benchmarks.torch_pruning_peer import (
     open_torch_pruning,
     search_ratio,
 )
-from compress.prune.analysis.api import find_channels
-from compress.prune.api import LatencyGoal, PruneSettings, prune_module
-from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
-from framefit.layer_timing import LayerTimes
 from framefit.network_clock import NetworkClock
 
 OUT = Path("out/bench/prune_equal_latency.json")
@@ -94,13 +90,7 @@ def compare(case: PruneCase, steps: int) -> dict[str, Any]:
 
 def _prune_here(case: PruneCase) -> tuple[nn.Module, list[str]]:
     """Returns framefit's network at half the float latency, and its notes."""
-    inputs = (case.example,)
-    times = LayerTimes(RUNTIME)
-    trace = find_channels(case.module, inputs).trace
-    times.build(trace.layers, trace.whole_groups, tell_tenths)
-    clock = ExportedClock(case.module, Exporter({"input": case.shape}, RUNTIME))
-    goal = LatencyGoal(speed_up=1 / SHARE, measure=clock, layer_time=times)
-    result = prune_module(case.module, inputs, goal, PruneSettings(), case.data, tell_tenths)
+    result = prune_to_speed(case, 1 / SHARE, Exporter({"input": case.shape}, RUNTIME))
     return result.module, list(result.notes)
 
 

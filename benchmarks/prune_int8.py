@@ -21,13 +21,10 @@ from torch import nn
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
-from benchmarks.prune_cases import CASES, PruneCase, repair, tell_tenths
+from benchmarks.prune_cases import CASES, PruneCase, prune_to_speed, repair
 from compress.errors import LatencyError
-from compress.prune.analysis.api import find_channels
-from compress.prune.api import LatencyGoal, PruneSettings, prune_module
 from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
-from framefit.layer_timing import LayerTimes
 from framefit.network_clock import NetworkClock
 
 OUT = Path("out/bench/prune_int8.json")
@@ -48,33 +45,20 @@ class Pruner:
 
     def __init__(self, case: PruneCase) -> None:
         self._case = case
-        self._trace = find_channels(case.module, (case.example,)).trace
         shapes = {"input": case.shape}
         feeds = [{"input": image.numpy()} for (image,) in case.data.calibration[:2]]
         self.in_int8 = Exporter(shapes, RUNTIME, feeds)
         self._in_float = Exporter(shapes, RUNTIME)
-        self._clock = NetworkClock(RUNTIME)
-        self._original = self.in_int8(case.module)
+        self._clock = ExportedClock(case.module, self.in_int8)
 
     def prune(self, speed_up: float, *, is_int8: bool) -> nn.Module:
         """Returns the network pruned until it is so many times as fast."""
-        times = LayerTimes(RUNTIME, FOLDER, is_int8)
-        times.build(self._trace.layers, self._trace.whole_groups, tell_tenths)
         export = self.in_int8 if is_int8 else self._in_float
-        goal = LatencyGoal(
-            speed_up=speed_up,
-            measure=ExportedClock(self._case.module, export),
-            layer_time=times,
-        )
-        case = self._case
-        inputs = (case.example,)
-        return prune_module(
-            case.module, inputs, goal, PruneSettings(), case.data, tell_tenths
-        ).module
+        return prune_to_speed(self._case, speed_up, export).module
 
     def share(self, module: nn.Module) -> float:
         """Returns the share of the original's INT8 latency that a network takes in INT8."""
-        original_ms, found_ms = self._clock([self._original, self.in_int8(module)])
+        found_ms, original_ms = self._clock(module)
         return found_ms / original_ms
 
 
@@ -83,10 +67,10 @@ def compare(case: PruneCase, steps: int) -> dict[str, Any]:
     began = time.monotonic()
     pruner = Pruner(case)
     modules = {OURS: pruner.prune(1 / SHARE, is_int8=True)}
-    print(case.name, OURS, pruner.share(modules[OURS]), flush=True)
-    trials = _search(pruner, pruner.share(modules[OURS]))
-    modules[ONCE] = trials[0][2]
     wanted = pruner.share(modules[OURS])
+    print(case.name, OURS, wanted, flush=True)
+    trials = _search(pruner, wanted)
+    modules[ONCE] = trials[0][2]
     nearest = min(trials, key=lambda trial: abs(trial[1] / wanted - 1))
     modules[SEARCHED] = nearest[2]
     rows: dict[str, dict[str, Any]] = {

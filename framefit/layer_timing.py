@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from artifacts.atomic import write_json
+from framefit.network_session import open_in_memory
 from framefit.single_layer import make_layer
 from latency_budget.clock import MonotonicClock
 
@@ -117,20 +117,15 @@ class LayerTimes:
 
     def _time(self, model: onnx.ModelProto) -> float:
         """Returns the shortest of some inferences, ms: what the layer takes undisturbed."""
-        from engines.runtimes import open_session
-
         clock = MonotonicClock()
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "layer.onnx")
-            path.write_bytes(model.SerializeToString())
-            with open_session(path, self.runtime) as session:
-                feeds = {item.name: np.ones(item.shape, item.dtype) for item in session.inputs}
-                times = []
-                for run in range(WARM_UP + RUNS):
-                    start = clock.now_ns()
-                    session.run_borrowed(feeds)
-                    if run >= WARM_UP:
-                        times.append(clock.now_ns() - start)
+        with open_in_memory(model, self.runtime) as session:
+            feeds = {item.name: np.ones(item.shape, item.dtype) for item in session.inputs}
+            times = []
+            for run in range(WARM_UP + RUNS):
+                start = clock.now_ns()
+                session.run_borrowed(feeds)
+                if run >= WARM_UP:
+                    times.append(clock.now_ns() - start)
         return min(times) / 1e6
 
 

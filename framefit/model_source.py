@@ -1,7 +1,6 @@
 """Turns what a user calls a model (.onnx, .pt, .pt2, .safetensors) into a checked ONNX graph."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -10,13 +9,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import (
-    INPUT_SPEC_KEY,
-    find_free_batches,
-    load_onnx,
-    parse_input_shapes,
-    read_metadata,
-)
+from artifacts.onnx_file import INPUT_SPEC_KEY, load_onnx, parse_input_shapes, read_metadata
 
 if TYPE_CHECKING:
     import onnx
@@ -33,14 +26,12 @@ class OpenedModel:
         model: a checked ONNX model of static shapes.
         spec: how pixels become its input; None where the file does not say.
         sha256: digest of the file.
-        batches: inputs whose batch is free in the file (1 in the model), and its name there.
     """
 
     path: Path
     model: "onnx.ModelProto"
     spec: InputSpec | None
     sha256: str
-    batches: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,18 +67,14 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
     if suffix not in SUFFIXES:
         raise InputError(f"{printable(path)} has the suffix '{suffix}'", ", ".join(SUFFIXES))
     digest = sha256_file(path)
-    batches: dict[str, str] = {}
     if suffix == ".onnx":
         if options.factory:
             raise InputError("--factory was given for an .onnx file", "a checkpoint of weights")
-        shapes = parse_input_shapes(options.input_shapes)
-        model = load_onnx(path, input_shapes=shapes)
-        batches = {} if shapes else find_free_batches(path)
+        model = load_onnx(path, input_shapes=parse_input_shapes(options.input_shapes))
     else:
         model = _export(path, options)
     text = read_metadata(model).get(INPUT_SPEC_KEY)
-    spec = InputSpec.from_json(text) if text else None
-    return OpenedModel(path, model, spec, digest, batches)
+    return OpenedModel(path, model, InputSpec.from_json(text) if text else None, digest)
 
 
 def _export(path: Path, options: ModelOptions) -> "onnx.ModelProto":

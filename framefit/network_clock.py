@@ -1,18 +1,17 @@
 """Times networks side by side on a runtime: what `--prefer` measures with."""
 
 import logging
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
-from artifacts.errors import InputError
 from compress.quantize.side_by_side import map_ahead
+from framefit.network_session import open_in_memory
 
 if TYPE_CHECKING:
     from engines.session import Session
@@ -65,19 +64,12 @@ class NetworkClock:
         return [ratio * reference for ratio in ratios]
 
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
-        with tempfile.TemporaryDirectory() as folder:
-
-            def open_written(number: int) -> "Session":
-                path = Path(folder) / f"{number}.onnx"
-                path.write_bytes(models[number].SerializeToString())
-                return _open(path, self.runtime)
-
-            # OpenVINO's bindings set themselves up when they are first used, and two threads that
-            # do so at once wait for each other for ever: one for Python's lock, one for the setup.
-            alone = 0 if self._has_opened else 1
-            sessions = [open_written(number) for number in range(len(models))[:alone]]
-            sessions += map_ahead(open_written, range(len(models))[alone:])
-            self._has_opened = True
+        # OpenVINO's bindings set themselves up when they are first used, and two threads that
+        # do so at once wait for each other for ever: one for Python's lock, one for the setup.
+        alone = 0 if self._has_opened else 1
+        sessions = [open_in_memory(model, self.runtime) for model in models[:alone]]
+        sessions += map_ahead(partial(open_in_memory, runtime=self.runtime), models[alone:])
+        self._has_opened = True
         try:
             times_ms = _interleave(sessions)
         finally:
@@ -95,20 +87,6 @@ class NetworkClock:
                 "longer than the fastest, or more; latencies are only ratios of each other",
                 100 * (quartile_ms / fastest_ms - 1),
             )
-
-
-def _open(path: Path, runtime: str) -> "Session":
-    """Opens a network; an error names no temporary file, which is gone when it is read."""
-    from engines.runtimes import open_session
-    from export.lint.target import TARGETS
-
-    try:
-        return open_session(path, runtime)
-    except InputError as error:
-        what = error.what.replace(str(path), "the network")
-        lint = f"framefit export lint MODEL --target {runtime} names the nodes"
-        fix = lint if runtime in TARGETS else error.fix
-        raise InputError(what, "operators that it supports", fix) from error
 
 
 def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:

@@ -18,6 +18,7 @@ from artifacts.onnx_file import (
     PARENT_KEY,
     SETTINGS_KEY,
     VERSIONS_KEY,
+    find_free_batches,
     read_metadata,
     save_onnx,
 )
@@ -194,6 +195,12 @@ def _digest_work(model_sha256: str, samples: "Samples", settings: "QuantizeSetti
     return digest.hexdigest()[:32]
 
 
+def _find_batches(model: Path, options: ModelOptions | None) -> dict[str, str]:
+    """Returns the inputs whose batch stays free: of an ONNX file that was given no shapes."""
+    has_shapes = options is not None and bool(options.input_shapes)
+    return {} if has_shapes or model.suffix.lower() != ".onnx" else find_free_batches(model)
+
+
 def quantize_file(
     model: Path | None,
     data: str,
@@ -255,7 +262,8 @@ def quantize_file(
     }
     if spec is not None:
         metadata[INPUT_SPEC_KEY] = spec.to_json()
-    freed = free_batch(result.model, opened.batches, calibration[:2]) if opened.batches else None
+    batches = _find_batches(model, model_options)
+    freed = free_batch(result.model, batches, calibration[:2]) if batches else None
     save_onnx(freed or result.model, out, metadata=metadata)
     if log_folder is not None:
         shutil.rmtree(log_folder, ignore_errors=True)
@@ -276,5 +284,5 @@ def quantize_file(
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,
         check=check,
-        has_free_batch=freed is not None if opened.batches else None,
+        has_free_batch=freed is not None if batches else None,
     )

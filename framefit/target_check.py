@@ -8,8 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import onnx
@@ -20,6 +18,7 @@ from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import pick_evenly
 from compress.compare import compare_models
 from compress.model_runner import Runner, with_outputs
+from framefit.network_session import open_in_memory
 
 SAMPLES = 4
 """Calibration samples that are run, evenly spread."""
@@ -92,14 +91,10 @@ def measure_on_target(
     reference: onnx.ModelProto, quantized: onnx.ModelProto, samples: Samples, runtime: str
 ) -> dict[str, float]:
     """Returns the SQNR in dB of each output that a runtime computes."""
-    from engines.runtimes import open_session
-
-    with TemporaryDirectory() as folder, ExitStack() as stack:
+    with ExitStack() as stack:
 
         def open_there(model: onnx.ModelProto, watched: Sequence[str]) -> Runner:
-            path = Path(folder, "network.onnx")
-            path.write_bytes(with_outputs(model, watched).SerializeToString())
-            session = stack.enter_context(open_session(path, runtime))
+            session = stack.enter_context(open_in_memory(with_outputs(model, watched), runtime))
             names = [item.name for item in session.inputs]
             return lambda feeds: session.run({name: feeds[name] for name in names})
 
@@ -114,22 +109,16 @@ def warn_if_refused(quantized: onnx.ModelProto, target: str) -> None:
         target: a name of `compress.quantize.placement.PLACEMENTS`. TensorRT is not asked, nor a
             runtime that is not installed.
     """
-    from engines.runtimes import BACKENDS, open_session
+    from engines.runtimes import BACKENDS
 
     if ".onnx" not in BACKENDS[target].suffixes:
         return
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "network.onnx")
-        path.write_bytes(quantized.SerializeToString())
-        try:
-            open_session(path, target).close()
-        except MissingExtraError:
-            return
-        except InputError as error:
-            _log.warning(
-                "%s: framefit export lint FILE --target %s names the nodes",
-                *(error.what.replace(str(path), "the network"), target),
-            )
+    try:
+        open_in_memory(quantized, target).close()
+    except MissingExtraError:
+        return
+    except InputError as error:
+        _log.warning("%s: %s", error.what, error.fix)
 
 
 def _read_db(comparison: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, float]:

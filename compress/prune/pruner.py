@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from compress.progress import Progress
-from compress.prune.adapt import TOLERANCE, PrunableNetwork, open_network
+from compress.prune.adapt import open_network
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
+from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.select import Selection, find_floor, rank_scores, select_groups
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits

@@ -108,9 +108,7 @@ def _find_dynamic(path: Path, target: Target) -> LintReport | None:
         model = onnx.load(path, load_external_data=False)
     except DecodeError:
         return None
-    weights = {tensor.name for tensor in model.graph.initializer}
-    tensors = {name: item for name, item in input_tensors(model).items() if name not in weights}
-    if all(0 not in take_one_sample(item.shape) for item in tensors.values()):
+    if all(0 not in take_one_sample(item.shape) for item in input_tensors(model).values()):
         return None
     graph = LintGraph(model)
     findings = tuple(find_dynamic_inputs(graph, target))

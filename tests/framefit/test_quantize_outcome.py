@@ -13,8 +13,16 @@ from framefit.commands.quantize_result import show_outcome
 from framefit.quantize_job import QuantizeOutcome
 
 
-def make_outcome(result):
-    return QuantizeOutcome(
+def show(layers, precision=None):
+    """Prints the outcome of so many quantized layers."""
+    result = SimpleNamespace(
+        outputs_db={"y": 40.0},
+        settings=QuantizeSettings(),
+        layers=(SimpleNamespace(weight_bits=8),) * layers,
+        declined=(),
+        precision=precision,
+    )
+    outcome = QuantizeOutcome(
         out=Path("y.onnx"),
         source=Path("x.onnx"),
         result=result,
@@ -24,18 +32,12 @@ def make_outcome(result):
         int8_bytes=2,
         check=None,
     )
+    show_outcome(outcome, is_verbose=False)
 
 
 @pytest.mark.parametrize(("layers", "is_shown"), [(1, True), (0, False)])
 def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, capsys):
-    result = SimpleNamespace(
-        outputs_db={"y": 40.0},
-        settings=QuantizeSettings(),
-        layers=(SimpleNamespace(weight_bits=8),) * layers,
-        declined=(),
-        precision=None,
-    )
-    show_outcome(make_outcome(result), is_verbose=False)
+    show(layers)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
 
 
@@ -52,12 +54,5 @@ def test_what_becomes_of_contracts_is_said_whatever_stays_in_float(layers, value
         tried=(chosen,),
         findings=(finding,),
     )
-    result = SimpleNamespace(
-        outputs_db={"y": 40.0},
-        settings=QuantizeSettings(),
-        layers=(SimpleNamespace(weight_bits=8),) * layers,
-        declined=(),
-        precision=choice,
-    )
-    show_outcome(make_outcome(result), is_verbose=False)
+    show(layers, choice)
     assert f"contract {word}: head 'y'" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """A quantized network is run on its target, and what it computes there is told."""
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +46,11 @@ def test_a_target_that_computes_something_else_is_warned_of(
     monkeypatch.setattr(framefit.target_check, "read_flags", lambda: frozenset({"sse2", flag}))
     opened = engines.runtimes.open_session
 
-    @contextmanager
     def open_wrong(*arguments):
-        with opened(*arguments) as session:
-            right = session.run
-            session.run = lambda feeds: {"logits": right(feeds)["logits"][:, ::-1]}
-            yield session
+        session = opened(*arguments)
+        right = session.run
+        session.run = lambda feeds: {"logits": right(feeds)["logits"][:, ::-1]}
+        return session
 
     monkeypatch.setattr(engines.runtimes, "open_session", open_wrong)
     there_db, said_db = check(quantized, samples)

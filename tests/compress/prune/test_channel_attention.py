@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from compress.prune.adapt import PrunableNetwork, open_network  # noqa: E402
+from compress.prune.adapt import open_network  # noqa: E402
+from compress.prune.prunable_network import PrunableNetwork  # noqa: E402
 
 IMAGE = (torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
 

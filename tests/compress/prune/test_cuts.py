@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compress.prune.adapt import PrunableNetwork, open_network
+from compress.prune.adapt import open_network
 from compress.prune.api import PruneSettings, RatioGoal, prune_module
+from compress.prune.prunable_network import PrunableNetwork
 from compress.prune.select import WidthLimits
 
 IMAGE = (torch.randn(1, 3, 8, 8),)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compress.prune.adapt import TOLERANCE, open_network
+from compress.prune.adapt import open_network
 from compress.prune.api import PruneSettings, RatioGoal, apply_edits, prune_module
+from compress.prune.prunable_network import TOLERANCE
 from compress.prune.select import WidthLimits
 
 IMAGE = (torch.randn(1, 3, 8, 8),)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compress.prune.adapt import PrunableNetwork, open_network
+from compress.prune.adapt import open_network
+from compress.prune.prunable_network import PrunableNetwork
 
 
 def conv(inputs: int, outputs: int, **options: int) -> nn.Conv2d:

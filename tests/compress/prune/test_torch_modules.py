@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
-from compress.prune.adapt import PrunableNetwork, open_network
+from compress.prune.adapt import open_network
 from compress.prune.importance.contract import consumer_places
+from compress.prune.prunable_network import PrunableNetwork
 
 IMAGE = (torch.randn(1, 3, 16, 16),)
 

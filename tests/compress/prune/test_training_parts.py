@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from artifacts.edits import apply_edits
 from artifacts.module_copy import copy_module
 from artifacts.module_run import run_module
-from compress.prune.adapt import TOLERANCE, open_network
+from compress.prune.adapt import open_network
 from compress.prune.analysis.api import output_tensors, repeat_sample
 from compress.prune.api import PruneSettings, RatioGoal, prune_module
+from compress.prune.prunable_network import TOLERANCE
 from compress.prune.reference import run_zeroed
 
 IMAGE = (torch.randn(1, 3, 8, 8),)

@@ -1,0 +1,173 @@
+"""A network whose channel groups are known, and its copies without some of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from artifacts.module_copy import copy_module
+from compress.prune.analysis.api import output_tensors
+from compress.prune.analysis.channel_sets import Ids
+from compress.prune.analysis.families import Channels, Family
+from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
+from compress.prune.double_precision import run_widely
+from compress.prune.reference import name_narrowed_statistics, run_zeroed
+from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
+from compress.prune.surgery import Adjustments, Edits, make_edits
+
+TOLERANCE = 1e-9
+"""Largest difference from the zeroed original in float64, relative to the largest output."""
+_RUNS = 3
+_MOST_KEPT = 3
+
+
+@dataclass(frozen=True)
+class _Zeroed:
+    """What the original computes without some groups of a structure."""
+
+    roots: Ids
+    removed: frozenset[int]
+    outputs: list[Tensor]
+
+
+@dataclass
+class _Memory:
+    """What the original computes; trials of one network have it in common.
+
+    Attributes:
+        zeroed: without some groups, the last few.
+        scales: by which plain numbers it scales; None until that is asked for.
+    """
+
+    zeroed: list[_Zeroed] = field(default_factory=list)
+    scales: list[Scale] | None = None
+
+
+@dataclass(frozen=True)
+class PrunableNetwork:
+    """A network whose channel groups are known and proven removable.
+
+    Attributes:
+        module: the network.
+        inputs: arguments in float64 with which it was traced.
+        channels: its structure.
+        adjustments: attributes that have to follow a channel count.
+        rescalings: values that make up for scales which the code computes from one.
+    """
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    channels: Channels
+    adjustments: Adjustments
+    rescalings: tuple[Rescaling, ...] = ()
+    _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
+
+    def make_edits(self, removed: set[int]) -> Edits:
+        """Returns the edits that remove channel groups."""
+        return make_edits(self.module, self.channels, removed, self.adjustments)
+
+    def narrow(self, removed: set[int], *, is_wide: bool = False) -> nn.Module:
+        """Returns a copy without these channel groups.
+
+        Args:
+            removed: roots of the groups.
+            is_wide: whether in float64.
+        """
+        module = copy_module(self.module)
+        if is_wide:
+            module = module.double()
+        apply_edits(module.eval(), self.make_edits(removed))
+        families = {one.name for one in self.channels.families if removed & set(one.roots)}
+        chosen = [one for one in self.rescalings if one.family in families]
+        if chosen:
+            after = find_scales(copy_module(module).double().eval(), self.inputs)
+            for one in chosen:
+                factor = one.factor(self._scales, after)
+                rescale(module, self.channels, removed, one, factor)
+        return module
+
+    @property
+    def _scales(self) -> list[Scale]:
+        if self._memory.scales is None:
+            wide = copy_module(self.module).double().eval()
+            self._memory.scales = find_scales(wide, self.inputs)
+        return self._memory.scales
+
+    def propose_rescalings(
+        self, family: Family, removed: set[int]
+    ) -> Iterable[tuple[Rescaling, ...]]:
+        """Yields what might make up for scales that are others without these groups."""
+        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        return propose_rescalings(self.module, self.channels, family, self._scales, after)
+
+    def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
+        """Names what is computed over the remaining channels only, see `run_zeroed`."""
+        return name_narrowed_statistics(self.channels, removed)
+
+    def require_repeatable(self) -> None:
+        """Checks that the network answers the same input in the same way each time.
+
+        Raises:
+            InputError: it does not, so that nothing can be proven of it.
+        """
+        wide = copy_module(self.module).double().eval()
+        first, *others = (run_zeroed(wide, self.channels, set(), self.inputs) for _ in range(_RUNS))
+        for other in others:
+            if [one.shape for one in first] != [one.shape for one in other]:
+                apart = float("inf")
+            else:
+                apart = max(_difference(a, b) for a, b in zip(first, other, strict=True))
+            if not apart <= TOLERANCE:
+                raise InputError(
+                    f"the network answers the same input otherwise each time (by {apart:.1e})",
+                    "equal outputs in evaluation mode, or pruning cannot be proven",
+                    "look for random numbers, and for indices that write to one place twice",
+                )
+
+    def largest_difference(self, removed: set[int]) -> float:
+        """Returns how far the pruned network is from the zeroed original.
+
+        Float64; relative to the largest absolute output.
+
+        Raises:
+            InputError: the pruned network does not run.
+        """
+        wanted = self._run_zeroed(removed)
+        with torch.no_grad():
+            found = output_tensors(run_widely(self.narrow(removed, is_wide=True), self.inputs))
+        if [value.shape for value in found] != [value.shape for value in wanted]:
+            raise InputError("the pruned network's outputs have other shapes")
+        return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
+
+    def _run_zeroed(self, removed: set[int]) -> list[Tensor]:
+        """Runs the zeroed original; several trials of the same groups have it in common."""
+        for known in self._memory.zeroed:
+            if known.roots is self.channels.roots and known.removed == removed:
+                return known.outputs
+        wide = copy_module(self.module).double().eval()
+        outputs = run_zeroed(wide, self.channels, removed, self.inputs)
+        one = _Zeroed(self.channels.roots, frozenset(removed), outputs)
+        self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
+        return outputs
+
+    def name_computed_scale(self, removed: set[int]) -> str:
+        """Names a number that the code computes from how many channels there are, if there is one.
+
+        Args:
+            removed: groups without which the network runs.
+        """
+        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        return name_changed_scale(self._scales, after)
+
+
+def _difference(found: Tensor, wanted: Tensor) -> float:
+    if not wanted.is_floating_point():
+        return float((found != wanted).any())
+    if not wanted.numel():
+        return 0.0
+    scale = float(wanted.abs().max()) or 1.0
+    return float((found - wanted).abs().max()) / scale

@@ -1,0 +1,39 @@
+"""Opens networks that lie in memory, as their files would be opened."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from artifacts.errors import InputError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from engines.session import Session
+
+
+def open_in_memory(model: "ModelProto", runtime: str) -> "Session":
+    """Opens a network on a runtime.
+
+    Args:
+        model: a self-contained network.
+        runtime: a name of `engines.runtimes.BACKENDS`.
+
+    Raises:
+        InputError: the runtime does not open it; no temporary file is named, which is gone when
+            the message is read.
+        MissingExtraError: the runtime is not installed.
+    """
+    from engines.runtimes import open_session
+    from export.lint.target import TARGETS
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "network.onnx")
+        path.write_bytes(model.SerializeToString())
+        try:
+            return open_session(path, runtime)
+        except InputError as error:
+            what = error.what.replace(str(path), "the network")
+            lint = f"framefit export lint MODEL --target {runtime} names the nodes"
+            fix = lint if runtime in TARGETS else error.fix
+            raise InputError(what, "operators that it supports", fix) from error
