@@ -1,8 +1,8 @@
 """Gives a network that was worked on at a batch of 1 its free batch back, where it can have one.
 
-Shapes that were computed from the batch have become constants meanwhile. Those that a reshape leads
-to, and constants that are concatenated to samples (class tokens), are written for any batch again.
-Two samples at once then have to give what each gives alone.
+Shapes that were computed from the batch have become constants meanwhile. Those that reshapes and
+resizes lead to, and constants that are concatenated to samples (class tokens), are written for any
+batch again. Two samples at once then have to give what each gives alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,9 +104,10 @@ def _candidates(
         for dim in value.type.tensor_type.shape.dim[:1]:
             dim.Clear()
     yield copy
-    shapes = _find_shapes(model, sample)
+    shapes, source = _find_shapes(model, sample), next(iter(batches))
     _free_reshapes(copy.graph, shapes)
-    _repeat_constants(copy.graph, next(iter(batches)), shapes)
+    _free_resizes(copy.graph, source)
+    _repeat_constants(copy.graph, source, shapes)
     yield copy
 
 
@@ -118,6 +119,24 @@ def _free_reshapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
             is_batch = first == 1 and shapes[node.input[0]][:1] == (1,)
             target = np.array([0 if is_batch else -1, *rest], np.int64)
             node.input[1] = _add(graph, f"{node.output[0]}/any_batch", target)
+
+
+def _free_resizes(graph: onnx.GraphProto, source: str) -> None:
+    """Lets the batch of what is resized follow, where the sizes to resize to name it."""
+    sizes = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    kept: list[onnx.NodeProto] = []
+    freed: dict[str, str] = {}
+    for node in list(graph.node):
+        name = node.input[3] if node.op_type == "Resize" and len(node.input) > 3 else ""
+        axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), [0])
+        if name in sizes and axes[0] == 0 and sizes[name][0] == 1:
+            if name not in freed:
+                kept += _make_shape(graph, name, sizes[name][1:], source)
+                freed[name] = kept[-1].output[0]
+            node.input[3] = freed[name]
+        kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
@@ -144,12 +163,22 @@ def _repeat(
     graph: onnx.GraphProto, name: str, dims: tuple[int, ...], source: str
 ) -> list[onnx.NodeProto]:
     """Returns what expands a constant of a batch of 1 to the batch of an input."""
-    rest = _add(graph, f"{name}/rest", np.array(dims[1:], np.int64))
-    size, shape = f"{name}/batch", f"{name}/batch_shape"
+    made = _make_shape(graph, name, dims[1:], source)
+    result = f"{name}/of_batch"
+    return [*made, helper.make_node("Expand", [name, made[-1].output[0]], [result], result)]
+
+
+def _make_shape(
+    graph: onnx.GraphProto, name: str, rest: Sequence[int] | Array, source: str
+) -> list[onnx.NodeProto]:
+    """Returns what computes a shape that begins with the batch of an input."""
+    first = _add(graph, f"{source}/first_axis", np.array([0], np.int64))
+    behind = _add(graph, f"{name}/rest", np.array(rest, np.int64))
+    all_sizes, size, shape = f"{name}/input_shape", f"{name}/batch", f"{name}/batch_shape"
     return [
-        helper.make_node("Shape", [source], [size], size, start=0, end=1),
-        helper.make_node("Concat", [size, rest], [shape], shape, axis=0),
-        helper.make_node("Expand", [name, shape], [f"{name}/of_batch"], f"{name}/of_batch"),
+        helper.make_node("Shape", [source], [all_sizes], all_sizes),
+        helper.make_node("Gather", [all_sizes, first], [size], size),
+        helper.make_node("Concat", [size, behind], [shape], shape, axis=0),
     ]
 
 

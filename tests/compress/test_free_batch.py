@@ -70,6 +70,13 @@ def tokens():
     return make(nodes, {"y": (1, 4, 65)}, **constants)
 
 
+def enlarged():
+    """Is resized to sizes that name the batch."""
+    nodes, constants = conv()
+    nodes.append(helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], mode="linear"))
+    return make(nodes, {"y": (1, 4, 13, 16)}, **constants, sizes=[1, 4, 13, 16])
+
+
 def fixed_rows():
     """Its reshape does for any batch as it is, and would not with the batch first."""
     nodes, constants = conv()
@@ -96,7 +103,7 @@ def mixed():
     return make(nodes, {"y": (1, 4, 8, 8)}, **constants)
 
 
-@pytest.mark.parametrize("build", [flattened, windows, tokens, fixed_rows])
+@pytest.mark.parametrize("build", [flattened, windows, tokens, enlarged, fixed_rows])
 def test_any_batch_gives_what_each_sample_gives(build):
     model = build()
     freed = free_batch(model, {"x": "N"}, SAMPLES)
