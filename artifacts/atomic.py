@@ -64,9 +64,16 @@ def require_writable(target: Path | str) -> Path:
     """Checks before long work that `target` can be written at its end; nothing is changed.
 
     Raises:
-        InputError: it is a folder, or its folder is missing a parent or may not be written.
+        InputError: it is a folder, or its folder is missing a parent or may not be written; or it
+            is an option of the command line that was taken for the file of another.
     """
     target = Path(target)
+    if str(target).startswith("-"):
+        raise InputError(
+            f"cannot write {target}: it looks like an option",
+            "the path of a file",
+            "/dev/stdout is standard output",
+        )
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
     if _is_stream(target):

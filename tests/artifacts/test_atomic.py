@@ -62,6 +62,13 @@ def test_reader_sees_old_or_new_only(tmp_path: Path) -> None:
     assert set(path.read_bytes()) == set(b"b")
 
 
+@pytest.mark.parametrize("name", ["-", "-v", "--out"])
+def test_an_option_is_no_file(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="looks like an option"):
+        require_writable(Path(name))
+
+
 @pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"x"), require_writable])
 def test_paths_that_cannot_be_written(tmp_path: Path, write) -> None:
     (tmp_path / "file").touch()
