@@ -221,11 +221,14 @@ class _Finder:
 
 
 def _read_bounds(graph: Graph, node: onnx.NodeProto) -> list[float]:
-    """Returns what a Relu or Clip keeps values between; nothing where that is computed."""
+    """Returns what a Relu or Clip keeps values between; nothing where that is computed.
+
+    Converters write bounds with one axis, too, which runtimes accept.
+    """
     if node.op_type == "Relu":
         return [0.0]
     values = [graph.weights.get(name) for name in node.input[1:]]
-    bounds = [float(value) for value in values if value is not None]
+    bounds = [float(value.item()) for value in values if value is not None and value.size == 1]
     return bounds if len(bounds) == len(values) else []
 
 

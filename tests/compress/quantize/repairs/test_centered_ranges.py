@@ -52,6 +52,11 @@ def clipped_at_six(d):
     return d.layer(d.op("Clip", d.layer("x"), *bounds))
 
 
+def clipped_by_bounds_with_an_axis(d):
+    bounds = d.constant([0]), d.constant([6])
+    return d.layer(d.op("Clip", d.layer("x"), *bounds))
+
+
 def swish(d):
     return d.layer(d.silu(d.layer("x")))
 
@@ -112,6 +117,7 @@ ROWS_TOO = [rectified, clipped_at_six, swish, hard_swish, residual, side_by_side
 MOVED = [
     *((net, False) for net in (*ROWS_TOO, pooled, normalized)),
     *((net, True) for net in ROWS_TOO),
+    (clipped_by_bounds_with_an_axis, False),
 ]
 LEFT = [padded, gated, signed, given_out]
 
