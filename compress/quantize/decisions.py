@@ -35,8 +35,10 @@ class Decisions:
         weights: integers per node name.
         alone: integers of layers whose `weights` make up for what is quantized before them, for
             when nothing else is; empty where a log is kept, since that network is to be written.
-        overrides: constants whose values changed (corrected biases), by name.
+        overrides: constants whose values changed (corrected biases, weights of layers in float),
+            by name.
         biases: names of the bias that a layer shall read, by node name.
+        float_weights: names of the weight that a layer in float shall read, by node name.
         layers: one result per quantized node, in order.
         outputs_db: SQNR of each graph output on the calibration samples.
     """
@@ -46,5 +48,6 @@ class Decisions:
     alone: dict[str, QuantizedWeight] = field(default_factory=dict)
     overrides: dict[str, Array] = field(default_factory=dict)
     biases: dict[str, str] = field(default_factory=dict)
+    float_weights: dict[str, str] = field(default_factory=dict)
     layers: list[LayerResult] = field(default_factory=list)
     outputs_db: dict[str, float] = field(default_factory=dict)

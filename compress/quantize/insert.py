@@ -20,7 +20,7 @@ PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Id
 
 
 def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
-    """Inserts one Q/DQ pair per activation, stores weights as integers, and corrected biases.
+    """Inserts one Q/DQ pair per activation, stores weights as integers, and what was corrected.
 
     All quantized readers of a tensor share its pair; readers that stay in float read the tensor.
     """
@@ -31,14 +31,16 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     stored: dict[str, list[str]] = {}
     for node in graph.nodes:
         choice = choices.get(node.name)
+        data = node.input[0] if node.input else ""
         if choice is not None:
-            data = node.input[0]
             nodes += _pair_activations(graph, node, choice, decisions, paired)
             if choice.weight is not None:
                 nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
-            _set_bias(node, decisions.biases.get(node.name))
-            if _has_integer_bias(node, choice, decisions):
-                nodes.append(_store_bias(graph, node, data, decisions))
+        elif node.name in decisions.float_weights:
+            node.input[1] = decisions.float_weights[node.name]
+        _set_bias(node, decisions.biases.get(node.name))
+        if choice is not None and _has_integer_bias(node, choice, decisions):
+            nodes.append(_store_bias(graph, node, data, decisions))
         nodes.append(node)
     graph.nodes = nodes
     graph.index()

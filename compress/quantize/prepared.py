@@ -19,7 +19,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
 from compress.quantize.placement import Declined, Placement, QuantizedNode, find_read
-from compress.quantize.placement.layers import LAYERS
+from compress.quantize.placement.layers import LAYERS, quantize_layer
 from compress.quantize.repairs.centered_ranges import (
     CenteredRange,
     center_ranges,
@@ -90,6 +90,20 @@ class PreparedNetwork:
         network = replace(self, quantized=tuple(quantized), declined=tuple(declined), kept=kept)
         return network._without_idle_ranges()
 
+    def find_float_layers(self) -> dict[str, QuantizedNode]:
+        """Returns the layers in float whose weights may make up for errors, and their axes."""
+        chosen = {item.node for item in self.quantized}
+        answers = [
+            quantize_layer(self.graph, node)
+            for node in self.graph.nodes
+            if node.op_type in LAYERS and node.name not in chosen
+        ]
+        return {
+            item.node: replace(item, activations=())
+            for item in answers
+            if isinstance(item, QuantizedNode)
+        }
+
     def _without_idle_ranges(self) -> "PreparedNetwork":
         """Moves back what no node reads in integers any more."""
         read = find_read(self.graph, self.quantized)
@@ -143,7 +157,9 @@ class PreparedNetwork:
             if (only is None or item.node in only) and self._is_decided(item, decisions)
         ]
         weights = decisions.weights | decisions.alone
-        return chosen, replace(decisions, weights=weights, overrides={}, biases={})
+        return chosen, replace(
+            decisions, weights=weights, overrides={}, biases={}, float_weights={}
+        )
 
     def _write(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> onnx.ModelProto:
         graph = self.graph.copy()

@@ -12,7 +12,7 @@ from compress.quantize.placement import QuantizedNode
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Nodes that are computed together: one quantized node, or a run of float or of moving ones.
+    """Nodes that are computed together: one layer, or a run of float or of moving ones.
 
     Attributes:
         nodes: in topological order.
@@ -20,6 +20,7 @@ class Step:
         outputs: activations that later steps, or the user, read.
         freed: activations that no later step reads.
         quantized: what to do with the node, if it is to compute in integers.
+        float_layer: the axes of the node, if it is a layer that stays in float.
         moved: activations whose integers the nodes move; () if they compute.
     """
 
@@ -28,6 +29,7 @@ class Step:
     outputs: tuple[str, ...]
     freed: tuple[str, ...] = ()
     quantized: QuantizedNode | None = None
+    float_layer: QuantizedNode | None = None
     moved: tuple[str, ...] = ()
 
     @property
@@ -44,22 +46,34 @@ class Step:
 class _Draft:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     quantized: QuantizedNode | None = None
+    float_layer: QuantizedNode | None = None
     moved: dict[str, None] | None = None
 
     def takes(self, choice: QuantizedNode | None) -> bool:
         """Whether a node with that choice may be computed along with the nodes so far."""
         if choice is None:
-            return self.quantized is None and self.moved is None
+            return self.quantized is None and self.float_layer is None and self.moved is None
         return bool(choice.tied) and self.moved is not None
 
 
-def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Step]:
-    """Returns the steps in order; every activation is freed after its last reader."""
+def plan_steps(
+    graph: Graph,
+    quantized: Mapping[str, QuantizedNode],
+    float_layers: Mapping[str, QuantizedNode] | None = None,
+) -> list[Step]:
+    """Returns the steps in order; every activation is freed after its last reader.
+
+    Args:
+        graph: the network.
+        quantized: the nodes that compute in integers, by name.
+        float_layers: those layers in float that get a step of their own.
+    """
+    alone = float_layers or {}
     drafts: list[_Draft] = []
     for node in graph.nodes:
         choice = quantized.get(node.name)
-        if not drafts or not drafts[-1].takes(choice):
-            drafts.append(_start(choice))
+        if not drafts or node.name in alone or not drafts[-1].takes(choice):
+            drafts.append(_start(choice, alone.get(node.name)))
         drafts[-1].nodes.append(node)
         moved = drafts[-1].moved
         if choice is not None and moved is not None:
@@ -87,13 +101,14 @@ def plan_steps(graph: Graph, quantized: Mapping[str, QuantizedNode]) -> list[Ste
                 outputs=outputs,
                 freed=freed,
                 quantized=draft.quantized,
+                float_layer=draft.float_layer,
                 moved=tuple(draft.moved or ()),
             )
         )
     return steps
 
 
-def _start(choice: QuantizedNode | None) -> _Draft:
+def _start(choice: QuantizedNode | None, float_layer: QuantizedNode | None) -> _Draft:
     if choice is None:
-        return _Draft()
+        return _Draft(float_layer=float_layer)
     return _Draft(moved={}) if choice.tied else _Draft(quantized=choice)

@@ -61,7 +61,7 @@ class StreamingPass:
         self._log = log or DecisionLog()
         self._weighs_layers = log is None
         self._quantized = {item.node: item for item in prepared.quantized}
-        self._steps = plan_steps(prepared.graph, self._quantized)
+        self._steps = plan_steps(prepared.graph, self._quantized, prepared.find_float_layers())
         self._ranges = ActivationRanges(prepared, settings, log)
         self._decisions = Decisions(activations=self._ranges.decided)
 
@@ -89,6 +89,8 @@ class StreamingPass:
                     progress("calibrate", done, len(self._steps))
                 if step.moved:
                     self._run_movement(step)
+                elif step.float_layer is not None and not self._prefix.is_clean(step):
+                    self._run_float_layer(step, step.float_layer)
                 elif step.quantized is None:
                     self._run_float(step)
                 elif step.quantized.weight is None:
@@ -178,24 +180,48 @@ class StreamingPass:
         return plain, self._prefix.open(step, self._graph.weights | overrides)
 
     def _run_layer(self, step: Step, placed: QuantizedNode) -> None:
-        prefix, node = self._prefix, step.nodes[0]
-        layer = WeightChoice(
-            graph=self._graph,
-            prefix=prefix,
-            settings=self._settings,
-            decisions=self._decisions,
-            step=step,
-            placed=placed,
-            quantizers=self._quantizers(step),
-            plain=prefix.open(step, self._graph.weights),
-            weighs_alone=self._weighs_layers,
-        )
+        node, layer = step.nodes[0], self._open_layer(step, placed)
         known = self._log.find_weight(node.name)
         weight, how = known or layer.choose()
         if known is None:
             self._log.keep_weight(node.name, weight, how)
         self._decisions.weights[node.name] = weight
-        noisy = layer.open_with(weight)
+        meter = self._walk_layer(layer, layer.open_with(weight.dequantize()))
+        self._note(node, meter, how, weight.bits)
+
+    def _run_float_layer(self, step: Step, axes: QuantizedNode) -> None:
+        """Lets a layer in float make up for what was quantized before it."""
+        node, layer = step.nodes[0], self._open_layer(step, axes)
+        corrected = layer.correct_float()
+        if corrected is None:
+            self._walk_layer(layer, layer.plain)
+            return
+        name = self._graph.unused_name(f"{node.name}_weight_corrected")
+        self._decisions.overrides[name] = corrected
+        self._decisions.float_weights[node.name] = name
+        self._walk_layer(layer, layer.open_with(corrected))
+
+    def _open_layer(self, step: Step, placed: QuantizedNode) -> WeightChoice:
+        return WeightChoice(
+            graph=self._graph,
+            prefix=self._prefix,
+            settings=self._settings,
+            decisions=self._decisions,
+            step=step,
+            placed=placed,
+            quantizers=self._quantizers(step),
+            plain=self._prefix.open(step, self._graph.weights),
+            weighs_alone=self._weighs_layers,
+        )
+
+    def _walk_layer(self, layer: WeightChoice, noisy: Subgraph) -> SignalToNoise:
+        """Computes a layer, gives its bias what its output's mean lacks, and measures the rest.
+
+        Args:
+            layer: the layer.
+            noisy: the same with the weight that was chosen.
+        """
+        prefix, step, placed, node = self._prefix, layer.step, layer.placed, layer.node
         result = node.output[0]
 
         def compute(sample: int) -> tuple[Written, Written, Array]:
@@ -225,7 +251,7 @@ class StreamingPass:
         for sample, (got, meter) in enumerate(map_ahead(compare, range(prefix.samples))):
             prefix.put_noisy(result, sample, got)
             meters.append(meter)
-        self._note(node, SignalToNoise.sum(meters), how, weight.bits)
+        return SignalToNoise.sum(meters)
 
     def _note(
         self,

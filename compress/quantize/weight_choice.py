@@ -1,4 +1,4 @@
-"""Chooses the integers of one layer on the way through a network."""
+"""Chooses the weight of one layer on the way through a network: its integers, or in float."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -74,14 +74,24 @@ class WeightChoice:
                 return shared, f"as in {reader.name}"
         return weight, how
 
-    def open_with(self, weight: QuantizedWeight) -> Subgraph:
-        """Returns the layer with such integers, ready to run."""
-        constants = self.graph.weights | {self.node.input[1]: weight.dequantize()}
+    def correct_float(self) -> Array | None:
+        """Returns the weight of a layer that stays in float, made up for its inputs' errors.
+
+        None where it stays as it is: held-out pictures do not gain, or other nodes read it too.
+        """
+        is_shared = len(self.graph.consumers(self.node.input[1])) > 1
+        if is_shared or not self.settings.input_correction:
+            return None
+        return self._correct(None, self._find_inputs(), self.prefix.noisy_value)
+
+    def open_with(self, weight: Array) -> Subgraph:
+        """Returns the layer with other values for its weight, ready to run."""
+        constants = self.graph.weights | {self.node.input[1]: weight}
         return self.prefix.open(self.step, constants)
 
     def _measure(self, weight: QuantizedWeight) -> float:
         """Returns the squared error of the layer's output with such integers, means corrected."""
-        noisy = self.open_with(weight)
+        noisy = self.open_with(weight.dequantize())
         result = self.node.output[0]
 
         def compare(sample: int) -> Array:
@@ -96,7 +106,7 @@ class WeightChoice:
         is_centered = self.settings.bias_correction
         return float(np.sum(squares - np.square(means) if is_centered else squares))
 
-    def _round(self) -> tuple[QuantizedWeight, str]:
+    def _find_inputs(self) -> LayerInputs:
         node, prefix = self.node, self.prefix
         weight = self.graph.weights[node.input[1]]
         tensor = node.input[0]
@@ -106,12 +116,16 @@ class WeightChoice:
             return prefix.float_value(tensor, sample), feeds[tensor]
 
         has_offset = node.op_type != "MatMul" or find_next_offset(self.graph, node, weight.shape[1])
-        inputs = LayerInputs(
+        return LayerInputs(
             samples=prefix.samples,
             read=read,
             output_shape=self.plain.run(prefix.float_feeds(self.step, 0))[node.output[0]].shape,
             is_centered=self.settings.bias_correction and bool(has_offset),
         )
+
+    def _round(self) -> tuple[QuantizedWeight, str]:
+        node, prefix = self.node, self.prefix
+        weight, inputs = self.graph.weights[node.input[1]], self._find_inputs()
         plan = LayerPlan.of(self.graph, self.placed, self.settings)
         if plan.rounding.needs_inputs or not self.settings.input_correction:
             return plan.round(weight, inputs)
@@ -127,7 +141,7 @@ class WeightChoice:
         return integers, f"{how}, inputs corrected"
 
     def _correct(
-        self, grid: IntegerGrid, layer: LayerInputs, value: Callable[[str, int], Array]
+        self, grid: IntegerGrid | None, layer: LayerInputs, value: Callable[[str, int], Array]
     ) -> Array | None:
         """Returns the weight, made up for what `value` and rounding do to the layer's input."""
         tensor = self.node.input[0]

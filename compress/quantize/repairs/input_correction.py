@@ -169,7 +169,7 @@ class ChannelRows:
 
 
 def correct_for_inputs(
-    node: onnx.NodeProto, weight: Array, axis: int, grid: IntegerGrid, inputs: ChannelInputs
+    node: onnx.NodeProto, weight: Array, axis: int, grid: IntegerGrid | None, inputs: ChannelInputs
 ) -> Array | None:
     """Returns a layer's corrected weight; None where held-out pictures do not gain from it.
 
@@ -179,7 +179,7 @@ def correct_for_inputs(
         node: a Conv, ConvTranspose, Gemm or MatMul.
         weight: its constant second input.
         axis: the weight's output channel axis.
-        grid: the integers that weights will be rounded to.
+        grid: the integers that weights will be rounded to; None where they stay in float.
         inputs: of the layer.
     """
     if inputs.samples < FEWEST_PICTURES:
@@ -194,7 +194,8 @@ def correct_for_inputs(
 
     def rounded_change(mix: Real | None) -> Real:
         mixed = weight if mix is None else layout.join(rows + rows @ mix)
-        return layout.split(round_weight(mixed, axis, grid, widest_scales)) - rows
+        kept = mixed if grid is None else round_weight(mixed, axis, grid, widest_scales)
+        return layout.split(kept) - rows
 
     fit, held_out = columns.of_pictures(~outside).moments(), columns.of_pictures(outside)
     step = -(-rows.shape[0] * rows.shape[1] // JUDGED_ROWS) | 1

@@ -163,6 +163,57 @@ def test_clipped_inputs_cost_less_on_pictures_never_seen(chain, run_model):
     assert noise[True] < 0.8 * noise[False]
 
 
+@pytest.fixture
+def long_chain(make_model):
+    """Returns a network in which a loud channel is clipped and a quiet one tells of it.
+
+    Only the third layer reads both, behind a ReLU that makes noise positive.
+    """
+    rng = np.random.default_rng(4)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Conv", ["b", "w1", "b1"], ["c"], "second", group=8),
+        helper.make_node("Relu", ["c"], ["d"], "relu_too"),
+        helper.make_node("Conv", ["d", "w2"], ["y"], "third"),
+    ]
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("w0", (8, 3, 3, 3)), ("w2", (6, 8, 1, 1)))
+    }
+    weights["w0"][0] = 20 * weights["w0"][1]
+    weights |= {"w1": np.ones((8, 1, 1, 1), np.float32), "b1": np.full(8, -2, np.float32)}
+    return make_model(nodes, weights, {"x": (1, 3, 16, 16)}, ["y"])
+
+
+def measure_errors(candidate, model, run_model):
+    """Returns the mean square of errors on unseen pictures, and the largest mean of a channel."""
+    errors = np.stack(
+        [run_model(candidate, feeds)["y"] - run_model(model, feeds)["y"] for feeds in pictures(1)]
+    )
+    return np.mean(np.square(errors)), np.abs(errors.mean(axis=(0, 1, 3, 4))).max()
+
+
+def test_a_layer_in_float_makes_up_for_its_inputs_too(long_chain, run_model):
+    settings = replace(CLIPS, keep_float=("third",))
+    prepared = prepare_network(long_chain, pictures(0), settings)
+    decisions = StreamingPass(prepared, settings).run(pictures(0))
+    biases = {name: bias for name, bias in decisions.biases.items() if name != "third"}
+    noise, mean = measure_errors(prepared.write_model(decisions), long_chain, run_model)
+    weights_stay = prepared.write_model(replace(decisions, float_weights={}))
+    assert noise < 0.5 * measure_errors(weights_stay, long_chain, run_model)[0]
+    bias_stays = prepared.write_model(replace(decisions, biases=biases))
+    assert mean < 0.5 * measure_errors(bias_stays, long_chain, run_model)[1]
+
+
+def test_a_layer_in_float_behind_nothing_quantized_keeps_its_weights(long_chain):
+    settings = replace(CLIPS, keep_float=("first",))
+    prepared = prepare_network(long_chain, pictures(0), settings)
+    decisions = StreamingPass(prepared, settings).run(pictures(0))
+    assert not decisions.float_weights
+    assert "first" not in decisions.biases
+
+
 def test_a_layer_alone_makes_up_for_nothing_before_it(chain):
     samples = pictures(0)
     prepared = prepare_network(chain, samples, CLIPS)
