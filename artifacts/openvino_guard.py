@@ -6,6 +6,10 @@ which changes no value, in front of the pair that reads the joined tensor, it is
 before the guard still runs in int8 if it has pairs of its own. Other runtimes do not need the
 guard, and `export trt` takes it out, so that TensorRT can join the Concat with its neighbours.
 
+A zero point that is moved past a Concat of rows becomes one for each row, with which OpenVINO does
+not compile the MatMul that reads them: the tokens of several feature maps, as in RT-DETR. The guard
+keeps it where it is.
+
 Nor does OpenVINO compile a quantizer behind the Cast of an input in float64 or 16-bit integers: it
 joins the two, and has no kernel for that. The same guard between them keeps them apart.
 """

@@ -74,14 +74,19 @@ def _activation_nodes(
     """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO fails without."""
     pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
     maker = _find_maker(graph, tensor)
-    needs_guard = maker is not None and (
-        (maker.op_type == "Concat" and qparams.grid.is_signed) or _is_narrowed_input(graph, maker)
-    )
-    if not needs_guard:
+    if maker is None or not _needs_guard(graph, tensor, maker, qparams):
         return pair, constants
     guard = make_guard(tensor)
     pair[0].input[0] = guard.output[0]
     return [guard, *pair], constants
+
+
+def _needs_guard(graph: Graph, tensor: str, maker: onnx.NodeProto, qparams: QParams) -> bool:
+    """Returns whether OpenVINO must not see that a tensor comes of `maker` (`openvino_guard`)."""
+    if maker.op_type == "Concat":
+        is_multiplied = any(reader.op_type == "MatMul" for reader in graph.consumers(tensor))
+        return qparams.grid.is_signed or (qparams.zero_point != 0 and is_multiplied)
+    return _is_narrowed_input(graph, maker)
 
 
 def _find_maker(graph: Graph, tensor: str) -> onnx.NodeProto | None:
