@@ -19,8 +19,9 @@ from benchmarks.marked import replace_section
 from latency_budget.bursts import bound_miss_rate
 from latency_budget.regression import compare_runs, compare_tails
 from latency_budget.sequential import judge_sequence
-from latency_budget.statistics import claim_ratio, misses_allowed
+from latency_budget.statistics import claim_percentile, claim_ratio, misses_allowed
 from latency_budget.steady import find_steady
+from latency_budget.tiers import TIERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
 SEED = 20261121
@@ -49,7 +50,7 @@ class Row:
 def main() -> None:
     """Runs every simulation and writes the table."""
     rows: list[Row] = []
-    for make in (false_passes, ratios, sequential, regressions, steadiness):
+    for make in (false_passes, false_fails, ratios, sequential, regressions, steadiness):
         rows += make()
         print(f"{make.__name__}: {len(rows)} rows", file=sys.stderr)
     write_table(rows)
@@ -133,6 +134,44 @@ def _burst_passes(rng: np.random.Generator, frames: int, mean: int) -> tuple[flo
     return cluster / RUNS, naive / RUNS
 
 
+def false_fails() -> list[Row]:
+    """How often a miss rate that the claim allows fails; it should not."""
+    rng = np.random.default_rng(SEED + 5)
+    rows = []
+    for rate, goal in ((0.002, 0.01), (0.005, 0.05), (0.007, 0.05), (0.01, 0.15)):
+        outcomes = [_judge_pr(independent_misses(rng, 1980, rate)) for _ in range(RUNS)]
+        found, passed = (outcomes.count(outcome) / RUNS for outcome in ("fail", "pass"))
+        what = f"tier pr, a true {100 * rate:g} %: fails (passes: {passed:.0%})"
+        rows.append(Row(what, found, f"<= {100 * goal:g} %", found <= goal))
+    for mean in (3, 10, 30):
+        cluster, naive = _burst_fails(rng, 18_000, mean)
+        what = (
+            f"cluster rule, a true 1 % in bursts of {mean}, 18000 frames: fails "
+            f"(order statistics alone: {naive:.1%})"
+        )
+        rows.append(Row(what, cluster, "<= 7 %", cluster <= 0.07))
+    return rows
+
+
+def _judge_pr(misses: Misses) -> str:
+    """The frame's gate of the tier `pr`, which ends early where the sequential test proves it."""
+    claim = judge_sequence(misses)
+    ends = {"pass": max(TIERS["pr"].min_frames, claim.decided_at or 0), "fail": claim.decided_at}
+    measured = misses[: ends.get(claim.outcome, len(misses))]
+    whole = claim_percentile(int(measured.sum()), len(measured), 0.99, 0.95)
+    return "fail" if whole.outcome == "fail" else claim.outcome
+
+
+def _burst_fails(rng: np.random.Generator, frames: int, mean: int) -> tuple[float, float]:
+    cluster = naive = 0
+    for _ in range(RUNS):
+        misses = burst_misses(rng, frames, 0.01, mean)
+        independent = claim_percentile(int(misses.sum()), frames, 0.99, 0.95).outcome == "fail"
+        naive += independent
+        cluster += independent and bound_miss_rate(misses).lower_rate > 0.01
+    return cluster / RUNS, naive / RUNS
+
+
 def ratios() -> list[Row]:
     """Passes of the jitter gate, limit 1.2, on lognormal latencies of a known P99/P50."""
     rng = np.random.default_rng(SEED + 1)
@@ -166,7 +205,8 @@ def sequential() -> list[Row]:
     rng = np.random.default_rng(SEED + 2)
     clean = judge_sequence(np.zeros(1000, bool)).decided_at or 0
     bad = [judge_sequence(independent_misses(rng, 2000, 0.05)) for _ in range(RUNS)]
-    median = float(np.median([claim.decided_at or math.inf for claim in bad]))
+    failed_at = [c.decided_at if c.outcome == "fail" else None for c in bad]
+    median = float(np.median([at or math.inf for at in failed_at]))
     passed = float(np.mean([claim.outcome == "pass" for claim in bad]))
     edge = [judge_sequence(independent_misses(rng, 18_000, 0.01)) for _ in range(RUNS)]
     wrong = float(np.mean([claim.outcome == "pass" for claim in edge]))

@@ -17,7 +17,9 @@ def judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
         known = ", ".join(run.stage_names) or "none"
         return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
     durations = run.stage_ns(name)
-    gate = judge_percentile(label, durations, limit_ns, tier.confidence)
+    gate = judge_percentile(
+        label, durations, limit_ns, tier.confidence, in_bursts=tier.rule == "cluster"
+    )
     if len(budget.stages) == 1:
         return gate
     quantile = stage_quantile(len(budget.stages))

@@ -10,6 +10,8 @@ from latency_budget.sequential import judge_sequence
 class SequentialStop:
     """Ends a run that surely fails at once, and one that passes when it has its fewest frames.
 
+    Where a pass is ruled out and a fail not proven, the remaining frames may still prove it.
+
     Attributes:
         deadline_ns: a frame that takes longer is a miss.
         min_frames: frames that a passing run has at least, for the other gates' sake.

@@ -4,8 +4,10 @@ Precedence: invalid, fail, inconclusive, pass. Invalid stands first because a di
 makes slow frames of its own: a failure measured on it says no more than a pass would.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,15 +176,17 @@ def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
     deadline_ns = budget.frame.deadline_ns
     misses = run.find_misses(deadline_ns)
     what = "frame" if run.is_whole_frame else "part"
-    gates = [judge_percentile(f"{what} P99", run.latency_ns, deadline_ns, tier.confidence)]
+    judge_tail = partial(
+        judge_percentile,
+        latency_ns=run.latency_ns,
+        limit_ns=deadline_ns,
+        in_bursts=tier.rule == "cluster",
+    )
+    gates = [judge_tail(f"{what} P99", confidence=tier.confidence)]
     if tier.rule == "sprt":
         gates[0] = _judge_sequentially(misses, gates[0], tier.confidence)
     if tier.p999_confidence is not None:
-        gates.append(
-            judge_percentile(
-                f"{what} P99.9", run.latency_ns, deadline_ns, tier.p999_confidence, 0.999
-            )
-        )
+        gates.append(judge_tail(f"{what} P99.9", confidence=tier.p999_confidence, quantile=0.999))
     if tier.rule == "cluster":
         gates.append(_judge_bursts(misses, tier.confidence))
     gates.append(_judge_longest_run(misses, budget.frame.max_consecutive_misses))
@@ -199,6 +203,12 @@ def _judge_sequentially(
         return whole
     if claim.decided_at is None:
         note = f"undecided, {claim.more_frames} more frames without a miss needed"
+    elif claim.outcome == "inconclusive":
+        missed = int(misses[: claim.decided_at].sum())
+        note = (
+            f"ruled out a pass after {claim.decided_at} frames ({missed} missed, which proves no "
+            "fail); take a tier of a fixed number of frames, such as nightly"
+        )
     else:
         note = f"decided after {claim.decided_at} frames"
     return Gate(whole.name, Verdict(claim.outcome), f"sequential test {note}; {whole.detail}")
@@ -207,11 +217,14 @@ def _judge_sequentially(
 def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]], confidence: float) -> Gate:
     bound = bound_miss_rate(misses, confidence=confidence)
     detail = (
-        f"at most {bound.rate:.2%} missed at {100 * confidence:g} % if misses come in bursts of "
-        f"{bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
+        f"at most {min(1.0, bound.rate):.2%} missed at {100 * confidence:g} % if misses come in "
+        f"bursts of {bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
     )
-    verdict = Verdict.PASS if bound.rate < 0.01 else Verdict.INCONCLUSIVE
-    return Gate("P99 in bursts", verdict, detail)
+    if bound.rate < 0.01:
+        return Gate("P99 in bursts", Verdict.PASS, detail)
+    more = math.floor(bound.rate / 0.01 * len(misses)) + 1 - len(misses)
+    detail += f"; {more} more frames without a miss needed"
+    return Gate("P99 in bursts", Verdict.INCONCLUSIVE, detail)
 
 
 def _judge_longest_run(misses: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Gate:

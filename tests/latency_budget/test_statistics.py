@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from artifacts.errors import InputError
+from benchmarks.budget_statistics import burst_misses
 from latency_budget.binomial import binomial_cdf, binomial_quantile, binomial_tail, gamma_quantile
 from latency_budget.bursts import bound_miss_rate, find_clusters, longest_run
 from latency_budget.regression import compare_runs, mann_whitney_p
@@ -202,6 +203,37 @@ def test_without_a_miss_the_declared_worst_burst_counts():
     assert none.rate < 0.01 < bound_miss_rate(np.zeros(8000, bool)).rate
 
 
+def test_a_miss_more_never_lowers_the_burst_bound():
+    misses = np.zeros(6000, bool)
+    rates = [bound_miss_rate(misses).rate]
+    for position in range(100, 5900, 400):
+        misses[position] = True
+        rates.append(bound_miss_rate(misses).rate)
+    assert rates == sorted(rates)
+    assert rates[1] >= 0.01
+
+
+@pytest.mark.parametrize(("burst", "most"), [(3, 0.08), (10, 0.06), (30, 0.06)])
+def test_a_true_rate_at_the_limit_is_seldom_refuted_in_bursts(burst, most):
+    rng = np.random.default_rng(12)
+    n, order, cluster = 18_000, 0, 0
+    for _ in range(200):
+        misses = burst_misses(rng, n, 0.01, burst)
+        order += claim_percentile(int(misses.sum()), n, 0.99, 0.95).outcome == "fail"
+        cluster += bound_miss_rate(misses).lower_rate > 0.01
+    assert order / 200 > 0.12
+    assert cluster / 200 <= most
+
+
+def test_the_lower_burst_bound_agrees_with_scipy_and_is_below_the_rate():
+    misses = np.zeros(18_000, bool)
+    for start in range(0, 18_000, 600):
+        misses[start : start + 10] = True
+    lower = bound_miss_rate(misses).lower_rate
+    assert lower == pytest.approx(stats.chi2.ppf(0.05, 2 * 30) / 2 * 10 / 18_000, rel=1e-9)
+    assert 0.01 < lower < misses.mean()
+
+
 def test_mann_whitney_agrees_with_scipy():
     rng = np.random.default_rng(5)
     first, second = rng.integers(0, 50, 300), rng.integers(3, 55, 400)
@@ -236,8 +268,20 @@ def test_false_passes_stay_below_the_stated_rate():
     sequential = [judge_sequence(rng.random(1800) < 0.01).outcome for _ in range(1000)]
     assert sequential.count("pass") / 1000 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 1000)
     failing = [judge_sequence(rng.random(400) < 0.05) for _ in range(300)]
-    assert all(claim.outcome == "fail" for claim in failing)
-    assert np.median([claim.decided_at for claim in failing]) <= 40
+    assert all(claim.outcome != "pass" for claim in failing)
+    decided = [claim.decided_at if claim.outcome == "fail" else np.inf for claim in failing]
+    assert np.median(decided) <= 40
+
+
+@pytest.mark.parametrize(("rate", "most"), [(0.005, 0.03), (0.01, 0.1)])
+def test_a_miss_rate_that_the_claim_allows_is_seldom_a_proven_fail(rate, most):
+    """Wald's test turns against 0.2 % long before more than 1 % is proven."""
+    rng = np.random.default_rng(11)
+    claims = [judge_sequence(rng.random(1980) < rate) for _ in range(1000)]
+    ruled_out = [claim for claim in claims if claim.decided_at and claim.outcome != "pass"]
+    failed = sum(claim.outcome == "fail" for claim in claims)
+    assert failed / 1000 <= most
+    assert len(ruled_out) > 5 * failed
 
 
 def test_bursts_do_not_buy_a_pass():

@@ -183,6 +183,34 @@ def test_the_sequential_rule_cannot_pass_what_later_frames_refute():
     assert "decided after 373 frames" in gate(clean, "frame P99").detail
 
 
+def test_a_sequential_test_that_turns_is_no_proven_fail():
+    """Four of 430 frames late, all others on time: P99 is within the deadline."""
+    latency = noisy(1980)
+    latency[[50, 170, 290, 410]] = 60
+    found = judge(run_of(latency), Budget(), tier=Budget().tier("pr"), environment=QUIET)
+    assert gate(found, "frame P99").verdict is Verdict.INCONCLUSIVE
+    assert "ruled out a pass after 411 frames (4 missed" in gate(found, "frame P99").detail
+    latency[60:80] = 60
+    worse = judge(run_of(latency), Budget(), tier=Budget().tier("pr"), environment=QUIET)
+    assert gate(worse, "frame P99").verdict is Verdict.FAIL
+
+
+def test_a_few_long_bursts_are_no_proven_fail_by_the_cluster_rule():
+    latency = noisy(18_000)
+    for start in (1000, 4000, 9000, 15_000):
+        latency[start : start + 60] = 50
+    budget = Budget(frame=FrameBudget(max_consecutive_misses=60), stages={"network": 33.0})
+    run = run_of(latency)
+    independent = judge(run, budget, environment=QUIET)
+    assert gate(independent, "frame P99").verdict is Verdict.FAIL
+    tier = Tier(frames=18_000, rule="cluster")
+    clustered = judge(run, budget, tier=tier, environment=QUIET)
+    assert gate(clustered, "frame P99").verdict is Verdict.INCONCLUSIVE
+    assert "more frames without a miss needed" in gate(clustered, "P99 in bursts").detail
+    always = judge(run_of(noisy(18_000, centre=40)), budget, tier=tier, environment=QUIET)
+    assert gate(always, "frame P99").verdict is Verdict.FAIL
+
+
 def test_the_release_tier_claims_p999_too():
     tier = Budget().tier("release")
     judgement = judge(run_of(noisy(2000)), Budget(), tier=tier, environment=QUIET)
