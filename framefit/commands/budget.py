@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framefit.commands.report import report, verify
+from framefit.unused_options import refuse_unused
 
 if TYPE_CHECKING:
     from latency_budget.report import Report
@@ -14,6 +15,13 @@ app = typer.Typer(no_args_is_help=True, help="Check that a frame keeps its laten
 app.command()(report)
 app.command()(verify)
 
+_ENGINE = ("runtime", "threads", "input_shape", "data")
+_MEASURING = (
+    *_ENGINE,
+    *("frames", "restarts", "warmup", "policy", "sweep", "cpus", "priority", "ledger"),
+)
+_RECORDED = "--samples were recorded already"
+_BUILT = "the function of --pipeline builds the stages and the frames itself"
 _TIERS = "smoke, pr, nightly, release, mlperf-automotive"
 Model = Annotated[
     Path | None,
@@ -42,6 +50,7 @@ Frames = Annotated[int | None, typer.Option(help="Frames to time, instead of the
 
 @app.command()
 def check(
+    context: typer.Context,
     budget: BudgetFile,
     model: Model = None,
     runtime: Runtime = None,
@@ -119,6 +128,10 @@ def check(
         quality=quality,
         baseline=baseline,
     )
+    if samples is not None:
+        refuse_unused(context, _MEASURING, _RECORDED)
+    if pipeline is not None:
+        refuse_unused(context, _ENGINE, _BUILT)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
     report = make_report(
         settings, model, samples, pipeline, against, engine, progress=_say_progress
@@ -129,6 +142,7 @@ def check(
 
 @app.command()
 def init(
+    context: typer.Context,
     out: Annotated[Path, typer.Argument(help="The budget file to write.")],
     model: Model = None,
     samples: Annotated[
@@ -157,6 +171,10 @@ def init(
     if out.exists() and not force:
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
     require_writable(out)
+    if samples is not None:
+        refuse_unused(context, _MEASURING, _RECORDED)
+    if pipeline is not None:
+        refuse_unused(context, _ENGINE, _BUILT)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": None}
     run, heads = measure_or_read(
         model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress

@@ -283,6 +283,10 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--samples", "a.csv", "--frames", "0"], "--frames is 0"),
         (["--samples", "a.csv", "--environment", "off"], "--environment is 'off'"),
         (["--samples", "a.csv", "--policy", "newest"], "--policy newest"),
+        (["--samples", "a.csv", "--frames", "900"], "--frames would do nothing"),
+        (["--samples", "a.csv", "--sweep", "0", "--policy", "fifo"], "--policy, --sweep would"),
+        (["--samples", "a.csv", "--runtime", "tensorrt"], "recorded already"),
+        (["--pipeline", "a:b", "--threads", "1"], "--threads would do nothing"),
         (["--samples", "a.csv", "--quality", "none.json"], "none.json"),
         (["--samples", "a.csv", "--baseline", "none.json"], "none.json"),
     ],
@@ -346,6 +350,13 @@ def test_init_writes_a_budget_once(tmp_path):
     assert out.read_text() == before
     assert run("init", out, "--samples", samples, "--rate-hz", 25, "--force")[0] == 0
     assert "rate_hz = 25" in out.read_text()
+
+
+def test_init_refuses_what_it_would_ignore(tmp_path):
+    samples = write_samples(tmp_path / "s.npz", 18)
+    found, text = run("init", tmp_path / "b.toml", "--samples", samples, "--frames", 10)
+    assert found == 2
+    assert "--frames would do nothing" in text
 
 
 def test_init_measures_a_model(tmp_path, model):
