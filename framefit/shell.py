@@ -45,6 +45,8 @@ _EXTRAS = {
 }
 _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"
+_JSON = "--json"
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,8 +65,12 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     arguments = [argument for argument in arguments if argument != _DEBUG]
     _open_streams()
     try:
-        with _interruptible(ends_process), _quiet_libraries():
-            return _invoke(program, command, arguments)
+        with (
+            _interruptible(ends_process),
+            _quiet_libraries(),
+            _text_beside_json(arguments) as words,
+        ):
+            return _invoke(program, command, words)
     except (BrokenPipeError, SystemExit) as end:
         # rich turns a closed pipe into exit code 1, which is that of a failed gate.
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
@@ -88,6 +94,38 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _text_beside_json(arguments: list[str]) -> Iterator[list[str]]:
+    """Sends all text to standard error where the JSON goes to standard output (`--json -`).
+
+    Descriptors are exchanged, so that runtimes and child processes follow.
+
+    Yields:
+        the arguments, with the stream's own path in the place of `-`.
+    """
+    words = [
+        word
+        for argument in arguments
+        for word in (argument.split("=", 1) if argument.startswith(f"{_JSON}=") else [argument])
+    ]
+    places = [
+        at for at, word in enumerate(words) if word in _STDOUT and words[at - 1 : at] == [_JSON]
+    ]
+    if not places:
+        yield arguments
+        return
+    stream = os.dup(1)
+    os.dup2(2, 1)
+    for place in places:
+        words[place] = f"/dev/fd/{stream}"
+    try:
+        yield words
+        sys.stdout.flush()
+    finally:
+        os.dup2(stream, 1)
+        os.close(stream)
 
 
 def _invoke(program: str, command: Any, arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from framefit.commands.options import JsonOption
 from framefit.commands.report import report, verify
 from framefit.unused_options import refuse_unused
 
@@ -98,11 +99,11 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="Folder for report.json, .md, .html and .xml.")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the report as JSON to this file.")
-    ] = None,
+    json_file: JsonOption = None,
 ) -> None:
     """Measure a frame at the camera's rate, or read samples, and judge it against a budget.
+
+    Beside it stand init, selftest, report and verify; see, for instance, budget-check init --help.
 
     Exit codes: 0 pass, 1 fail, 2 bad input, 3 inconclusive, 4 invalid environment, 5 internal.
     """
@@ -188,9 +189,7 @@ def selftest(
     quick: Annotated[
         bool, typer.Option(help="Leave out the faults on the machine's real clock (20 s).")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the outcomes to this file.")
-    ] = None,
+    json_file: JsonOption = None,
 ) -> None:
     """Inject stalls, bursts, drift, throttling, drops and clock faults; each must be caught.
 

@@ -54,7 +54,11 @@ TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load a .pt2 even where that could run code it contains.")
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the result as JSON to this file.")
+    Path | None,
+    typer.Option(
+        "--json",
+        help="Write the result as JSON to this file; - for standard output, where no text is then.",
+    ),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Say per layer what was done, and why not.")

@@ -1,5 +1,6 @@
 """The command line: help without heavy imports, one-line errors, exit codes, pipes, interrupts."""
 
+import json
 import os
 import shlex
 import signal
@@ -201,6 +202,21 @@ def test_closed_streams_and_a_poor_encoding_keep_the_exit_code(judged, tmp_path:
     code, out = run_redirected("", *judged, PYTHONIOENCODING="ascii")
     assert code == 1
     assert "\\u2713 pass" in out
+
+
+@pytest.mark.parametrize(
+    "option", [("--json", "-"), ("--json=-",), ("--json", "/dev/stdout"), ("--json", "/dev/fd/1")]
+)
+def test_json_on_standard_output_stands_alone_there(judged, option, folder: Path) -> None:
+    code, out = run_redirected("2> /dev/null", *judged, *option)
+    assert code == 1
+    assert json.loads(out)["verdict"] == "fail"
+    code, text = run_redirected("2>&1 > /dev/null", *judged, *option)
+    assert code == 1
+    assert "FAIL: slow.csv" in text
+    assert not Path("-").exists()
+    code, out = run_redirected("| (exec true); exit ${PIPESTATUS[0]}", *judged, *option)
+    assert code == 128 + signal.SIGPIPE
 
 
 def test_watching_a_closed_standard_input_says_so(judged) -> None:
