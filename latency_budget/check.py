@@ -99,7 +99,11 @@ def check_subject(
     sha256 = sha256_file(subject.artifact) if subject.artifact else ""
     budget = budget_of(settings)
     part = budget.for_part(subject.stage_names) if subject.stage_names else budget
-    plan = begin_attempt(_make_plan(subject, settings, part), settings.ledger)
+    plan = begin_attempt(
+        _make_plan(subject, settings, part),
+        settings.ledger,
+        is_judged=settings.tier.attempts is not None,
+    )
     process = _process_settings(settings, part)
     recipes = {"": subject.recipe}
     if subject.against is not None:
@@ -240,7 +244,7 @@ def _conclude(
         heads=quality,
         baseline_ns=baseline_ns,
         session=_asked_and_got(subject, experiment),
-        attempt=plan.attempt if plan else 1,
+        attempt=(plan.attempt if plan else None) or 1,
         reference=reference,
     )
     variant = build_variant(

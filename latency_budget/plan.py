@@ -7,9 +7,10 @@ each attempt leaves a line in a ledger before its first frame, aborted ones too.
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from latency_budget.clock import unix_time_s
 from latency_budget.tiers import Tier
 
 PLAN_VERSION = 1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +30,12 @@ class Plan:
 
     Attributes:
         values: everything that can change the verdict besides the frames themselves.
-        attempt: the how-manieth try of the same plan this is, from 1.
+        attempt: the how-manieth try of the same plan this is, from 1; None where it could not be
+            counted.
     """
 
     values: dict[str, Any]
-    attempt: int = 1
+    attempt: int | None = 1
 
     @property
     def sha256(self) -> str:
@@ -72,15 +75,17 @@ def make_plan(
     )
 
 
-def begin_attempt(plan: Plan, ledger: Path | None) -> Plan:
+def begin_attempt(plan: Plan, ledger: Path | None, *, is_judged: bool = True) -> Plan:
     """Writes the attempt down and returns the plan with its number.
 
     Args:
         plan: what is about to be measured.
         ledger: a file of JSON lines, made if missing; None counts nothing.
+        is_judged: the verdict depends on the number. Where it is only shown, a ledger that cannot
+            be written (a folder mounted read-only) costs the number and not the measurement.
 
     Raises:
-        InputError: the ledger cannot be read or written.
+        InputError: the ledger cannot be read or written, and the number is judged.
     """
     if ledger is None:
         return plan
@@ -94,8 +99,12 @@ def begin_attempt(plan: Plan, ledger: Path | None) -> Plan:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise InputError(f"cannot write the attempts to {ledger}: {error.strerror}") from error
-    return Plan(values=plan.values, attempt=before + 1)
+        what = f"cannot write the attempts to {ledger}: {error.strerror}"
+        if is_judged:
+            raise InputError(what, fix="name another file with --ledger") from error
+        _log.warning("%s; this one is not counted (--ledger names another file)", what)
+        return replace(plan, attempt=None)
+    return replace(plan, attempt=before + 1)
 
 
 def _count(ledger: Path, sha256: str) -> tuple[int, bool]:

@@ -371,6 +371,17 @@ def test_init_measures_a_model(tmp_path, model):
     assert run("init", tmp_path / "other.toml")[0] == 2
 
 
+def test_a_folder_that_cannot_be_written_stops_only_a_tier_with_planned_attempts(
+    tmp_path, fast, model
+):
+    (tmp_path / ".framefit").write_text("no folder")
+    arguments = ("check", "--budget", fast, model, "--frames", 20, "--warmup", 0)
+    assert run(*arguments, "--tier", "smoke")[0] in NOT_PROVEN
+    found, text = run(*arguments, "--tier", "release", "--restarts", 1)
+    assert found == 2
+    assert "--ledger" in text
+
+
 def test_each_attempt_is_counted_and_the_plan_is_in_the_report(tmp_path, fast, model):
     arguments = (
         "check", "--budget", fast, model, "--frames", 5, "--warmup", 0, "--json",

@@ -50,6 +50,14 @@ def test_a_ledger_that_cannot_be_written_is_bad_input(tmp_path):
         begin_attempt(plan_of(), tmp_path / "file" / "attempts.jsonl")
 
 
+def test_a_ledger_that_only_shows_the_number_does_not_stop_a_measurement(tmp_path, caplog):
+    (tmp_path / "file").write_text("kept")
+    plan = begin_attempt(plan_of(), tmp_path / "file" / "attempts.jsonl", is_judged=False)
+    assert plan.to_dict()["attempt"] is None
+    assert "--ledger" in caplog.text
+    assert plan.sha256 == plan_of().sha256
+
+
 def test_a_pass_after_too_many_attempts_proves_nothing():
     run = Run.from_latencies((np.random.default_rng(0).normal(20, 0.2, 1000) * MS).astype(int))
     tier = Tier(frames=1000, attempts=2)
