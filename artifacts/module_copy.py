@@ -18,18 +18,37 @@ def copy_module(module: Module, shared: Iterable[nn.Module] = ()) -> Module:
     on the module, with its gradient's graph, which `deepcopy` refuses; it is copied off the graph.
     So are features that a network keeps in a list or dictionary.
     """
-    computed: dict[int, Any] = {
+    return _copy(module, {id(one): one for one in shared})
+
+
+def _copy(module: Module, memo: dict[int, Any]) -> Module:
+    """Copies a network; `memo` has what takes the place of which object, by identity."""
+    memo |= {
         id(value): value.detach().clone()
         for part in module.modules()
         for value in tree_leaves(vars(part))
         if isinstance(value, Tensor) and not value.is_leaf
     }
-    memo = computed | {id(one): one for one in shared}
     copy = deepcopy(module, memo)
     for part in copy.modules():
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             hooks.update({key: _rebound(hook, memo) for key, hook in hooks.items()})
     return copy
+
+
+def share_values(module: Module) -> Module:
+    """Returns a copy whose parameters have their values in common with the network's.
+
+    It costs neither the memory nor the time of its weights. A parameter may be given other values
+    (`parameter.data = ...`); whoever writes into them writes into the network's too. Buffers, which
+    a forward pass may write, are the copy's own.
+    """
+    memo: dict[int, Any] = {
+        id(one): nn.Parameter(one.detach(), one.requires_grad)
+        for one in module.parameters()
+        if type(one) is nn.Parameter
+    }
+    return _copy(module, memo)
 
 
 def _rebound(hook: Any, memo: dict[int, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
+from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
 from framefit.workspace import Workspace
 
@@ -176,11 +177,12 @@ def prune_file(
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
+    threads = choose_threads(ProofRun(source.module, inputs))
     result = prune_module(
         source.module,
         inputs,
         _make_goal(goal, source, [*opened.calibration, inputs][:TIMED_SAMPLES], progress),
-        settings,
+        replace(settings, threads=threads),
         opened,
         progress,
     )

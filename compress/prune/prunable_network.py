@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import copy_module, share_values
 from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels, Family
@@ -41,10 +41,12 @@ class _Memory:
     Attributes:
         zeroed: without some groups, the last few.
         scales: by which plain numbers it scales; None until that is asked for.
+        wide: the network in float64; None until that is asked for.
     """
 
     zeroed: list[_Zeroed] = field(default_factory=list)
     scales: list[Scale] | None = None
+    wide: nn.Module | None = None
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,7 @@ class PrunableNetwork:
             removed: roots of the groups.
             is_wide: whether in float64.
         """
-        module = copy_module(self.module)
-        if is_wide:
-            module = module.double()
+        module = share_values(self._wide) if is_wide else copy_module(self.module)
         apply_edits(module.eval(), self.make_edits(removed))
         families = {one.name for one in self.channels.families if removed & set(one.roots)}
         chosen = [one for one in self.rescalings if one.family in families]
@@ -91,10 +91,16 @@ class PrunableNetwork:
         return module
 
     @property
+    def _wide(self) -> nn.Module:
+        """The network in float64; nothing may be written into it, nor may it be run."""
+        if self._memory.wide is None:
+            self._memory.wide = copy_module(self.module).double().eval()
+        return self._memory.wide
+
+    @property
     def _scales(self) -> list[Scale]:
         if self._memory.scales is None:
-            wide = copy_module(self.module).double().eval()
-            self._memory.scales = find_scales(wide, self.inputs)
+            self._memory.scales = find_scales(share_values(self._wide), self.inputs)
         return self._memory.scales
 
     def propose_rescalings(
@@ -114,8 +120,9 @@ class PrunableNetwork:
         Raises:
             InputError: it does not, so that nothing can be proven of it.
         """
-        wide = copy_module(self.module).double().eval()
-        first, *others = (run_zeroed(wide, self.channels, set(), self.inputs) for _ in range(_RUNS))
+        first, *others = (
+            run_zeroed(self._wide, self.channels, set(), self.inputs) for _ in range(_RUNS)
+        )
         for other in others:
             if [one.shape for one in first] != [one.shape for one in other]:
                 apart = float("inf")
@@ -148,8 +155,7 @@ class PrunableNetwork:
         for known in self._memory.zeroed:
             if known.roots is self.channels.roots and known.removed == removed:
                 return known.outputs
-        wide = copy_module(self.module).double().eval()
-        outputs = run_zeroed(wide, self.channels, removed, self.inputs)
+        outputs = run_zeroed(self._wide, self.channels, removed, self.inputs)
         one = _Zeroed(self.channels.roots, frozenset(removed), outputs)
         self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
         return outputs

@@ -12,6 +12,7 @@ from compress.progress import Progress
 from compress.prune.adapt import open_network
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
+from compress.prune.double_precision import use_threads
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.select import Selection, find_floor, rank_scores, select_groups
@@ -91,9 +92,10 @@ class Pruner:
         self.module = module
         self._settings = settings
         self._data = data
-        self._network: PrunableNetwork = open_network(
-            module, inputs, protect=settings.protect, progress=progress
-        )
+        with use_threads(settings.threads):
+            self._network: PrunableNetwork = open_network(
+                module, inputs, protect=settings.protect, progress=progress
+            )
         if not self.channels.families:
             raise _nothing_to_remove(self.channels)
         score = IMPORTANCES[settings.importance]
@@ -123,7 +125,8 @@ class Pruner:
         Raises:
             InputError: the narrower network computes something else.
         """
-        difference = self._network.largest_difference(selection.removed)
+        with use_threads(self._settings.threads):
+            difference = self._network.largest_difference(selection.removed)
         if not difference <= TOLERANCE:
             self._network.require_repeatable()
             raise InputError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import share_values
 from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
@@ -48,14 +48,15 @@ def run_zeroed(
         the output tensors.
     """
     gone = np.array(sorted(removed), np.int64)
-    zeroed = copy_module(module)
+    zeroed = share_values(module)
     tensors = dict((*zeroed.named_parameters(), *zeroed.named_buffers()))
     with torch.no_grad():
         for name, axes in channels.trace.weights.items():
             for axis, ids in axes.items():
                 left = np.flatnonzero(np.isin(channels.roots[ids], gone))
                 if left.size:
-                    tensors[name].index_fill_(axis, torch.from_numpy(left), 0)
+                    indices = torch.from_numpy(left)
+                    tensors[name].data = tensors[name].index_fill(axis, indices, 0)
     statistics = {
         (item.operator, item.order): {
             axis: torch.from_numpy(np.flatnonzero(~np.isin(channels.roots[ids], gone)))

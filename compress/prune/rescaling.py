@@ -143,7 +143,7 @@ def rescale(
         shape[axis] = -1
         factors = torch.ones(tensors[name].shape[axis], dtype=tensors[name].dtype)
         factors[torch.from_numpy(indices)] = factor
-        tensors[name].mul_(factors.reshape(shape).to(tensors[name].device))
+        tensors[name].data = tensors[name] * factors.reshape(shape).to(tensors[name].device)
 
 
 def _ranks(row: Ids) -> Ids:

@@ -19,6 +19,7 @@ class PruneSettings:
         steps: in how many steps channels leave; importance is found anew before each.
         stop_below_db: a step after which any output's SQNR falls below this is taken back, and
             pruning ends; None never stops.
+        threads: with which the network is followed and proven; 0: PyTorch's own number.
     """
 
     importance: str = "fisher"
@@ -27,6 +28,7 @@ class PruneSettings:
     protect: tuple[str, ...] = ()
     steps: int = 1
     stop_below_db: float | None = None
+    threads: int = 0
 
     def __post_init__(self) -> None:
         if self.importance not in IMPORTANCES:
@@ -37,3 +39,5 @@ class PruneSettings:
             raise InputError(f"--ranking is '{self.ranking}'", "global or isomorphic")
         if self.steps < 1:
             raise InputError(f"--steps is {self.steps}", "1 or more")
+        if self.threads < 0:
+            raise InputError(f"threads is {self.threads}", "1 or more, or 0")

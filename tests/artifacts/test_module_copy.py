@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils import spectral_norm, weight_norm
 
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import copy_module, share_values
 
 
 @pytest.mark.parametrize("norm", [weight_norm, spectral_norm])
@@ -21,6 +21,29 @@ def test_weights_that_a_forward_pass_computes(norm) -> None:
             weight.zero_()
     assert copy(x).abs().max() != network(x).abs().max()
     network(x).sum().backward()
+
+
+def test_values_in_common_take_no_memory_and_may_be_replaced() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Linear(2, 2)).eval()
+    network[2].weight = nn.Parameter(network[2].weight, requires_grad=False)
+    other = share_values(network)
+    assert all(
+        one is not two
+        and one.data_ptr() == two.data_ptr()
+        and one.requires_grad == two.requires_grad
+        for one, two in zip(network.parameters(), other.parameters(), strict=True)
+    )
+    assert other[1].running_mean.data_ptr() != network[1].running_mean.data_ptr()
+    other[0].weight.data = torch.zeros(2, 3, 1, 1)
+    assert network[0].weight.shape == (4, 3, 1, 1)
+    assert network[0].weight.abs().max() > 0
+
+
+def test_values_in_common_leave_tied_parameters_tied() -> None:
+    network = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    network[1].weight = network[0].weight
+    other = share_values(network)
+    assert other[1].weight is other[0].weight is not network[0].weight
 
 
 class Hooked(nn.Module):
