@@ -263,9 +263,16 @@ def _name_computed(tracer: ChannelTracer, weight: Tensor, *, is_matrix: bool) ->
 
 
 def _is_part(row: Ids, whole: Ids) -> bool:
-    """Returns whether channels lie beside each other in this order in a parameter's."""
+    """Returns whether channels lie beside each other in this order in a parameter's.
+
+    They may do so several times: one axis of a matrix may be the outputs of all experts of a layer.
+    """
     start = int(np.argmax(whole == row[0]))
-    return np.array_equal(whole[start : start + row.size], row)
+    once = row[np.sort(np.unique(row, return_index=True)[1])]
+    times = row.size // once.size
+    return np.array_equal(whole[start : start + once.size], once) and any(
+        np.array_equal(row, several) for several in (np.tile(once, times), np.repeat(once, times))
+    )
 
 
 LAYER_RULES = {

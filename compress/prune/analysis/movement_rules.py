@@ -96,16 +96,17 @@ def _settle(
 
 
 def _mix(tracer: ChannelTracer, call: Call, axes: AxisIds, axis: int, ids: Ids) -> None:
-    """Keeps the channels of two axes that became one; equal values make way for other channels."""
-    reason = f"'{call.name}' in '{tracer.place}' mixes two channel axes"
-    kept = axes.pop(axis)
-    for first, second in ((ids, kept), (kept, ids)):
-        if tracer.is_own(first):
-            tracer.trace.sets.freeze(first, reason)
-            axes[axis] = second
-            return
-    tracer.trace.sets.freeze(ids, reason)
-    tracer.trace.sets.freeze(kept, reason)
+    """Keeps all channels of one of two axes that became one, so that those of the other may leave.
+
+    Equal values make way for other channels, else the fewer for the more (the experts of a layer
+    for its width, the points of a grid for the features that are laid on it).
+    """
+    pair = sorted(
+        (axes[axis], ids), key=lambda one: (not tracer.is_own(one), int(np.unique(one).size))
+    )
+    reason = f"'{call.name}' in '{tracer.place}' joins them with the channels of another axis"
+    tracer.trace.sets.freeze(pair[0], reason)
+    axes[axis] = pair[1]
 
 
 def _varies(positions: Tensor, axis: int) -> bool:
