@@ -19,6 +19,7 @@ from compress.prune.analysis.api import find_channels
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.surgery import (
+    Adjustment,
     Adjustments,
     ConflictError,
     attributes_of,
@@ -97,16 +98,17 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
     """Joins families that the code takes to be equally wide, where each alone is left whole.
 
     One number or one tensor's size may serve two feature maps (`x.view(b, y.size(1), -1)`,
-    `self.width`): if both lose as many channels, the code stays right.
+    `self.width`): if both lose as many channels, the code stays right. So may the size of what a
+    module is given (`b, c, h, w = x.shape`).
 
     Args:
         network: what is known so far.
         reasons: why families are left alone, by name; those of joined families are taken out.
     """
-    for group in _families_alike(network, reasons):
+    for group, size in _families_alike(network, reasons):
         several = combinations(group, 2) if 2 < len(group) <= _MOST_ALIKE else ()
         for names in (group, *several):
-            channels = network.channels.join(names) if reasons.keys() >= set(names) else None
+            channels = network.channels.join(names, size) if reasons.keys() >= set(names) else None
             if channels is None:
                 continue
             joined = replace(network, channels=channels)
@@ -120,26 +122,30 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
     return network
 
 
-def _families_alike(network: PrunableNetwork, reasons: dict[str, str]) -> list[tuple[str, ...]]:
-    """Returns groups of families left alone that code of one module meets at one size.
+def _families_alike(
+    network: PrunableNetwork, reasons: dict[str, str]
+) -> list[tuple[tuple[str, ...], int]]:
+    """Returns groups of families left alone that code of one module meets at one size, and it.
 
     Those of several modules that have a family in common come first, as one: the width of a stage
     and that of every attention in it.
     """
     groups: dict[tuple[str, int], dict[str, None]] = {}
+    trace = network.channels.trace
     for family in network.channels.families:
         if family.name not in reasons:
             continue
         members = np.array(family.roots)
-        for site in network.channels.trace.sites:
+        for site in (*trace.sites, *trace.inputs):
             if np.isin(network.channels.roots[site.ids], members).any():
                 groups.setdefault((site.place, site.ids.size), {})[family.name] = None
-    together: dict[str, dict[str, None]] = {}
-    for group in groups.values():
-        whole = {name: None for one in group for name in together.get(one, {one: None})}
-        together |= dict.fromkeys(whole, whole)
-    several = (tuple(names) for names in (*together.values(), *groups.values()) if len(names) > 1)
-    return list(dict.fromkeys(several))
+    together: dict[str, tuple[dict[str, None], int]] = {}
+    for (_, size), group in groups.items():
+        whole = {name: None for one in group for name in together.get(one, ({one: None}, 0))[0]}
+        together |= dict.fromkeys(whole, (whole, size))
+    alone = ((group, size) for (_, size), group in groups.items())
+    several = ((tuple(names), size) for names, size in (*together.values(), *alone))
+    return list(dict.fromkeys(one for one in several if len(one[0]) > 1))
 
 
 def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str, int]]:
@@ -187,8 +193,8 @@ def _adapt(
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
     """Yields sets of attributes equal to a size that the code names, likely ones first."""
     members = np.array(family.roots)
-    own: dict[tuple[str, str], set[tuple[str, str, str, int]]] = {}
-    outer: dict[tuple[str, str], set[tuple[str, str, str, int]]] = {}
+    own: dict[tuple[str, str], set[Adjustment]] = {}
+    outer: dict[tuple[str, str], set[Adjustment]] = {}
     for site in network.channels.trace.sites:
         if not np.isin(network.channels.roots[site.ids], members).any():
             continue

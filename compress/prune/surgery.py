@@ -11,9 +11,11 @@ from compress.prune.analysis.layer_names import name_in_layer
 from compress.prune.analysis.tracer import Site
 
 Edits = list[dict[str, Any]]
-Adjustments = frozenset[tuple[str, str, str, int]]
+Adjustment = tuple[str, str, str, str, int, int]
+Adjustments = frozenset[Adjustment]
 """Numbers that follow the size of a channel axis: class and attribute, and the place that uses
-them, as the path of the running module below theirs and which operator of that module it is."""
+them, as the path of the running module below theirs, the operator, the how-manieth of that module
+it is, and the axis of its result. Modules of one class may lose channels along unlike axes."""
 
 
 class ConflictError(ValueError):
@@ -157,12 +159,17 @@ def _site_edits(
     ]
 
 
-def name_adjustment(
-    module: nn.Module, site: Site, owner: str, attribute: str
-) -> tuple[str, str, str, int]:
+def name_adjustment(module: nn.Module, site: Site, owner: str, attribute: str) -> Adjustment:
     """Returns what identifies an attribute's use, the same for every module of its class."""
     below = site.place[len(owner) :].lstrip(".")
-    return type(module.get_submodule(owner)).__name__, attribute, below, site.order
+    return (
+        type(module.get_submodule(owner)).__name__,
+        attribute,
+        below,
+        site.operator,
+        site.order,
+        site.axis,
+    )
 
 
 def attributes_of(module: nn.Module, site: Site) -> Iterable[tuple[str, str, Any]]:

@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.jit import ScriptModule
@@ -10,7 +11,7 @@ from torch.jit import ScriptModule
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_outputs import name_leaves
-from compress.prune.analysis.families import Channels, find_families
+from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
 from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
@@ -25,6 +26,8 @@ from compress.prune.double_precision import run_widely
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 _BATCH = 2
+Turned = frozenset[tuple[str, int]]
+"""Splits by place and order, see `ChannelTracer`."""
 RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
@@ -32,6 +35,9 @@ def find_channels(
     module: nn.Module, inputs: tuple[Tensor, ...], protect: tuple[str, ...] = ()
 ) -> Channels:
     """Finds what can be pruned in a network by following one run of it.
+
+    Where code views one axis as several, channels leave along the longest, or along the next where
+    only so any of them can (heads of an attention whose number no module says).
 
     Args:
         module: the network, in evaluation mode.
@@ -55,25 +61,68 @@ def find_channels(
     unknown = sorted(set(protect) - dict(module.named_modules()).keys())
     if unknown:
         raise InputError(f"there is no module '{unknown[0]}' to protect", "names of modules")
-    tracer, result = _follow(module, inputs)
+    found = _find(module, inputs, protect, frozenset())
+    turned: Turned = frozenset()
+    for places in _splits_left_whole(found):
+        other = _find(module, inputs, protect, turned | places)
+        if _count(other) > _count(found):
+            found, turned = other, turned | places
+    return found
+
+
+def _splits_left_whole(channels: Channels) -> list[Turned]:
+    """Returns where code views one axis as several whose channels all stay, tied to each other.
+
+    What is the same code of several modules is one set.
+    """
+    tied = {item.weight for item in channels.left_alone if item.reason == TIED_TOGETHER}
+    whole = [channels.roots[ids] for name in tied for ids in channels.trace.weights[name].values()]
+    found: dict[tuple[type[nn.Module], int], Turned] = {}
+    for split in channels.trace.splits:
+        if whole and np.isin(channels.roots[split.ids], np.concatenate(whole)).any():
+            code = split.kind, split.order
+            found[code] = found.get(code, frozenset()) | {(split.place, split.order)}
+    return list(found.values())
+
+
+def _count(channels: Channels) -> int:
+    """Returns how many channels can be removed."""
+    return sum(len(family.roots) * family.width for family in channels.families)
+
+
+def _find(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    protect: tuple[str, ...],
+    turned: Turned,
+) -> Channels:
+    """Finds the channel groups, where these splits are turned."""
+    tracer, result = _follow(module, inputs, turned)
     for number, tensor in enumerate(output_tensors(result)):
         tracer.freeze(tensor, f"output {number} of the network")
     for name, axes in tracer.trace.weights.items():
         if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
             tracer.trace.sets.freeze(axes[0], "protected by the user")
     if tracer.trace.parameters - tracer.trace.used:
-        _tie_as_in_training(tracer.trace, module, inputs)
+        _tie_as_in_training(tracer.trace, module, inputs, turned)
     return find_families(tracer.trace)
 
 
-def _follow(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[ChannelTracer, Any]:
+def _follow(
+    module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned
+) -> tuple[ChannelTracer, Any]:
     """Follows one run; returns the tracer and what the network returned."""
-    tracer = ChannelTracer(module, RULES)
-    with plain_operators(), follow_modules(module, tracer.stack), tracer:
+    tracer = ChannelTracer(module, RULES, turned)
+    with plain_operators(), follow_modules(module, tracer.stack, tracer.note_inputs), tracer:
         return tracer, run_widely(module, inputs)
 
 
-def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _tie_as_in_training(
+    trace: Trace,
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    turned: Turned,
+) -> None:
     """Ties what only training mode ties: heads of deep supervision to the features they read.
 
     What is kept whole in training mode alone may still leave: it takes part in no inference. A
@@ -83,8 +132,10 @@ def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, .
         trace: of the run in evaluation mode; weights have the same ids in both.
         module: the network; it is not changed.
         inputs: of one sample; several are tried where BatchNorm takes no single value per channel.
+        turned: as in evaluation mode.
     """
-    other = _follow_training(module, inputs) or _follow_training(module, repeat_sample(inputs))
+    batch = repeat_sample(inputs)
+    other = _follow_training(module, inputs, turned) or _follow_training(module, batch, turned)
     if other is None:
         return
     roots, _ = other.sets.solve()
@@ -94,11 +145,11 @@ def _tie_as_in_training(trace: Trace, module: nn.Module, inputs: tuple[Tensor, .
     trace.whole_groups |= other.whole_groups
 
 
-def _follow_training(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace | None:
+def _follow_training(module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned) -> Trace | None:
     """Follows one run of a copy in training mode; None where it fails."""
     try:
         with torch.random.fork_rng(devices=()):
-            return _follow(copy_module(module).train(), inputs)[0].trace
+            return _follow(copy_module(module).train(), inputs, turned)[0].trace
     except InputError:
         return None
 

@@ -11,6 +11,7 @@ from compress.prune.analysis.tracer import Trace
 
 Place = tuple[str, int]
 """A weight's name and one of its axes."""
+TIED_TOGETHER = "all its channels are tied together"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
@@ -83,14 +84,15 @@ class Channels:
         kept = tuple(family for family in self.families if family.name not in reasons)
         return Channels(self.trace, self.roots, kept, self.left_alone + added)
 
-    def join(self, names: Sequence[str]) -> "Channels | None":
+    def join(self, names: Sequence[str], size: int) -> "Channels | None":
         """Returns the structure with families that are equally wide as one.
 
-        Channel by channel where their weights have as many (a feature map and the heads of an
+        Channel by channel where weights of theirs have as many (a feature map and the heads of an
         attention that is added to it), else group by group.
 
         Args:
             names: of the families; the first in the network's order gives the name.
+            size: the number of channels that the code takes to be the same.
 
         Returns:
             None where they do not fit together.
@@ -98,7 +100,7 @@ class Channels:
         chosen = [family for family in self.families if family.name in names]
         first, roots = chosen[0], self.roots
         for family in chosen[1:]:
-            pair = self._rows_alike(first, family)
+            pair = self._rows_alike(first, family, size)
             if pair is None:
                 return None
             roots = join_sets(roots, *pair)
@@ -116,21 +118,27 @@ class Channels:
         )
         return replace(self, roots=roots, families=kept)
 
-    def _rows_alike(self, first: Family, second: Family) -> tuple[Ids, Ids] | None:
+    def _rows_alike(self, first: Family, second: Family, size: int) -> tuple[Ids, Ids] | None:
         """Returns the channel groups of two families in an order in which they may be joined.
 
-        The outputs of the weight that makes the first, and as many indices of the second in one of
-        its weights, its own before others (a packed projection makes three of each that its
-        reader has one of); else group by group.
+        As they lie in a weight of each that has as many channels as the code names, in the one that
+        makes them before others; else the outputs of the weight that makes the first, and as many
+        indices of the second (a packed projection makes three of each that its reader has one of);
+        else group by group.
         """
-        row = self._row(first, first.source)
-        for place in (second.source, *dict(second.places)):
-            other = self._row(second, place)
-            if other.size == row.size:
+        rows, others = self._rows(first), self._rows(second)
+        for wanted in (size, rows[0].size):
+            row = next((row for row in rows if row.size == wanted), None)
+            other = next((row for row in others if row.size == wanted), None)
+            if row is not None and other is not None:
                 return row, other
         if len(first.roots) != len(second.roots):
             return None
         return np.array(first.roots), np.array(second.roots)
+
+    def _rows(self, family: Family) -> list[Ids]:
+        """Returns the channel groups of a family along its weights, its source's first."""
+        return [self._row(family, place) for place in (family.source, *dict(family.places))]
 
     def _row(self, family: Family, place: Place) -> Ids:
         """Returns the channel groups of a family along a weight's axis."""
@@ -182,8 +190,7 @@ def find_families(trace: Trace) -> Channels:
         if place is None:
             continue
         if len(members) < 2:
-            reason = "all its channels are tied together"
-            alone.append(LeftAlone(place[0], dict(shared)[place], reason))
+            alone.append(LeftAlone(place[0], dict(shared)[place], TIED_TOGETHER))
             continue
         ordered = tuple(sorted(members, key=lambda root: first_index[root]))
         is_exact = not set(members) & inexact

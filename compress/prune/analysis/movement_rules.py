@@ -85,14 +85,14 @@ def _settle(
     axis = support[0]
     if len(support) > 1:
         is_shuffle = call.name not in _VIEWS and 1 in support
-        axis = 1 if is_shuffle else _choose_axis(tracer, out, support)
+        axis = 1 if is_shuffle else _choose_axis(tracer, out, support, positions)
     ids = _tie_slabs(tracer, positions, axis, support)
     if axis in axes:
         _mix(tracer, call, axes, axis, ids)
         return
     axes[axis] = ids
     if call.name in (*_VIEWS, "expand"):
-        tracer.note_site(call, ids)
+        tracer.note_site(call, ids, axis)
 
 
 def _mix(tracer: ChannelTracer, call: Call, axes: AxisIds, axis: int, ids: Ids) -> None:
@@ -115,26 +115,26 @@ def _varies(positions: Tensor, axis: int) -> bool:
     return not bool((positions == positions.narrow(axis, 0, 1)).all())
 
 
-def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int]) -> int:
+def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int], positions: Tensor) -> int:
     """Chooses, among axes that share a channel axis, the one along which channels leave.
 
     Attention loses whole heads (of the shapes [heads, width], [3, heads, width] and, where it is
-    deformable, [heads, levels, points, 2]); otherwise the longest axis gives the finest choice.
+    deformable, [heads, levels, points, 2]); otherwise the longest axis gives the finest choice,
+    unless it is known to leave none (see `find_channels`).
     """
     heads = {size for size in tracer.head_counts() if size > 1}
     is_packed = len(support) > 2 and out.shape[support[0]] in _PACKED
     matching = [axis for axis in support[is_packed:] if out.shape[axis] in heads]
     if matching:
         return matching[0]
-    return max(support, key=lambda axis: (out.shape[axis], -axis))
+    by_length = sorted(support, key=lambda axis: (-out.shape[axis], axis))
+    ids = np.unique(_narrow_to(positions, support).numpy())
+    return by_length[tracer.note_split(ids)]
 
 
 def _tie_slabs(tracer: ChannelTracer, positions: Tensor, axis: int, support: list[int]) -> Ids:
     """Ties all ids of each slab across `axis` and returns one id per slab."""
-    compact = positions
-    for other in range(positions.ndim):
-        if other != axis and other not in support:
-            compact = compact.narrow(other, 0, 1)
+    compact = _narrow_to(positions, [axis, *support])
     table = compact.movedim(axis, 0).reshape(compact.shape[axis], -1).numpy()
     ids = np.ascontiguousarray(table[:, 0])
     if table.shape[1] > 1:
@@ -142,6 +142,14 @@ def _tie_slabs(tracer: ChannelTracer, positions: Tensor, axis: int, support: lis
             table[:, 1:], ids[:, None], f"joined in '{tracer.place}' with values that stay"
         )
     return ids
+
+
+def _narrow_to(positions: Tensor, axes: list[int]) -> Tensor:
+    """Returns the ids along these axes only; along the others they are all the same."""
+    for other in range(positions.ndim):
+        if other not in axes:
+            positions = positions.narrow(other, 0, 1)
+    return positions
 
 
 def concatenate(tracer: ChannelTracer, call: Call) -> None:
@@ -259,7 +267,7 @@ def make_constant(tracer: ChannelTracer, call: Call) -> None:
     tensor's shape or from a number of the module does, one that is written in the code does not.
     Which it is shows when a channel is tried.
     """
-    axes = {axis: tracer.add_own_ids(call, size) for axis, size in enumerate(call.out.shape)}
+    axes = {axis: tracer.add_own_ids(call, axis) for axis in range(call.out.ndim)}
     tracer.set_ids(call.out, axes)
 
 
@@ -270,7 +278,7 @@ def spread(tracer: ChannelTracer, call: Call) -> None:
     added = out.ndim - source.ndim
     before = [1] * added + list(source.shape)
     new = {
-        axis: tracer.add_own_ids(call, size)
+        axis: tracer.add_own_ids(call, axis)
         for axis, size in enumerate(out.shape)
         if before[axis] == 1 and size > 1
     }

@@ -52,17 +52,36 @@ class Site:
         operator: what was called.
         order: which such operator of the innermost module it is.
         ids: the channels along the axis whose size is named.
+        axis: that axis of its result; 0 where it can be only one.
     """
 
     modules: tuple[str, ...]
     operator: str
     order: int
     ids: Ids
+    axis: int = 0
 
     @property
     def place(self) -> str:
         """The innermost module's name; "" is the network itself."""
         return self.modules[-1] if self.modules else ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A view of one channel axis as several, along any of which channels might leave.
+
+    Attributes:
+        place: name of the innermost module that was running.
+        kind: its class.
+        order: the how-manieth such view of that module it is.
+        ids: the channels.
+    """
+
+    place: str
+    kind: type[nn.Module]
+    order: int
+    ids: Ids
 
 
 @dataclass(frozen=True)
@@ -140,6 +159,8 @@ class Trace:
         parameters: names of those that are parameters.
         used: names of those that an operator took in.
         sites, statistics, layers: see their classes.
+        splits: views of one axis as several, where nothing tells along which channels leave.
+        inputs: channels of what each module is given, whose number its code may read.
         whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
         cuts: channels of the parts, and of the whole, where code cuts an axis into unequal parts.
     """
@@ -149,6 +170,8 @@ class Trace:
     parameters: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
+    splits: list[Split] = field(default_factory=list)
+    inputs: list[Site] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
     whole_groups: set[str] = field(default_factory=set)
@@ -161,13 +184,18 @@ class ChannelTracer(TorchDispatchMode):
     Args:
         module: the network.
         rules: what each operator does to ids, by name; `None` as key: for unknown operators.
+        turned: places and orders of the splits where channels leave along the second longest axis.
     """
 
     def __init__(
-        self, module: nn.Module, rules: Mapping[str, Callable[["ChannelTracer", Call], None]]
+        self,
+        module: nn.Module,
+        rules: Mapping[str, Callable[["ChannelTracer", Call], None]],
+        turned: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
         super().__init__()
         self.trace = Trace()
+        self._turned = turned
         self.stack: list[str] = []
         self._counts: Counter[str] = Counter()
         self._rules = rules
@@ -209,11 +237,11 @@ class ChannelTracer(TorchDispatchMode):
             if axes is None or axis in axes:
                 self.trace.sets.freeze(ids, reason)
 
-    def add_own_ids(self, call: Call, size: int) -> Ids:
+    def add_own_ids(self, call: Call, axis: int) -> Ids:
         """Returns channels for an axis of equal values; code that names its size may follow."""
-        ids = self.trace.sets.add_ids(size)
+        ids = self.trace.sets.add_ids(call.out.shape[axis])
         self.own.append(ids)
-        self.note_site(call, ids)
+        self.note_site(call, ids, axis)
         return ids
 
     def is_own(self, ids: Ids) -> bool:
@@ -229,10 +257,26 @@ class ChannelTracer(TorchDispatchMode):
         bins = ids[np.isin(ids, np.concatenate([np.empty(0, np.int64), *self.bins]))]
         self.trace.sets.freeze(bins, f"bins of a softmax that '{self.place}' weighs")
 
-    def note_site(self, call: Call, ids: Ids) -> None:
+    def note_site(self, call: Call, ids: Ids, axis: int = 0) -> None:
         """Remembers that the code may name the size of this axis."""
         same = sum(site.modules == tuple(self.stack) for site in self.trace.sites[-_RECENT:])
-        self.trace.sites.append(Site(tuple(self.stack), call.name, same, ids))
+        self.trace.sites.append(Site(tuple(self.stack), call.name, same, ids, axis))
+
+    def note_split(self, ids: Ids) -> bool:
+        """Remembers a view of one axis as several; returns whether it is turned."""
+        place = self.stack[-1] if self.stack else ""
+        order = sum(split.place == place for split in self.trace.splits)
+        kind = type(self._modules_by_name[place])
+        self.trace.splits.append(Split(place, kind, order, ids))
+        return (place, order) in self._turned
+
+    def note_inputs(self, args: tuple[Any, ...]) -> None:
+        """Remembers that the running module may read the sizes of what it is given."""
+        for tensor in args:
+            if isinstance(tensor, Tensor):
+                self.trace.inputs += [
+                    Site(tuple(self.stack), "input", 0, ids) for ids in self.ids(tensor).values()
+                ]
 
     def note_statistic(self, call: Call, axes: AxisIds) -> None:
         """Remembers that an operator computes over these channels."""
@@ -270,12 +314,27 @@ class ChannelTracer(TorchDispatchMode):
 
 
 @contextmanager
-def follow_modules(module: nn.Module, stack: list[str]) -> Iterator[None]:
-    """Keeps the names of the running modules in `stack` during the block."""
+def follow_modules(
+    module: nn.Module,
+    stack: list[str],
+    entered: Callable[[tuple[Any, ...]], None] | None = None,
+) -> Iterator[None]:
+    """Keeps the names of the running modules in `stack` during the block.
+
+    Args:
+        module: the network.
+        stack: the names, outermost first.
+        entered: told what a module is given, once its name is in the stack.
+    """
     handles = []
 
     def enter(name: str) -> Callable[..., None]:
-        return lambda *_: stack.append(name)
+        def note(_: nn.Module, args: tuple[Any, ...]) -> None:
+            stack.append(name)
+            if entered is not None:
+                entered(args)
+
+        return note
 
     def leave(*_: Any) -> None:
         stack.pop()

@@ -102,6 +102,49 @@ def test_a_stage_and_the_attention_in_it_lose_the_same(heads: int) -> None:
     assert scaled == (one_each if heads == 1 else set())
 
 
+class ViewedAsInput(nn.Module):
+    """Attention whose result is viewed with the size of the input, which only a layer reads."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.key_dim = 4, width // 4, width // 8
+        packed = width + 8 * self.key_dim
+        self.packed, self.project = nn.Conv2d(width, packed, 1), nn.Conv2d(width, width, 1)
+        self.positions = nn.Conv2d(width, width, 3, padding=1, groups=width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, c, h, w = x.shape
+        parts = self.packed(x).view(b, self.num_heads, 2 * self.key_dim + self.head_dim, h * w)
+        q, k, v = parts.split([self.key_dim, self.key_dim, self.head_dim], 2)
+        y = v @ (q.transpose(-2, -1) @ k).softmax(-1).transpose(-2, -1)
+        return self.project(y.view(b, c, h, w) + self.positions(v.reshape(b, c, h, w)))
+
+
+class HalfAttended(nn.Module):
+    """Attention on one half of a map, whose width is a number of the module (YOLO's C2PSA)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.c = 16
+        self.embed, self.out = nn.Conv2d(3, 32, 1), nn.Conv2d(32, 2, 1)
+        self.attend = ViewedAsInput(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.embed(x).split((self.c, self.c), 1)
+        return self.out(torch.cat((first, second + self.attend(second)), 1))
+
+
+def test_a_width_that_code_reads_from_its_input_follows_by_whole_heads() -> None:
+    network = open_network(HalfAttended().eval(), IMAGE)
+    (family,) = network.channels.families
+    assert len(family.roots) == 4
+    assert {item.weight for item in network.channels.left_alone} == {"out.weight"}
+    narrow = network.narrow(set(family.roots[1:3]))
+    assert (narrow.c, narrow.attend.num_heads, narrow.embed.out_channels) == (8, 2, 16)
+    assert network.largest_difference(set(family.roots[1:3])) <= TOLERANCE
+
+
 @pytest.mark.parametrize(
     ("build", "names"),
     [(ByTensor, {"key.weight", "value.weight"}), (ByNumber, {"first.weight", "second.weight"})],
