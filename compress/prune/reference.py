@@ -16,6 +16,7 @@ from compress.prune.analysis.reduction_rules import REDUCTIONS
 from compress.prune.analysis.tracer import Statistic, plain_operators
 from compress.prune.double_precision import run_widely
 
+_DIVISIONS = frozenset({"div", "div_", "reciprocal", "rsqrt"})
 _STATISTIC_NAMES = {
     "native_layer_norm": "LayerNorm",
     "native_group_norm": "GroupNorm",
@@ -36,7 +37,8 @@ def run_zeroed(
     """Runs the network at its full size, with every weight of some channel groups at zero.
 
     Where a normalization, a mean or a softmax computes over channels, the zeroed ones are left out
-    of it, as there is no value of a channel that would not count; nothing else is changed.
+    of it, as there is no value of a channel that would not count. Where code divides by a value of
+    a channel (`x / self.deviation`), a zeroed channel stays zero. Nothing else is changed.
 
     Args:
         module: the network that was traced; it is not changed.
@@ -65,6 +67,10 @@ def run_zeroed(
         for item in _narrowed_statistics(channels, gone)
     }
     with plain_operators(), _MaskedStatistics(statistics):
+        outputs = output_tensors(run_widely(zeroed, inputs))
+    if all(bool(torch.isfinite(value).all()) for value in outputs):
+        return outputs
+    with plain_operators(), _ZeroQuotients(), _MaskedStatistics(statistics):
         return output_tensors(run_widely(zeroed, inputs))
 
 
@@ -118,6 +124,20 @@ class _MaskedStatistics(TorchDispatchMode):
             full[_grid(x, kept)] = results[0]
             results[0] = full
         return tuple(results) if isinstance(out, tuple | list) else results[0]
+
+
+class _ZeroQuotients(TorchDispatchMode):
+    """Makes zero of what is divided by zero: a zeroed channel divided by a zeroed value."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._overloadpacket.__name__
+        if name not in _DIVISIONS or not isinstance(args[-1], Tensor):
+            return out
+        is_zero = torch.zeros_like(out, dtype=torch.bool) | (args[-1] == 0)
+        return out.masked_fill_(is_zero, 0)
 
 
 def _fitting(
