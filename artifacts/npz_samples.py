@@ -43,6 +43,9 @@ class NpzSamples(Samples):
             array for a single input may have any name: a module's argument, its export and a
             training call the same input differently.
         limit: use at most this many rows, spread evenly.
+
+    Attributes:
+        unused: arrays of the file that are no input of the network.
     """
 
     def __init__(self, path: Path, inputs: dict[str, TensorShape], limit: int | None) -> None:
@@ -57,6 +60,8 @@ class NpzSamples(Samples):
         arrays = [item.removesuffix(".npy") for item in self._archive.namelist()]
         is_only = len(inputs) == 1 and len(arrays) == 1
         self._members = {name: self._open_member(arrays[0] if is_only else name) for name in inputs}
+        used = {member.name for member in self._members.values()}
+        self.unused = tuple(name for name in arrays if name not in used)
         for name, tensor in inputs.items():
             _check_member(self._members[name], tensor, self._label)
         count = self._common_count()

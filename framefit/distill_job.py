@@ -101,9 +101,9 @@ def distill_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the student": student, "the teacher": teacher})
-    learner, shapes, spec = open_trainable(student, options, spec_options or {})
+    learner, shapes, spec = open_trainable(student, options, spec_options or {}, data)
     other = replace(options, factory=teacher_factory or options.factory)
-    guide, guide_shapes, guide_spec = open_trainable(teacher, other, spec_options or {})
+    guide, guide_shapes, guide_spec = open_trainable(teacher, other, spec_options or {}, data)
     if guide_spec != spec:
         raise InputError(
             f"the teacher's input spec is {guide_spec.to_json()}",

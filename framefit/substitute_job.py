@@ -113,7 +113,7 @@ def substitute_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the network": model})
-    module, shapes, spec = open_trainable(model, options, spec_options or {})
+    module, shapes, spec = open_trainable(model, options, spec_options or {}, data)
     heads = label_heads(module)
     samples = open_training_samples(
         data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]

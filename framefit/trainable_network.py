@@ -12,7 +12,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import name_inputs, refuse_first_axis
+from framefit.training_samples import SCENES, name_inputs, open_pictures, refuse_first_axis
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -24,9 +24,16 @@ TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 
 
 def open_trainable(
-    path: Path, options: ModelOptions, spec_options: Mapping[str, Any]
+    path: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str = SCENES
 ) -> tuple["nn.Module", dict[str, tuple[int, ...]], InputSpec]:
     """Opens a network that can be trained.
+
+    Args:
+        path: its file.
+        options: how to open it.
+        spec_options: input spec values given by the user, see `choose_spec`.
+        data: what it will learn from. It is tried on a sample, as random numbers may make no sense
+            to it (indices, distances, points); rendered scenes are taken to be like those.
 
     Returns:
         the module, the shapes of its inputs (see `name_inputs`), and its input spec.
@@ -47,7 +54,9 @@ def open_trainable(
     module, shapes, stored = open_network(path, network)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
-    require_raw_outputs(module.eval(), draw_example(shapes))
+    is_single = all(shape[:1] == (1,) for shape in shapes.values())
+    sample = open_example(data, named, spec) if is_single else None
+    require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
     return module, named, spec
 
@@ -67,6 +76,18 @@ def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, 
         run_module(module, draw_example(alone))
     except InputError as error:
         raise refuse_first_axis(*next(iter(shapes.items()))) from error
+
+
+def open_example(
+    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec
+) -> "tuple[Tensor, ...] | None":
+    """Returns a network's arguments from the first sample of `data`; None for rendered scenes."""
+    import torch
+
+    if data == SCENES:
+        return None
+    sample = open_pictures(data, shapes, spec)[0]
+    return tuple(torch.from_numpy(sample[name]) for name in shapes)
 
 
 def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":

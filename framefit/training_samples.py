@@ -1,5 +1,6 @@
 """What a network is repaired with: pictures without labels, or labelled scenes."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from artifacts.npz_samples import NpzSamples
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from perception.batches import Scenes, SceneSource
     from perception.heads.head import TargetEncoder
 
+_log = logging.getLogger(__name__)
 IMAGE = "image"
 SCENES = "scenes"
 MOST_HELD_OUT = 32
@@ -190,11 +193,14 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_samples(
-        Workspace().find_dataset(data),
-        {name: TensorShape((1, *shape[1:])) for name, shape in shapes.items()},
-        spec,
-    )
+    samples = open_pictures(data, shapes, spec)
+    if isinstance(samples, NpzSamples) and samples.unused:
+        _log.warning(
+            "%s is not used of %s: no input of the network is called so, and labels are not read "
+            "from an .npz",
+            ", ".join(f"'{name}'" for name in samples.unused),
+            data,
+        )
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
     held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
@@ -205,6 +211,16 @@ def open_training_samples(
         inputs=tuple(shapes),
         is_mirrored=len(shapes) == 1 and len(shapes[IMAGE]) == _PICTURE_AXES,
     )
+
+
+def open_pictures(data: str, shapes: Mapping[str, Sequence[int]], spec: InputSpec) -> Samples:
+    """Opens pictures or an `.npz`; a sample has a batch axis of one.
+
+    Raises:
+        InputError: the data do not fit.
+    """
+    tensors = {name: TensorShape((1, *shape[1:])) for name, shape in shapes.items()}
+    return open_samples(Workspace().find_dataset(data), tensors, spec)
 
 
 def _open_scenes(

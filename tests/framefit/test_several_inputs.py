@@ -149,6 +149,31 @@ def test_a_network_is_proven_on_samples_where_there_are_any(run, pair: Path) -> 
     assert "no such place" in result.err
 
 
+@pytest.mark.parametrize("command", ["distill", "substitute"])
+def test_a_network_is_tried_on_samples_before_it_is_trained(run, pair: Path, command: str) -> None:
+    arrays = dict(np.load("pair.npz"))
+    words = [*options("pair_network:make_indexed"), *QUICK]
+    more = ("--teacher", pair) if command == "distill" else ("--float",)
+    result = run("compress", command, pair, *more, *words)
+    assert result.code == 2
+    assert "no such place" in result.err
+    np.savez("pair.npz", **arrays | {"state": np.abs(arrays["state"]) + 1})
+    result = run("compress", command, pair, *more, *words)
+    assert result.code == 0 if command == "distill" else "no such place" not in result.err
+
+
+@pytest.mark.parametrize("command", ["prune", "distill"])
+def test_arrays_that_are_not_used_are_named(run, pair: Path, command: str) -> None:
+    arrays = dict(np.load("pair.npz"))
+    np.savez("pair.npz", **arrays, boxes=np.zeros((20, 4)), scores=np.zeros(20))
+    more = ("--ratio", "0.4") if command == "prune" else ("--teacher", pair, *QUICK)
+    result = run("compress", command, pair, *more, *options())
+    assert result.code == 0, result.err
+    assert "'boxes', 'scores' is not used of pair.npz" in result.err
+    np.savez("pair.npz", **arrays)
+    assert "is not used" not in run("compress", command, pair, *more, *options()).err
+
+
 @pytest.mark.slow
 def test_two_processes_distil_without_a_warning(pair: Path) -> None:
     root = Path(__file__).parents[2]
@@ -228,7 +253,7 @@ def test_a_network_that_cannot_take_its_inputs_is_bad_input(
     shapes, words = FAILING[name]
     rng = np.random.default_rng(0)
     arrays = {"image": rng.random((4, 3, 16, 24), np.float32), "state": np.ones((4, 4), np.float32)}
-    np.savez("pair.npz", **arrays)
+    np.savez("pair.npz", **dict(list(arrays.items())[: len(shapes)]))
     more = {"prune": ("--ratio", "0.4"), "distill": ("--teacher", pair)}.get(command, ())
     result = run("compress", command, pair, *more, *options(f"pair_network:{name}", shapes))
     assert result.code == 2, result.err
