@@ -123,11 +123,12 @@ def _search(case: Case, network: Network, prefer: str, seed: int) -> dict[str, f
         finalists,
     )
     search.choose()
-    seen_db, unseen_db = finalists.seen_db, finalists.unseen_db
+    seen_db, unseen_db = dict(finalists.seen_db), dict(finalists.unseen_db)
     if not unseen_db:
         return {}
+    finalists(network.prepared)
     return {
-        "all INT8": unseen_db.get(frozenset(), float("nan")),
+        "all INT8": finalists.unseen_db[frozenset()],
         "added up": unseen_db[max(unseen_db, key=network.predict_db)],
         "measured": unseen_db[max(seen_db, key=lambda kept: seen_db[kept])],
         "best": max(unseen_db.values()),
