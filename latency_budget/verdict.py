@@ -20,7 +20,7 @@ from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.sequential import judge_sequence
 from latency_budget.stage_gates import judge_stage, judge_stages_together
-from latency_budget.statistics import claim_ratio
+from latency_budget.statistics import claim_ratio, samples_needed
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.tiers import Tier
 
@@ -247,7 +247,7 @@ def _judge_jitter(run: Run, budget: Budget) -> Gate:
     parts.append(f"limit {limit:g}")
     if claim.outcome == "inconclusive" and claim.more_frames:
         parts.append(f"{claim.more_frames} more frames needed")
-    elif claim.ratio is None:
+    elif claim.ratio is None and run.count >= samples_needed(0.99):
         parts.append("no P99: too many frames were dropped")
     return Gate("jitter P99/P50", Verdict(claim.outcome), ", ".join(parts))
 

@@ -183,6 +183,15 @@ def test_the_sequential_rule_cannot_pass_what_later_frames_refute():
     assert "decided after 373 frames" in gate(clean, "frame P99").detail
 
 
+def test_few_frames_that_fail_for_jitter_are_not_called_dropped():
+    latency = noisy(60)
+    latency[::3] = 60
+    found = gate(judge(run_of(latency), Budget(), environment=QUIET), "jitter P99/P50")
+    assert found.verdict is Verdict.FAIL
+    assert "at least" in found.detail
+    assert "dropped" not in found.detail
+
+
 def test_a_sequential_test_that_turns_is_no_proven_fail():
     """Four of 430 frames late, all others on time: P99 is within the deadline."""
     latency = noisy(1980)
