@@ -243,6 +243,16 @@ def regressions() -> list[Row]:
     near = _share(
         lambda: compare_tails(_tail(rng, frames, 0.01), _tail(rng, frames, 0.01)).outcome == "fail"
     )
+    alike = [
+        Row(
+            f"two runs of one build whose frames correlate by {alike}, {count} each: false alarms",
+            found := _share(lambda: _differ(rng, count, alike)),  # noqa: B023
+            "<= 5 %",
+            found <= 0.05,
+        )
+        for alike in (0.9, 0.98)
+        for count in (1000, 9000)
+    ]
     return [
         Row(f"slow frames 0.5 % then 2 %, {frames} each: found", caught, ">= 95 %", caught >= 0.95),
         Row(
@@ -254,7 +264,25 @@ def regressions() -> list[Row]:
             "<= 1 %",
             near <= 0.01,
         ),
+        *alike,
     ]
+
+
+def wander(
+    rng: np.random.Generator, frames: int, correlation: float, spread: float
+) -> NDArray[np.int64]:
+    """Returns [frames] latencies around 20 ms, each like the one before (an AR(1) process)."""
+    from scipy.signal import lfilter
+
+    steps = rng.normal(0, spread * math.sqrt(1 - correlation**2), 1000 + frames)
+    around = lfilter([1.0], [1.0, -correlation], steps)[1000:]
+    latency: NDArray[np.int64] = (20 * MS * (1 + around)).astype(np.int64)
+    return latency
+
+
+def _differ(rng: np.random.Generator, frames: int, correlation: float) -> bool:
+    before, after = (wander(rng, frames, correlation, 0.02) for _ in range(2))
+    return compare_runs(before, after).outcome == "fail"
 
 
 def _tail(rng: np.random.Generator, frames: int, slow: float) -> NDArray[np.int64]:

@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from artifacts.errors import InputError
-from benchmarks.budget_statistics import burst_misses
+from benchmarks.budget_statistics import burst_misses, wander
 from latency_budget.binomial import binomial_cdf, binomial_quantile, binomial_tail, gamma_quantile
 from latency_budget.bursts import bound_miss_rate, find_clusters, longest_run
 from latency_budget.regression import compare_runs, mann_whitney_p
 from latency_budget.run import DROPPED_NS
 from latency_budget.sequential import judge_sequence
 from latency_budget.statistics import (
+    bound_ns,
     claim_percentile,
     claim_ratio,
     frames_needed,
@@ -257,6 +258,33 @@ def test_a_slower_tail_is_found_and_noise_is_not():
     slower = np.where(base < 30 * MS, (base * 1.02).astype(np.int64), base)
     assert "median" in compare_runs(base, slower).detail
     assert compare_runs(slower, base).outcome == "pass"
+
+
+def test_frames_that_are_alike_raise_no_false_alarm():
+    """Two runs of one build that wander: by frames alone their tails differ in every fifth pair."""
+    rng = np.random.default_rng(21)
+    alarms = alone = found = 0
+    for _ in range(100):
+        before, after = (wander(rng, 2000, 0.98, 0.02) for _ in range(2))
+        alarms += compare_runs(before, after).outcome == "fail"
+        high, low = (
+            bound_ns(np.sort(times), 0.99, 0.975, upper=upper)
+            for times, upper in ((before, True), (after, False))
+        )
+        alone += low > high
+        found += compare_runs(before, (after * 1.05).astype(np.int64)).outcome == "fail"
+    assert alone >= 10
+    assert alarms <= 5
+    assert found >= 95
+
+
+def test_one_slow_spell_is_no_slower_tail():
+    rng = np.random.default_rng(22)
+    base, spell = ((rng.normal(20, 0.2, 2000) * MS).astype(np.int64) for _ in range(2))
+    spell[700:760] += 10 * MS
+    assert "single spells only" in compare_runs(base, spell).detail
+    spell[::40] += 10 * MS
+    assert compare_runs(base, spell).outcome == "fail"
 
 
 def test_false_passes_stay_below_the_stated_rate():
