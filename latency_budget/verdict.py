@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from latency_budget.budget import Budget, HeadContract
+from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.bursts import bound_miss_rate, longest_run
 from latency_budget.environment import Environment
 from latency_budget.gate import Gate, Verdict, judge_percentile
@@ -189,7 +189,7 @@ def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
         gates.append(judge_tail(f"{what} P99.9", confidence=tier.p999_confidence, quantile=0.999))
     if tier.rule == "cluster":
         gates.append(_judge_bursts(misses, tier.confidence))
-    gates.append(_judge_longest_run(misses, budget.frame.max_consecutive_misses))
+    gates.append(_judge_longest_run(run, budget.frame))
     gates.append(_judge_jitter(run, budget))
     return gates
 
@@ -227,8 +227,11 @@ def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]], confidence: float
     return Gate("P99 in bursts", Verdict.INCONCLUSIVE, detail)
 
 
-def _judge_longest_run(misses: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Gate:
-    longest = longest_run(misses)
+def _judge_longest_run(run: Run, frame: FrameBudget) -> Gate:
+    """The last frames of one process and the first of the next did not follow each other."""
+    limit = frame.max_consecutive_misses
+    parts = [part.find_misses(frame.deadline_ns) for part in run.split()]
+    longest = max(longest_run(misses) for misses in parts)
     verdict = Verdict.PASS if longest <= limit else Verdict.FAIL
     return Gate("consecutive misses", verdict, f"longest run {longest} frames, limit {limit}")
 

@@ -183,6 +183,15 @@ def test_the_sequential_rule_cannot_pass_what_later_frames_refute():
     assert "decided after 373 frames" in gate(clean, "frame P99").detail
 
 
+def test_misses_of_two_processes_are_not_consecutive():
+    latency = noisy(2000)
+    latency[998:1002] = 60
+    joined = replace(run_of(latency), origins=(0, 1000))
+    for run, verdict in ((run_of(latency), Verdict.FAIL), (joined, Verdict.PASS)):
+        found = gate(judge(run, Budget(), environment=QUIET), "consecutive misses")
+        assert found.verdict is verdict
+
+
 def test_few_frames_that_fail_for_jitter_are_not_called_dropped():
     latency = noisy(60)
     latency[::3] = 60
