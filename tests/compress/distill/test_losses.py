@@ -56,6 +56,23 @@ def test_boxes_count_only_where_the_teacher_sees_something() -> None:
     assert float(loss(student, teacher, SETTINGS)) > 0.1
 
 
+@pytest.mark.parametrize("columns", [1, 6])
+def test_a_vector_of_numbers_is_learned_with_its_offset(columns: int) -> None:
+    """A pose and logits look alike; a divergence of softmaxes would not see the offset."""
+    generator = torch.Generator().manual_seed(0)
+    teacher = {"pose": torch.randn(16, columns, generator=generator)}
+    moved = {"pose": teacher["pose"] + 2}
+    variance = float(teacher["pose"].var(correction=0))
+    assert float(plain_loss(moved, teacher, SETTINGS)) == pytest.approx(4 / variance, rel=1e-5)
+    student = {"pose": torch.zeros(16, columns, requires_grad=True)}
+    optimizer = torch.optim.Adam(student.values(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        plain_loss(student, teacher, SETTINGS).backward()
+        optimizer.step()
+    torch.testing.assert_close(student["pose"].detach(), teacher["pose"], atol=0.02, rtol=0)
+
+
 def test_an_offset_of_the_depth_costs_less_than_the_same_error_at_random() -> None:
     """The scale-invariant part forgives most of a common offset."""
     teacher = outputs("depth", 1)
