@@ -68,7 +68,7 @@ def find_decided_outputs(
     """
     others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
     others |= _find_constants(nodes, weights)
-    before_layers = _find_before_layers(nodes, weights)
+    before_layers = find_before_layers(nodes, weights)
     before_numbers = _find_before_numbers(nodes, outputs, others, before_layers)
     inside: dict[int, list[str]] = {}
     decided: set[str] = set()
@@ -128,7 +128,7 @@ def _find_before_numbers(
     return found
 
 
-def _find_before_layers(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[int]:
+def find_before_layers(nodes: Sequence[onnx.NodeProto], weights: Container[str]) -> set[int]:
     """Returns the positions of the nodes on whose results a layer with weights depends."""
     needed: set[str] = set()
     found = set()

@@ -1,6 +1,6 @@
 """Checks of an ONNX graph that name the culprit: operators, names, order and weights."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -183,20 +183,35 @@ def _check_listed(tensor: onnx.TensorProto, path: Path) -> None:
         ) from error
 
 
-def _check_operator(
-    node: onnx.NodeProto, opset: int, functions: set[tuple[str, str]], path: Path
-) -> None:
+def is_known_operator(
+    node: onnx.NodeProto, opset: int, functions: Container[tuple[str, str]]
+) -> bool:
+    """Returns whether a node can be computed here: a standard operator, or a function of the file.
+
+    Args:
+        node: of a model.
+        opset: the model's.
+        functions: domain and name of each function that the model defines.
+    """
     domain = "" if node.domain == "ai.onnx" else node.domain
     if (node.domain, node.op_type) in functions or domain in _RUNTIME_DOMAINS:
+        return True
+    return not domain and onnx.defs.has(node.op_type, opset, "")
+
+
+def _check_operator(
+    node: onnx.NodeProto, opset: int, functions: Container[tuple[str, str]], path: Path
+) -> None:
+    if is_known_operator(node, opset, functions):
         return
+    domain = "" if node.domain == "ai.onnx" else node.domain
     label = f"{domain}::{node.op_type}" if domain else node.op_type
-    if not domain and onnx.defs.has(node.op_type, opset, ""):
-        return
     place = f" of node '{node.name}'" if node.name else ""
     raise InputError(
         f"{path} uses the operator '{label}'{place}, which opset {opset} does not have",
         "standard ONNX operators",
-        "export the network without custom operators",
+        "export the network without custom operators; only behind the last layer do compress and "
+        "export leave them aside",
     )
 
 

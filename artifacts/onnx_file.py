@@ -20,6 +20,7 @@ from artifacts.graph_checks import (
     run_checker,
 )
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
+from artifacts.plugin_tail import PluginTail, cut_plugins
 from artifacts.samples import TensorShape
 from artifacts.shape_inference import infer_shapes
 
@@ -63,10 +64,36 @@ def load_onnx(
             and has no given shape.
         UnsafeFileError: the file is a pickle, or its external data points elsewhere.
     """
+    model, label = _read(path)
+    return _complete(model, label, input_shapes or {})
+
+
+def load_before_plugins(
+    path: Path | str, *, input_shapes: dict[str, tuple[int, ...]] | None = None
+) -> tuple[onnx.ModelProto, PluginTail | None]:
+    """Loads a model as `load_onnx` does, but for operators of somebody's own at its end.
+
+    Returns:
+        the model up to the tensors that these operators read, which are outputs of it; and what
+        was cut off, to be put back by `artifacts.plugin_tail.join_plugins`; None if nothing was.
+    """
+    model, label = _read(path)
+    tail = cut_plugins(model)
+    return _complete(model, label, input_shapes or {}), tail
+
+
+def _read(path: Path | str) -> tuple[onnx.ModelProto, Path]:
+    """Returns a file's model with its external data, and the file's name for messages."""
     path = require_file(path, _WHAT)
-    label = Path(printable(path))
     model = _parse(path)
     load_external_data(model, path, path.stat().st_size)
+    return model, Path(printable(path))
+
+
+def _complete(
+    model: onnx.ModelProto, label: Path, input_shapes: dict[str, tuple[int, ...]]
+) -> onnx.ModelProto:
+    """Returns a model checked, static and with inferred shapes; it is edited."""
     check_graph(model, label)
     check_scales(model.graph, label)
     check_finite(model.graph, label)
@@ -76,7 +103,7 @@ def load_onnx(
         model = inline_local_functions(model)
     _require_tensor_outputs(model.graph, label)
     stated = input_tensors(model)
-    _fix_inputs(model.graph, input_shapes or {}, label)
+    _fix_inputs(model.graph, input_shapes, label)
     sizes = [
         pair
         for name, tensor in input_tensors(model).items()

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from artifacts.int4_weights import widen_int4
-from artifacts.onnx_file import load_onnx, read_metadata, save_onnx
+from artifacts.onnx_file import load_before_plugins, read_metadata, save_onnx
 from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
+from artifacts.plugin_tail import PluginTail, join_plugins
 from export.precision import PrecisionResult, apply_fp16, has_qdq
 from export.trt_build import BuiltPlan, build_plan
 
@@ -123,9 +124,11 @@ def build_plans(
         raise InputError(f"--out is {target}", "a file name that ends in .plan")
     report = progress or _say_nothing
     report("check and type the network", 0, 3)
-    model = _load(source, settings, input_shapes)
+    model, plugins = _load(source, settings, input_shapes)
     precision = _type_network(model, settings, samples, source)
     typed = precision.model if precision is not None else model
+    if plugins is not None:
+        typed = join_plugins(typed, plugins)
     kept = _keep(typed, source, target, precision)
     report("build the plan", 1, 3)
     flavour, built = _build(kept, settings)
@@ -187,15 +190,16 @@ def _capabilities(settings: PlanSettings, flavour: str) -> tuple[int, ...]:
 
 def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
-) -> onnx.ModelProto:
-    model = widen_int4(remove_guards(load_onnx(source, input_shapes=input_shapes)))
+) -> tuple[onnx.ModelProto, PluginTail | None]:
+    loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
+    model = widen_int4(remove_guards(loaded))
     if settings.int8 and not has_qdq(model):
         raise InputError(
             f"{source} is a float network, so there is nothing to build in INT8",
             "a network with Q/DQ",
             f"run: compress quantize {source.name} --data CALIB",
         )
-    return model
+    return model, plugins
 
 
 def _type_network(

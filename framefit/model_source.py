@@ -1,5 +1,6 @@
 """Turns what a user calls a model (.onnx, .pt, .pt2, .safetensors) into a checked ONNX graph."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,11 +10,19 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, load_onnx, parse_input_shapes, read_metadata
+from artifacts.onnx_file import (
+    INPUT_SPEC_KEY,
+    load_before_plugins,
+    load_onnx,
+    parse_input_shapes,
+    read_metadata,
+)
+from artifacts.plugin_tail import PluginTail, join_plugins
 
 if TYPE_CHECKING:
     import onnx
 
+_log = logging.getLogger(__name__)
 SUFFIXES = (".onnx", ".pt", ".pth", ".safetensors", ".pt2")
 
 
@@ -26,12 +35,18 @@ class OpenedModel:
         model: a checked ONNX model of static shapes.
         spec: how pixels become its input; None where the file does not say.
         sha256: digest of the file.
+        plugins: operators of somebody's own that stand behind `model` in the file; often none.
     """
 
     path: Path
     model: "onnx.ModelProto"
     spec: InputSpec | None
     sha256: str
+    plugins: "PluginTail | None" = None
+
+    def finish(self, model: "onnx.ModelProto") -> "onnx.ModelProto":
+        """Returns what was made of the model, with the plugins behind it again."""
+        return model if self.plugins is None else join_plugins(model, self.plugins)
 
 
 @dataclass(frozen=True)
@@ -70,11 +85,15 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
     if suffix == ".onnx":
         if options.factory:
             raise InputError("--factory was given for an .onnx file", "a checkpoint of weights")
-        model = load_onnx(path, input_shapes=parse_input_shapes(options.input_shapes))
+        shapes = parse_input_shapes(options.input_shapes)
+        model, plugins = load_before_plugins(path, input_shapes=shapes)
+        if plugins is not None:
+            _log.warning(plugins.describe())
     else:
-        model = _export(path, options)
+        model, plugins = _export(path, options), None
     text = read_metadata(model).get(INPUT_SPEC_KEY)
-    return OpenedModel(path, model, InputSpec.from_json(text) if text else None, digest)
+    spec = InputSpec.from_json(text) if text else None
+    return OpenedModel(path, model, spec, digest, plugins)
 
 
 def _export(path: Path, options: ModelOptions) -> "onnx.ModelProto":

@@ -130,7 +130,7 @@ def qat_file(
         metadata = _describe(quantized, settings, training)
         if not warning:
             metadata[INPUT_SPEC_KEY] = spec.to_json()
-        save_onnx(result.model, out, metadata=metadata)
+        save_onnx(quantized.finish(result.model), out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
 

@@ -264,7 +264,7 @@ def quantize_file(
         metadata[INPUT_SPEC_KEY] = spec.to_json()
     batches = _find_batches(model, model_options)
     freed = free_batch(result.model, batches, calibration[:2]) if batches else None
-    save_onnx(freed or result.model, out, metadata=metadata)
+    save_onnx(opened.finish(freed or result.model), out, metadata=metadata)
     if log_folder is not None:
         shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")

@@ -10,8 +10,9 @@ import onnx
 from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_onnx, read_metadata
+from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_before_plugins, read_metadata
 from artifacts.ownership import read_heads
+from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
@@ -58,14 +59,18 @@ def quantize(
     Raises:
         InputError: the model, the data or a setting is not usable.
     """
-    loaded = model if isinstance(model, onnx.ModelProto) else load_onnx(Path(model))
+    if isinstance(model, onnx.ModelProto):
+        loaded, plugins = model, None
+    else:
+        loaded, plugins = load_before_plugins(Path(model))
     if isinstance(data, str | Path):
         stored = read_metadata(loaded).get(INPUT_SPEC_KEY)
         spec = input_spec or (InputSpec.from_json(stored) if stored else InputSpec())
         samples: Samples = open_samples(data, input_tensors(loaded), spec, limit=limit)
     else:
         samples = ArraySamples(data, input_tensors(loaded))
-    return quantize_model(loaded, samples, settings, progress, clock)
+    result = quantize_model(loaded, samples, settings, progress, clock)
+    return result if plugins is None else replace(result, model=join_plugins(result.model, plugins))
 
 
 def quantize_model(

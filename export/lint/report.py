@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from artifacts.file_kind import require_file
 from artifacts.free_batch import take_one_sample
-from artifacts.onnx_file import input_tensors, load_onnx
+from artifacts.onnx_file import input_tensors, load_before_plugins
 from artifacts.openvino_guard import remove_guards
+from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes
 from export.lint.finding import ERROR, SEVERITIES, WRONG, Finding
 from export.lint.graph import LintGraph
@@ -99,7 +100,9 @@ def lint_file(
         dynamic = _find_dynamic(source, known)
         if dynamic is not None:
             return dynamic
-    model = load_onnx(source, input_shapes=dict(input_shapes or {}))
+    model, plugins = load_before_plugins(source, input_shapes=dict(input_shapes or {}))
+    if plugins is not None:
+        model = join_plugins(model, plugins)
     return lint_model(remove_guards(model) if known.is_tensorrt else model, target=target)
 
 
