@@ -40,13 +40,29 @@ class DecidedOutputs:
 
 def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     """Returns, for each output that depends on a decision, the float tensors decided about."""
-    found = find_decided_outputs(
+    return _find_in(model).measured
+
+
+def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Returns the places that a TopK chooses in the middle of a network (the queries of RT-DETR).
+
+    Near ties among them change places with the least error, and all that follows with them.
+    """
+    ending, outputs = _find_in(model).nodes, {item.name for item in model.graph.output}
+    return tuple(
+        node.output[1]
+        for at, node in enumerate(model.graph.node)
+        if node.op_type == "TopK" and at not in ending and node.output[1] not in outputs | {""}
+    )
+
+
+def _find_in(model: onnx.ModelProto) -> DecidedOutputs:
+    return find_decided_outputs(
         model.graph.node,
         [item.name for item in model.graph.output],
         typed_values(model),
         {item.name for item in model.graph.initializer},
     )
-    return found.measured
 
 
 def find_decided_outputs(

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from artifacts.decided_outputs import find_measured
+from artifacts.decided_outputs import find_choices, find_measured
 from artifacts.errors import InputError
 from artifacts.graph_checks import FLOAT_TYPES
 from artifacts.graph_reading import read_tensors
@@ -122,9 +122,14 @@ def apply_fp16(
     typed = Rewriter(fitted, plan).rewrite()
     onnx.checker.check_model(typed, full_check=True)
     simulation = simulate_fp16(typed)
-    watched = _find_watched(prepared)
-    bare = run_model(_expose(remove_qdq(prepared), watched), inputs)
-    halved = run_model(_expose(remove_qdq(simulation), watched), inputs)
+    watched, choices = _find_watched(prepared), find_choices(prepared)
+    shown = watched | {name: (name,) for name in choices}
+    bare = run_model(_expose(remove_qdq(prepared), shown), inputs)
+    given = [
+        {**sample, **{name: outputs[name] for name in choices}}
+        for sample, outputs in zip(inputs, bare, strict=True)
+    ]
+    halved = run_model(_expose(_pin(remove_qdq(simulation), choices), watched), given)
     costs = _compare(bare, halved, watched)
     _refuse_damage(name, costs, bare, halved, is_on_samples=bool(samples))
     return PrecisionResult(
@@ -133,7 +138,9 @@ def apply_fp16(
         kept=plan.kept,
         refitted=refitted,
         sqnr_db=costs,
-        int8_sqnr_db=_compare(bare, run_model(_expose(simulation, watched), inputs), watched)
+        int8_sqnr_db=_compare(
+            bare, run_model(_expose(_pin(simulation, choices), watched), given), watched
+        )
         if has_qdq(model)
         else None,
         is_on_samples=bool(samples),
@@ -162,11 +169,28 @@ def _find_watched(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
 
 def _expose(model: onnx.ModelProto, watched: Mapping[str, tuple[str, ...]]) -> onnx.ModelProto:
     """Returns the model with every watched tensor as an output."""
-    inner = {name for names in watched.values() for name in names} - watched.keys()
+    outputs = {value.name for value in model.graph.output}
+    inner = {name for names in watched.values() for name in names} - outputs
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model)
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(inner))
     return exposed
+
+
+def _pin(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
+    """Returns the model with the places that its TopKs choose as inputs.
+
+    So it goes on from what the float network chose: what near ties change is their order, which
+    would count as the error of everything behind them.
+    """
+    pinned = onnx.ModelProto()
+    pinned.CopyFrom(model)
+    for node in pinned.graph.node:
+        node.output[:] = [f"{name}_own" if name in choices else name for name in node.output]
+    pinned.graph.input.extend(
+        helper.make_tensor_value_info(name, onnx.TensorProto.INT64, None) for name in choices
+    )
+    return pinned
 
 
 def _compare(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.decided_outputs import find_choices
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from export.fp16_check import measure_ranges, remove_qdq, run_model, simulate_fp16
@@ -311,6 +312,47 @@ def test_ranges_do_not_depend_on_the_grouping(float_model, sample, monkeypatch):
     monkeypatch.setattr("export.fp16_check.GROUP_BYTES", 1)
     assert measure_ranges(float_model, [sample, loud]) == together
     assert measure_ranges(float_model, []) == {}
+
+
+@pytest.fixture
+def queries_model():
+    """Twenty of many rows are chosen by scores that FP16 cannot tell apart, and a layer goes on."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.standard_normal((8, 3, 3, 3)),
+        "w_score": rng.standard_normal((1, 8, 1, 1)) / 500,
+        "much": [[[[40.0]]]],
+        "w_out": rng.standard_normal((8, 6)),
+    }
+    shapes = {"rows": [1, 8, -1], "line": [1, -1], "count": [20], "axis": [2], "each": [1, 20, 8]}
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["map"], "trunk", pads=[1] * 4),
+        helper.make_node("Conv", ["map", "w_score"], ["small"], "score"),
+        helper.make_node("Add", ["small", "much"], ["scores"], "scores"),
+        helper.make_node("Reshape", ["scores", "line"], ["ranked"], "flat"),
+        helper.make_node("TopK", ["ranked", "count"], ["best", "places"], "choose"),
+        helper.make_node("Unsqueeze", ["places", "axis"], ["column"], "widen"),
+        helper.make_node("Expand", ["column", "each"], ["wide"], "expand"),
+        helper.make_node("Reshape", ["map", "rows"], ["channels"], "flat_map"),
+        helper.make_node("Transpose", ["channels"], ["tokens"], "turn", perm=[0, 2, 1]),
+        helper.make_node("GatherElements", ["tokens", "wide"], ["queries"], "gather", axis=1),
+        helper.make_node("MatMul", ["queries", "w_out"], ["y"], "decode"),
+    ]
+    model = make_chain(nodes, constants)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.array(value), name) for name, value in shapes.items()
+    )
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_what_is_computed_of_chosen_places_is_measured_at_the_same_places(
+    queries_model, sample, monkeypatch
+):
+    assert find_choices(queries_model) == ("places",)
+    assert apply_fp16(queries_model, [sample]).sqnr_db["y"] > 45
+    monkeypatch.setattr("export.precision.find_choices", lambda model: ())
+    with pytest.raises(InputError, match="output 'y'"):
+        apply_fp16(queries_model, [sample])
 
 
 @pytest.mark.parametrize("is_cast", [False, True])
