@@ -4,7 +4,7 @@ One class more or less is no matter of decibels, and one box more or less change
 quantization or FP16 does to such outputs is measured at the tensors that the network decides about.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -56,6 +56,34 @@ def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
     )
 
 
+def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
+    """Returns the model with the places that its TopKs choose as inputs.
+
+    So it goes on from what another network chose: what near ties change is their order, which
+    would count as the error of everything behind them.
+    """
+    pinned = onnx.ModelProto()
+    pinned.CopyFrom(model)
+    for node in pinned.graph.node:
+        node.output[:] = [f"{name}_own" if name in choices else name for name in node.output]
+    pinned.graph.input.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, _shape(model, name))
+        for name in choices
+    )
+    known = [value for value in pinned.graph.value_info if value.name not in choices]
+    del pinned.graph.value_info[:]
+    pinned.graph.value_info.extend(known)
+    return pinned
+
+
+def _shape(model: onnx.ModelProto, tensor: str) -> list[int] | None:
+    found = (value for value in model.graph.value_info if value.name == tensor)
+    kind = next((value.type.tensor_type for value in found), None)
+    if kind is None or not kind.HasField("shape"):
+        return None
+    return [dim.dim_value for dim in kind.shape.dim]
+
+
 def _find_in(model: onnx.ModelProto) -> DecidedOutputs:
     return find_decided_outputs(
         model.graph.node,
@@ -69,7 +97,7 @@ def find_decided_outputs(
     nodes: Sequence[onnx.NodeProto],
     outputs: Sequence[str],
     values: Iterable[onnx.ValueInfoProto],
-    weights: Container[str],
+    weights: Collection[str],
 ) -> DecidedOutputs:
     """Returns what a network ends with that depends on a decision; often nothing.
 
@@ -83,8 +111,9 @@ def find_decided_outputs(
         weights: names of constants.
     """
     others = {item.name for item in values if item.type.tensor_type.elem_type not in FLOAT_TYPES}
-    others |= _find_constants(nodes, weights)
-    before_layers = find_before_layers(nodes, weights)
+    constants = _find_constants(nodes, weights)
+    others |= constants
+    before_layers = find_before_layers(nodes, constants.union(weights))
     before_numbers = _find_before_numbers(nodes, outputs, others, before_layers)
     inside: dict[int, list[str]] = {}
     decided: set[str] = set()

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from artifacts.decided_outputs import find_choices, find_measured
+from artifacts.decided_outputs import find_choices, find_measured, pin_choices
 from artifacts.errors import InputError
 from artifacts.graph_checks import FLOAT_TYPES
 from artifacts.graph_reading import read_tensors
@@ -129,7 +129,7 @@ def apply_fp16(
         {**sample, **{name: outputs[name] for name in choices}}
         for sample, outputs in zip(inputs, bare, strict=True)
     ]
-    halved = run_model(_expose(_pin(remove_qdq(simulation), choices), watched), given)
+    halved = run_model(_expose(pin_choices(remove_qdq(simulation), choices), watched), given)
     costs = _compare(bare, halved, watched)
     _refuse_damage(name, costs, bare, halved, is_on_samples=bool(samples))
     return PrecisionResult(
@@ -139,7 +139,7 @@ def apply_fp16(
         refitted=refitted,
         sqnr_db=costs,
         int8_sqnr_db=_compare(
-            bare, run_model(_expose(_pin(simulation, choices), watched), given), watched
+            bare, run_model(_expose(pin_choices(simulation, choices), watched), given), watched
         )
         if has_qdq(model)
         else None,
@@ -175,22 +175,6 @@ def _expose(model: onnx.ModelProto, watched: Mapping[str, tuple[str, ...]]) -> o
     exposed.CopyFrom(model)
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(inner))
     return exposed
-
-
-def _pin(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
-    """Returns the model with the places that its TopKs choose as inputs.
-
-    So it goes on from what the float network chose: what near ties change is their order, which
-    would count as the error of everything behind them.
-    """
-    pinned = onnx.ModelProto()
-    pinned.CopyFrom(model)
-    for node in pinned.graph.node:
-        node.output[:] = [f"{name}_own" if name in choices else name for name in node.output]
-    pinned.graph.input.extend(
-        helper.make_tensor_value_info(name, onnx.TensorProto.INT64, None) for name in choices
-    )
-    return pinned
 
 
 def _compare(

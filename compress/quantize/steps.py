@@ -51,6 +51,8 @@ class _Draft:
 
     def takes(self, choice: QuantizedNode | None) -> bool:
         """Whether a node with that choice may be computed along with the nodes so far."""
+        if self.nodes and self.nodes[-1].op_type == "TopK":
+            return False
         if choice is None:
             return self.quantized is None and self.float_layer is None and self.moved is None
         return bool(choice.tied) and self.moved is not None

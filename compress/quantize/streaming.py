@@ -20,7 +20,7 @@ from compress.quantize.bias_shift import shift_bias
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array
+from compress.quantize.graph import Array, Graph
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prefix import Prefix
@@ -37,6 +37,19 @@ from compress.sqnr import SignalToNoise
 Written = Mapping[str, Array]
 """What a step writes for one sample."""
 Note = TypeVar("Note")
+
+
+def find_choices(graph: Graph) -> frozenset[str]:
+    """Returns the places that a TopK chooses for what follows (`artifacts.decided_outputs`).
+
+    The quantized prefix goes on from those of the float network: in another order, rows that do
+    not belong together would be compared, and layers corrected towards their mean.
+    """
+    return frozenset(
+        node.output[1]
+        for node in graph.nodes
+        if node.op_type == "TopK" and node.output[1] not in graph.outputs
+    )
 
 
 class StreamingPass:
@@ -62,6 +75,7 @@ class StreamingPass:
         self._weighs_layers = log is None
         self._quantized = {item.node: item for item in prepared.quantized}
         self._steps = plan_steps(prepared.graph, self._quantized, prepared.find_float_layers())
+        self._choices = find_choices(prepared.graph)
         self._ranges = ActivationRanges(prepared, settings, log)
         self._decisions = Decisions(activations=self._ranges.decided)
 
@@ -121,7 +135,8 @@ class StreamingPass:
             for name, value in expected.items():
                 self._prefix.put_float(name, sample, value)
             for name, value in got.items():
-                self._prefix.put_noisy(name, sample, value)
+                if name not in self._choices:
+                    self._prefix.put_noisy(name, sample, value)
             self._prefix.free(step, sample)
             notes.append(note)
         return notes

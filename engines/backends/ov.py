@@ -96,7 +96,8 @@ class OpenVinoSession(SessionBase):
         arrays = check_feeds(self.inputs, feeds)
         for index, array in enumerate(arrays):
             if array is not self._given.get(index):
-                self._request.set_input_tensor(index, self._tensor_class(array, shared_memory=True))
+                tensor = self._tensor_class(_with_usual_type(array), shared_memory=True)
+                self._request.set_input_tensor(index, tensor)
                 self._given[index] = array
         self._request.start_async(share_inputs=True)
         self._request.wait()
@@ -133,6 +134,14 @@ class OpenVinoSession(SessionBase):
         self._given, self._lent = {}, {}
         self._request = None
         self._compiled = None
+
+
+def _with_usual_type(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the same memory with the first of numpy's types of that kind and size.
+
+    OpenVINO does not know the second for int64, `longlong`, which onnxruntime's results have.
+    """
+    return array.view(np.dtype(array.dtype.str))
 
 
 def _read(core: Any, path: Path) -> Any:

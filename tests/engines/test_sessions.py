@@ -262,3 +262,19 @@ def test_onnxruntime_computes_a_quantized_network_as_written(tmp_path, image):
     expected = np.clip(np.rint(sums / 0.1), -128, 127) * 0.1
     with open_session(path, "onnxruntime") as session:
         assert np.abs(session.run({"image": image})["y"] - expected).mean() < 0.005
+
+
+def test_openvino_takes_results_of_onnxruntime(tmp_path):
+    """Theirs are `longlong` where others are `long`, which numpy takes for the same type."""
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])],
+        "integers",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [3])],
+    )
+    path = tmp_path / "integers.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    given = np.array([1, 2, 3], np.longlong)
+    with open_session(path, runtime="openvino") as session:
+        np.testing.assert_array_equal(session.run({"x": given})["y"], -given)

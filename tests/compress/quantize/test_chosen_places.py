@@ -1,0 +1,60 @@
+"""What a TopK chooses in the middle of a network, and what layers compute of it (RT-DETR)."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from compress.compare import compare_models
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+from framefit.target_check import measure_on_target
+
+
+@pytest.fixture
+def queries(make_model):
+    """Ten of many rows are chosen by scores that hardly differ, and layers go on from them."""
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("w", (8, 3, 3, 3)), ("w_first", (8, 8)), ("w_last", (8, 6)))
+    }
+    weights["w_score"] = (rng.standard_normal((1, 8, 1, 1)) / 500).astype(np.float32)
+    shapes = {"rows": [1, 8, -1], "line": [1, -1], "count": [10], "axis": [2], "each": [1, 10, 8]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["map"], "trunk", pads=[1] * 4),
+        helper.make_node("Conv", ["map", "w_score"], ["scores"], "score"),
+        helper.make_node("Reshape", ["scores", "line"], ["ranked"], "flat"),
+        helper.make_node("TopK", ["ranked", "count"], ["best", "places"], "choose"),
+        helper.make_node("Unsqueeze", ["places", "axis"], ["column"], "widen"),
+        helper.make_node("Expand", ["column", "each"], ["wide"], "expand"),
+        helper.make_node("Reshape", ["map", "rows"], ["channels"], "flat_map"),
+        helper.make_node("Transpose", ["channels"], ["tokens"], "turn", perm=[0, 2, 1]),
+        helper.make_node("GatherElements", ["tokens", "wide"], ["queries"], "gather", axis=1),
+        helper.make_node("MatMul", ["queries", "w_first"], ["hidden"], "first"),
+        helper.make_node("Relu", ["hidden"], ["kept"], "relu"),
+        helper.make_node("MatMul", ["kept", "w_last"], ["y"], "last"),
+    ]
+    weights |= {name: np.array(value) for name, value in shapes.items()}
+    return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "openvino"])
+def test_layers_behind_chosen_places_are_quantized_and_compared_at_the_same_places(queries, target):
+    pictures = np.random.default_rng(1).random((12, 1, 3, 12, 16), np.float32)
+    samples = [{"x": item} for item in pictures]
+    result = quantize_model(queries, samples[:8], QuantizeSettings(target=target))
+    assert result.outputs_db["y"] > 30
+    assert compare_models(queries, result.model, samples[8:])["outputs"]["y"]["sqnr_db"] > 30
+    damaged = onnx.ModelProto()
+    damaged.CopyFrom(result.model)
+    node = next(item for item in damaged.graph.node if item.name == "relu")
+    node.op_type = "Neg"
+    assert compare_models(queries, damaged, samples[8:])["outputs"]["y"]["sqnr_db"] < 10
+
+
+def test_the_target_is_given_the_same_places(queries):
+    pictures = np.random.default_rng(1).random((12, 1, 3, 12, 16), np.float32)
+    samples = [{"x": item} for item in pictures]
+    result = quantize_model(queries, samples[:8], QuantizeSettings(target="openvino"))
+    assert measure_on_target(queries, result.model, samples[8:], "openvino")["y"] > 25
