@@ -56,6 +56,12 @@ def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
     )
 
 
+def pair_choices(reference: onnx.ModelProto, candidate: onnx.ModelProto) -> dict[str, str]:
+    """Returns the places that TopKs choose in a network, each with those in another form of it."""
+    ours, theirs = find_choices(reference), find_choices(candidate)
+    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}
+
+
 def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
     """Returns the model with the places that its TopKs choose as inputs.
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from artifacts.decided_outputs import find_choices, find_measured, pin_choices
+from artifacts.decided_outputs import find_measured, pair_choices, pin_choices
 from artifacts.errors import InputError
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
@@ -178,7 +178,7 @@ def compare_models(
         for output, names in measured.items()
         for name, twin in zip(names, theirs[output], strict=True)
     }
-    choices = _pair_choices(reference, candidate)
+    choices = pair_choices(reference, candidate)
     run_candidate = open_candidate(
         pin_choices(candidate, tuple(choices.values())), tuple(twins.values())
     )
@@ -196,9 +196,3 @@ def compare_models(
 
     found = compare_outputs(run_reference, run_twin, samples, progress, measured)["outputs"]
     return {"outputs": {item.name: found[item.name] for item in reference.graph.output}}
-
-
-def _pair_choices(reference: onnx.ModelProto, candidate: onnx.ModelProto) -> dict[str, str]:
-    """Returns the places that a TopK chooses in the reference, each with those in the candidate."""
-    ours, theirs = find_choices(reference), find_choices(candidate)
-    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}

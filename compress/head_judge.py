@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
+from artifacts.decided_outputs import find_choices, pair_choices, pin_choices
 from compress.model_runner import open_runner
 from compress.quantize.graph import Array
 from compress.sqnr import to_db
@@ -12,6 +13,8 @@ from compress.sqnr import to_db
 
 class HeadJudge:
     """Measures the heads' SQNR of networks that shall do the same as one float network.
+
+    What a TopK chooses is the float network's for all of them, see `compress.compare`.
 
     Args:
         model: the float network.
@@ -28,17 +31,21 @@ class HeadJudge:
     ) -> None:
         self._heads = heads
         self._tensors = tuple(dict.fromkeys(name for names in heads.values() for name in names))
-        reference = open_runner(model, self._tensors)
+        self._model = model
+        choices = (name for name in find_choices(model) if name not in self._tensors)
+        reference = open_runner(model, (*self._tensors, *choices))
         self._samples = samples
         self._expected = [reference(samples[index]) for index in range(len(samples))]
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
-        candidate = open_runner(model, self._tensors)
+        choices = pair_choices(self._model, model)
+        candidate = open_runner(pin_choices(model, tuple(choices.values())), self._tensors)
         signal = dict.fromkeys(self._tensors, 0.0)
         noise = dict.fromkeys(self._tensors, 0.0)
         for index, expected in enumerate(self._expected):
-            got = candidate(self._samples[index])
+            chosen = {twin: expected[name] for name, twin in choices.items()}
+            got = candidate({**self._samples[index], **chosen})
             for name in self._tensors:
                 value = expected[name]
                 signal[name] += float(np.sum(np.square(value, dtype=np.float64)))

@@ -6,6 +6,7 @@ import pytest
 from onnx import helper
 
 from compress.compare import compare_models
+from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from framefit.target_check import measure_on_target
@@ -51,6 +52,15 @@ def test_layers_behind_chosen_places_are_quantized_and_compared_at_the_same_plac
     node = next(item for item in damaged.graph.node if item.name == "relu")
     node.op_type = "Neg"
     assert compare_models(queries, damaged, samples[8:])["outputs"]["y"]["sqnr_db"] < 10
+
+
+def test_a_judge_of_heads_goes_on_from_the_same_places(queries):
+    pictures = np.random.default_rng(1).random((12, 1, 3, 12, 16), np.float32)
+    samples = [{"x": item} for item in pictures]
+    result = quantize_model(queries, samples[:8], QuantizeSettings())
+    judge = HeadJudge(queries, samples[8:], {"y": ("y",)})
+    assert judge.measure(queries)["y"] > 100
+    assert judge.measure(result.model)["y"] > 30
 
 
 def test_the_target_is_given_the_same_places(queries):
