@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from artifacts.array_samples import ArraySamples
@@ -110,6 +111,7 @@ def quantize_model(
     if settings.allowance is not None and clock is None:
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
+    _warn_of_constants(samples)
     settings = choose_int8_weights(model, samples, settings, progress)
     log = DecisionLog(log_folder)
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
@@ -128,3 +130,18 @@ def quantize_model(
         return replace(result, precision=choice)
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
     return search_precision(work, PREFERENCES["speed"], clock, judge)
+
+
+def _warn_of_constants(samples: Sequence[dict[str, Array]]) -> None:
+    """Says which inputs are one number in all samples, such as black pictures.
+
+    Only as many samples are looked at as it takes to find another number.
+    """
+    for name, first in samples[0].items() if len(samples) else ():
+        if first.size > 1 and all(np.all(sample[name] == first.flat[0]) for sample in samples):
+            _log.warning(
+                "input '%s' is %g everywhere in the calibration samples: ranges chosen on them "
+                "mean nothing; give samples of the field",
+                name,
+                first.flat[0],
+            )

@@ -165,7 +165,7 @@ def test_dead_channels_give_no_wild_scales(make_model, quantize):
 
 
 @pytest.mark.parametrize("value", [0.0, 1.5, -2.0])
-def test_constant_activations(value, make_model, quantize):
+def test_constant_activations(value, make_model, quantize, caplog):
     nodes = [conv("x", "w", "a"), helper.make_node("Relu", ["a"], ["r"]), conv("r", "w", "y")]
     model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
     constant = [{"x": np.full(SHAPE, value, np.float32)}] * 3
@@ -174,12 +174,14 @@ def test_constant_activations(value, make_model, quantize):
         onnx.checker.check_model(result.model)
     else:
         quantize(model, constant)
+    assert f"input 'x' is {value:g} everywhere in the calibration samples" in caplog.text
 
 
-def test_one_calibration_picture(make_model, quantize):
+def test_one_calibration_picture(make_model, quantize, caplog):
     nodes = [conv("x", "w", "a"), helper.make_node("Relu", ["a"], ["r"]), conv("r", "w", "y")]
     model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
     quantize(model, draw_samples(1))
+    assert "everywhere" not in caplog.text
 
 
 def test_an_already_quantized_network_is_one_clear_line(make_model, tmp_path):
