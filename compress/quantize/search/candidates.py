@@ -29,8 +29,7 @@ class Candidate:
     Attributes:
         float_nodes: their names.
         latency_ms: measured on the target.
-        head_db: SQNR of each head that the sensitivity matrix predicts, or that was measured; empty
-            without a matrix.
+        head_db: SQNR of each head that the sensitivity matrix predicts; empty without a matrix.
     """
 
     float_nodes: frozenset[str]
@@ -39,7 +38,7 @@ class Candidate:
 
     @property
     def quality_db(self) -> float:
-        """The mean over heads of their SQNR, each counted up to `CEILING_DB`."""
+        """The mean over heads of the predicted SQNR, each counted up to `CEILING_DB`."""
         return mean_db(self.head_db)
 
 

@@ -5,13 +5,10 @@ Time is therefore measured on the target, whole networks side by side; quality i
 the sensitivity matrix. A few sets of layers are timed first; from them a model learns what each
 layer costs in float, and proposes sets that bring the most quality for their time; these are timed
 in turn, and the model learns from them. The preference says how much time layers in float may cost.
-The best few are timed again and quantized, and what they then have decides: errors do not quite add
-up, since weights make up for those of the layers before them.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
@@ -35,12 +32,8 @@ from compress.quantize.search.proposals import Proposer, list_rounds
 from compress.quantize.search.sensitivity import SensitivityMatrix
 from compress.quantize.settings import Allowance
 
-_log = logging.getLogger(__name__)
-
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
-Measure = Callable[[PreparedNetwork], Mapping[str, float]]
-"""Quantizes what a network leaves to quantize; returns the SQNR of each head in dB."""
 
 JOINED = 6
 """At most so many of the first sets are joined."""
@@ -90,7 +83,6 @@ class PrecisionSearch:
         clock: measures latencies.
         allowance: the time that layers in float may cost.
         matrix: what each layer costs each head; None if only speed is considered.
-        measure: decides between the best sets; None leaves that to the matrix.
         has_contracts: whether more time may be spent than is allowed, to keep contracts.
     """
 
@@ -101,7 +93,6 @@ class PrecisionSearch:
         clock: Clock,
         allowance: Allowance,
         matrix: SensitivityMatrix | None = None,
-        measure: Measure | None = None,
         *,
         has_contracts: bool = False,
     ) -> None:
@@ -110,7 +101,6 @@ class PrecisionSearch:
         self._clock = clock
         self._allowance = allowance
         self._matrix = matrix
-        self._measure = measure
         self._float_model = prepared.write_float()
         self._finalists: frozenset[frozenset[str]] = frozenset()
         self.float_ms = 0.0
@@ -149,8 +139,7 @@ class PrecisionSearch:
             self._time_new(list_meeting_sets(self._matrix, floors))
         finalists = [item for item in self.tried if item.float_nodes in self._finalists]
         limit_ms = _limit(finalists, self.float_ms, self._allowance)
-        within = [item for item in finalists if item.latency_ms <= limit_ms]
-        best = _choose_best(within if floors else self._measure_all(within))
+        best = _choose_best(finalists, limit_ms)
         chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
         if chosen.latency_ms >= self.float_ms:
             names = frozenset(item.node for item in self._prepared.quantized)
@@ -162,23 +151,6 @@ class PrecisionSearch:
             chosen=chosen,
             tried=self.tried,
         )
-
-    def _measure_all(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Returns the candidates with what their heads have once they are quantized."""
-        if self._measure is None or len(candidates) < 2:
-            return list(candidates)
-        measured = []
-        for item in candidates:
-            head_db = self._measure(self._prepared.with_float_nodes(item.float_nodes))
-            measured.append(replace(item, head_db=head_db))
-            _log.info(
-                "%d layers in float: %.2f ms, %.1f dB (%.1f added up)",
-                len(item.float_nodes),
-                item.latency_ms,
-                measured[-1].quality_db,
-                item.quality_db,
-            )
-        return measured
 
     def _is_met(self, floors: Mapping[str, float]) -> bool:
         """Whether a candidate that is faster than float meets the floors."""
@@ -245,11 +217,12 @@ def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) ->
     return max(allowed_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
-def _choose_best(within: Sequence[Candidate]) -> Candidate:
-    """Returns the one of the highest quality of those that are fast enough.
+def _choose_best(finalists: Sequence[Candidate], limit_ms: float) -> Candidate:
+    """Returns the finalist of the highest quality within the limit.
 
     All INT8 is left only for more quality, or for a latency that is lower by more than chance.
     """
+    within = [item for item in finalists if item.latency_ms <= limit_ms]
     best = max(within, key=lambda item: (item.quality_db, -item.latency_ms))
     plain = next((item for item in within if not item.float_nodes), best)
     is_better = best.quality_db > plain.quality_db

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from artifacts.ownership import read_heads
 from compress.errors import LatencyError
 from compress.head_judge import HeadJudge
 from compress.quantize.placement import Declined
-from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.candidates import TIMING_TOLERANCE, Candidate, mean_db
 from compress.quantize.search.contract import Judge, measure_contracts
@@ -82,8 +80,11 @@ def take_richer(
         return found
     fastest = min(item.latency_ms for item in found.precision.tried)
     share = fastest / found.precision.chosen.latency_ms
-    judge = _open_judge(work)
+    few = work.pick_few()
     model = work.prepared.write_float()
+    graph = work.prepared.graph
+    heads = list_measured(graph, read_heads(model), read_measured_parts(graph, model))
+    judge = HeadJudge(model, [*few, *enlarge_quarters(few)], heads)
     best, best_db = found, mean_db(judge.measure(found.model))
     for other in richer:
         result = other.finish(other.prepared)
@@ -105,31 +106,17 @@ def time_whole(work: Work, result: QuantizeResult, clock: Clock) -> PrecisionCho
 def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSearch:
     few = work.pick_few()
     decisions = work.stream(work.prepared, few)
-    matrix = measure = None
+    matrix = None
     if work.settings.weighs_quality or work.settings.contracts:
         measured = pick_measured(few)
         sets = [item for item in (measured, enlarge_quarters(measured)) if item]
         matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
         for other in unlike:
             matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
-        judge = _open_judge(work)
-        measure = partial(_quantize_few, work, judge)
     has_contracts = bool(work.settings.contracts)
     return PrecisionSearch(
-        work.prepared, decisions, clock, allowance, matrix, measure, has_contracts=has_contracts
+        work.prepared, decisions, clock, allowance, matrix, has_contracts=has_contracts
     )
-
-
-def _open_judge(work: Work) -> HeadJudge:
-    """Returns what measures networks on the search's samples and on their enlarged quarters."""
-    few, model, graph = work.pick_few(), work.prepared.write_float(), work.prepared.graph
-    heads = list_measured(graph, read_heads(model), read_measured_parts(graph, model))
-    return HeadJudge(model, [*few, *enlarge_quarters(few)], heads)
-
-
-def _quantize_few(work: Work, judge: HeadJudge, network: PreparedNetwork) -> dict[str, float]:
-    """Returns what the heads have once a network is quantized, with the search's samples."""
-    return judge.measure(network.write_model(work.stream(network, work.pick_few())))
 
 
 def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:

@@ -1,7 +1,5 @@
 """Which layers stay in float: the sensitivity matrix and the choice by time and error."""
 
-from dataclasses import replace
-
 import numpy as np
 import onnx
 import pytest
@@ -12,12 +10,11 @@ from artifacts.ownership import TRUNK
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
-from compress.quantize.search import preferred
-from compress.quantize.search.candidates import list_meeting_sets, mean_db, predict_db
+from compress.quantize.search.candidates import list_meeting_sets, predict_db
 from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.layer_cost import count_macs
 from compress.quantize.search.proposals import Proposer
-from compress.quantize.search.sensitivity import measure_layers, measure_sensitivity
+from compress.quantize.search.sensitivity import measure_sensitivity
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
 
@@ -146,28 +143,6 @@ def test_quality_keeps_the_costly_layer_in_float_and_says_why(outlier_model):
     after = compare_models(model, result.model, samples)["outputs"]
     assert after["left"]["sqnr_db"] > plain.outputs_db["left"] + 3
     assert result.precision.chosen.latency_ms < result.precision.float_ms
-
-
-def test_what_quantized_networks_have_decides_and_not_what_their_layers_add_up_to(
-    outlier_model, monkeypatch
-):
-    """Layers that cost nothing are said to cost all, and the other way around."""
-    model, samples = outlier_model
-
-    def measure_wrongly(*arguments, **options):
-        return [
-            replace(matrix, noise=matrix.noise[::-1])
-            for matrix in measure_layers(*arguments, **options)
-        ]
-
-    monkeypatch.setattr(preferred, "measure_layers", measure_wrongly)
-    wish = settings(within_ms=15.0)
-    result = quantize_model(model, samples, wish, clock=clock_by_float_layers)
-    left_in_float = [
-        quantize_model(model, samples, settings(keep_float=(name,))).outputs_db
-        for name in ("stem", "wide", "calm")
-    ]
-    assert mean_db(result.outputs_db) >= max(map(mean_db, left_in_float))
 
 
 def test_speed_quantizes_all_where_all_is_fastest(outlier_model):
