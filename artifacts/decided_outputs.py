@@ -48,18 +48,21 @@ def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
 
     Near ties among them change places with the least error, and all that follows with them.
     """
-    ending, outputs = _find_in(model).nodes, {item.name for item in model.graph.output}
-    return tuple(
-        node.output[1]
-        for at, node in enumerate(model.graph.node)
-        if node.op_type == "TopK" and at not in ending and node.output[1] not in outputs | {""}
-    )
+    ending = _find_in(model).nodes
+    nodes = [node for at, node in enumerate(model.graph.node) if at not in ending]
+    return read_choices(nodes, {item.name for item in model.graph.output})
 
 
-def pair_choices(reference: onnx.ModelProto, candidate: onnx.ModelProto) -> dict[str, str]:
+def read_choices(nodes: Iterable[onnx.NodeProto], outputs: Collection[str]) -> tuple[str, ...]:
+    """Returns the places that TopKs choose and that are no outputs of the network."""
+    chosen = (node.output[1] for node in nodes if node.op_type == "TopK")
+    return tuple(name for name in chosen if name and name not in outputs)
+
+
+def pair_choices(choices: Sequence[str], candidate: onnx.ModelProto) -> dict[str, str]:
     """Returns the places that TopKs choose in a network, each with those in another form of it."""
-    ours, theirs = find_choices(reference), find_choices(candidate)
-    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}
+    theirs = find_choices(candidate)
+    return dict(zip(choices, theirs, strict=True)) if len(choices) == len(theirs) else {}
 
 
 def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
@@ -68,6 +71,8 @@ def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelPro
     So it goes on from what another network chose: what near ties change is their order, which
     would count as the error of everything behind them.
     """
+    if not choices:
+        return model
     pinned = onnx.ModelProto()
     pinned.CopyFrom(model)
     for node in pinned.graph.node:

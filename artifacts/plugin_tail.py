@@ -59,15 +59,15 @@ def cut_plugins(model: onnx.ModelProto) -> PluginTail | None:
             become its outputs.
     """
     nodes = list(model.graph.node)
-    constants = {item.name: item for item in model.graph.initializer} | {
-        node.output[0]: _constant_value(node) for node in nodes if _constant_value(node) is not None
-    }
     functions = {(item.domain, item.name) for item in model.functions}
     opset = model_opset(model)
     known = [is_known_operator(node, opset, functions) for node in nodes]
+    if all(known):
+        return None
     inside = _find_behind(nodes, known)
+    constants = _read_constants(model.graph)
     is_needed = find_before_layers(nodes, constants).intersection(inside)
-    if not inside or is_needed or any(node_subgraphs(nodes[at]) for at in inside):
+    if is_needed or any(node_subgraphs(nodes[at]) for at in inside):
         return None
     read = dict.fromkeys(name for at in inside for name in read_tensors(nodes[at]))
     made = {name for at, node in enumerate(nodes) if at not in inside for name in node.output}
@@ -93,12 +93,18 @@ def cut_plugins(model: onnx.ModelProto) -> PluginTail | None:
     return tail
 
 
-def join_plugins(model: onnx.ModelProto, tail: PluginTail) -> onnx.ModelProto:
+def join_plugins(model: onnx.ModelProto, tail: PluginTail | None) -> onnx.ModelProto:
     """Returns a network, which may be quantized, with the plugins behind it again.
+
+    Args:
+        model: it is not changed.
+        tail: what was cut off; None if nothing was.
 
     Raises:
         InputError: an operator between plugins is written otherwise in the network's opset.
     """
+    if tail is None:
+        return model
     joined = onnx.ModelProto()
     joined.CopyFrom(model)
     graph = joined.graph
@@ -149,10 +155,15 @@ def _end_before(graph: onnx.GraphProto, inside: dict[int, None], entering: Seque
     graph.output.extend(outputs)
 
 
-def _constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    if node.op_type != "Constant":
-        return None
-    return next((item.t for item in node.attribute if item.name == "value"), None)
+def _read_constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """Returns the constants by name: initializers, and what Constant nodes hold as a tensor."""
+    return {item.name: item for item in graph.initializer} | {
+        node.output[0]: item.t
+        for node in graph.node
+        if node.op_type == "Constant"
+        for item in node.attribute
+        if item.name == "value"
+    }
 
 
 def _copy_node(node: onnx.NodeProto, renamed: dict[str, str], *, is_plugin: bool) -> onnx.NodeProto:

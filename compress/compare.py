@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from artifacts.decided_outputs import find_measured, pair_choices, pin_choices
+from artifacts.decided_outputs import find_choices, find_measured, pair_choices, pin_choices
 from artifacts.errors import InputError
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
@@ -178,11 +178,11 @@ def compare_models(
         for output, names in measured.items()
         for name, twin in zip(names, theirs[output], strict=True)
     }
-    choices = pair_choices(reference, candidate)
+    choices = pair_choices(find_choices(reference), candidate)
     run_candidate = open_candidate(
         pin_choices(candidate, tuple(choices.values())), tuple(twins.values())
     )
-    run_whole = open_runner(reference, (*twins, *(name for name in choices if name not in twins)))
+    run_whole = open_runner(reference, (*twins, *choices))
     chosen: dict[str, Array] = {}
 
     def run_reference(feeds: Mapping[str, Array]) -> dict[str, Array]:

@@ -6,6 +6,7 @@ batch again. Two samples at once then have to give what each gives alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -124,19 +125,17 @@ def _free_reshapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
 def _free_resizes(graph: onnx.GraphProto, source: str) -> None:
     """Lets the batch of what is resized follow, where the sizes to resize to name it."""
     sizes = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
-    kept: list[onnx.NodeProto] = []
-    freed: dict[str, str] = {}
-    for node in list(graph.node):
+    made: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
         name = node.input[3] if node.op_type == "Resize" and len(node.input) > 3 else ""
         axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), [0])
         if name in sizes and axes[0] == 0 and sizes[name][0] == 1:
-            if name not in freed:
-                kept += _make_shape(graph, name, sizes[name][1:], source)
-                freed[name] = kept[-1].output[0]
-            node.input[3] = freed[name]
-        kept.append(node)
+            if name not in made:
+                made[name] = _make_shape(graph, name, sizes[name][1:], source)
+            node.input[3] = made[name][-1].output[0]
+    nodes = [*chain.from_iterable(made.values()), *graph.node]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
 
 
 def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:

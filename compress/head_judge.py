@@ -31,15 +31,14 @@ class HeadJudge:
     ) -> None:
         self._heads = heads
         self._tensors = tuple(dict.fromkeys(name for names in heads.values() for name in names))
-        self._model = model
-        choices = (name for name in find_choices(model) if name not in self._tensors)
-        reference = open_runner(model, (*self._tensors, *choices))
+        self._choices = find_choices(model)
+        reference = open_runner(model, (*self._tensors, *self._choices))
         self._samples = samples
         self._expected = [reference(samples[index]) for index in range(len(samples))]
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
-        choices = pair_choices(self._model, model)
+        choices = pair_choices(self._choices, model)
         candidate = open_runner(pin_choices(model, tuple(choices.values())), self._tensors)
         signal = dict.fromkeys(self._tensors, 0.0)
         noise = dict.fromkeys(self._tensors, 0.0)

@@ -127,9 +127,7 @@ def build_plans(
     model, plugins = _load(source, settings, input_shapes)
     precision = _type_network(model, settings, samples, source)
     typed = precision.model if precision is not None else model
-    if plugins is not None:
-        typed = join_plugins(typed, plugins)
-    kept = _keep(typed, source, target, precision)
+    kept = _keep(join_plugins(typed, plugins), source, target, precision)
     report("build the plan", 1, 3)
     flavour, built = _build(kept, settings)
     report("write the plan", 2, 3)

@@ -46,7 +46,7 @@ class OpenedModel:
 
     def finish(self, model: "onnx.ModelProto") -> "onnx.ModelProto":
         """Returns what was made of the model, with the plugins behind it again."""
-        return model if self.plugins is None else join_plugins(model, self.plugins)
+        return join_plugins(model, self.plugins)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def quantize(
     else:
         samples = ArraySamples(data, input_tensors(loaded))
     result = quantize_model(loaded, samples, settings, progress, clock)
-    return result if plugins is None else replace(result, model=join_plugins(result.model, plugins))
+    return replace(result, model=join_plugins(result.model, plugins))
 
 
 def quantize_model(

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import onnx
 
+from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
 from artifacts.samples import spread_indices
 from compress.progress import Progress
@@ -20,7 +21,7 @@ from compress.quantize.bias_shift import shift_bias
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.prefix import Prefix
@@ -39,21 +40,12 @@ Written = Mapping[str, Array]
 Note = TypeVar("Note")
 
 
-def find_choices(graph: Graph) -> frozenset[str]:
-    """Returns the places that a TopK chooses for what follows (`artifacts.decided_outputs`).
-
-    The quantized prefix goes on from those of the float network: in another order, rows that do
-    not belong together would be compared, and layers corrected towards their mean.
-    """
-    return frozenset(
-        node.output[1]
-        for node in graph.nodes
-        if node.op_type == "TopK" and node.output[1] not in graph.outputs
-    )
-
-
 class StreamingPass:
     """One walk through a graph.
+
+    What a TopK chooses for layers that follow is the float network's in the quantized prefix too:
+    in another order, rows that do not belong together would be compared, and layers corrected
+    towards their mean.
 
     Args:
         prepared: the network; its graph is not changed, its survey learns what it lacks.
@@ -75,7 +67,7 @@ class StreamingPass:
         self._weighs_layers = log is None
         self._quantized = {item.node: item for item in prepared.quantized}
         self._steps = plan_steps(prepared.graph, self._quantized, prepared.find_float_layers())
-        self._choices = find_choices(prepared.graph)
+        self._choices = frozenset(read_choices(prepared.graph.nodes, prepared.graph.outputs))
         self._ranges = ActivationRanges(prepared, settings, log)
         self._decisions = Decisions(activations=self._ranges.decided)
 

@@ -101,8 +101,7 @@ def lint_file(
         if dynamic is not None:
             return dynamic
     model, plugins = load_before_plugins(source, input_shapes=dict(input_shapes or {}))
-    if plugins is not None:
-        model = join_plugins(model, plugins)
+    model = join_plugins(model, plugins)
     return lint_model(remove_guards(model) if known.is_tensorrt else model, target=target)
 
 

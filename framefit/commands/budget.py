@@ -21,8 +21,6 @@ _MEASURING = (
     *_ENGINE,
     *("frames", "restarts", "warmup", "policy", "sweep", "cpus", "priority", "ledger"),
 )
-_RECORDED = "--samples were recorded already"
-_BUILT = "the function of --pipeline builds the stages and the frames itself"
 _TIERS = "smoke, pr, nightly, release, mlperf-automotive"
 Model = Annotated[
     Path | None,
@@ -129,10 +127,7 @@ def check(
         quality=quality,
         baseline=baseline,
     )
-    if samples is not None:
-        refuse_unused(context, _MEASURING, _RECORDED)
-    if pipeline is not None:
-        refuse_unused(context, _ENGINE, _BUILT)
+    _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
     report = make_report(
         settings, model, samples, pipeline, against, engine, progress=_say_progress
@@ -172,10 +167,7 @@ def init(
     if out.exists() and not force:
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
     require_writable(out)
-    if samples is not None:
-        refuse_unused(context, _MEASURING, _RECORDED)
-    if pipeline is not None:
-        refuse_unused(context, _ENGINE, _BUILT)
+    _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": None}
     run, heads = measure_or_read(
         model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress
@@ -214,6 +206,15 @@ def _say_progress(what: str, done: int, total: int) -> None:
     """One line per part: a moving bar would run, and be measured, beside the timed frames."""
     if done < total:
         typer.echo(f"[{done + 1}/{total}] {what}", err=True)
+
+
+def _refuse_unused(context: typer.Context, samples: Path | None, pipeline: str | None) -> None:
+    """Refuses options of a measurement that recorded latencies or own stages do not read."""
+    if samples is not None:
+        refuse_unused(context, _MEASURING, "--samples were recorded already")
+    if pipeline is not None:
+        reason = "the function of --pipeline builds the stages and the frames itself"
+        refuse_unused(context, _ENGINE, reason)
 
 
 def _show(report: "Report", out: Path | None, json_file: Path | None) -> None:

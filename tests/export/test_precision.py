@@ -15,6 +15,7 @@ from export.fp16_plan import FP16_MAX, MAX_SCALE_ERROR
 from export.fp16_scales import _requantize, raise_scales
 from export.parity import measure_sqnr_db
 from export.precision import apply_fp16, has_qdq
+from tests.chosen_rows import choose_rows
 
 SHAPE = (1, 3, 16, 24)
 
@@ -324,18 +325,12 @@ def queries_model():
         "much": [[[[40.0]]]],
         "w_out": rng.standard_normal((8, 6)),
     }
-    shapes = {"rows": [1, 8, -1], "line": [1, -1], "count": [20], "axis": [2], "each": [1, 20, 8]}
+    choosing, shapes = choose_rows(20)
     nodes = [
         helper.make_node("Conv", ["image", "w"], ["map"], "trunk", pads=[1] * 4),
         helper.make_node("Conv", ["map", "w_score"], ["small"], "score"),
         helper.make_node("Add", ["small", "much"], ["scores"], "scores"),
-        helper.make_node("Reshape", ["scores", "line"], ["ranked"], "flat"),
-        helper.make_node("TopK", ["ranked", "count"], ["best", "places"], "choose"),
-        helper.make_node("Unsqueeze", ["places", "axis"], ["column"], "widen"),
-        helper.make_node("Expand", ["column", "each"], ["wide"], "expand"),
-        helper.make_node("Reshape", ["map", "rows"], ["channels"], "flat_map"),
-        helper.make_node("Transpose", ["channels"], ["tokens"], "turn", perm=[0, 2, 1]),
-        helper.make_node("GatherElements", ["tokens", "wide"], ["queries"], "gather", axis=1),
+        *choosing,
         helper.make_node("MatMul", ["queries", "w_out"], ["y"], "decode"),
     ]
     model = make_chain(nodes, constants)

@@ -10,6 +10,7 @@ from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from framefit.target_check import measure_on_target
+from tests.chosen_rows import choose_rows
 
 
 @pytest.fixture
@@ -21,17 +22,11 @@ def queries(make_model):
         for name, shape in (("w", (8, 3, 3, 3)), ("w_first", (8, 8)), ("w_last", (8, 6)))
     }
     weights["w_score"] = (rng.standard_normal((1, 8, 1, 1)) / 500).astype(np.float32)
-    shapes = {"rows": [1, 8, -1], "line": [1, -1], "count": [10], "axis": [2], "each": [1, 10, 8]}
+    choosing, shapes = choose_rows(10)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["map"], "trunk", pads=[1] * 4),
         helper.make_node("Conv", ["map", "w_score"], ["scores"], "score"),
-        helper.make_node("Reshape", ["scores", "line"], ["ranked"], "flat"),
-        helper.make_node("TopK", ["ranked", "count"], ["best", "places"], "choose"),
-        helper.make_node("Unsqueeze", ["places", "axis"], ["column"], "widen"),
-        helper.make_node("Expand", ["column", "each"], ["wide"], "expand"),
-        helper.make_node("Reshape", ["map", "rows"], ["channels"], "flat_map"),
-        helper.make_node("Transpose", ["channels"], ["tokens"], "turn", perm=[0, 2, 1]),
-        helper.make_node("GatherElements", ["tokens", "wide"], ["queries"], "gather", axis=1),
+        *choosing,
         helper.make_node("MatMul", ["queries", "w_first"], ["hidden"], "first"),
         helper.make_node("Relu", ["hidden"], ["kept"], "relu"),
         helper.make_node("MatMul", ["kept", "w_last"], ["y"], "last"),
