@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from artifacts.decided_outputs import pin_choices, read_choices
 from compress.diagnose.report import ActivationFinding, LayerDiagnosis, WeightFinding
 from compress.diagnose.tensor_meters import ActivationMeter, ChannelMeter
 from compress.model_runner import Runner, open_runner
@@ -54,8 +55,9 @@ def inspect_layers(
     layers = [item for item in prepared.quantized if item.node in matrix.layers]
     tensors = _tensors(prepared, layers)
     names = tensors.names
-    reference = _open_with(prepared.graph.copy().to_model(), names)
-    candidate = _open_with(prepared.write_model(decisions), names)
+    choices = read_choices(prepared.graph.nodes, prepared.graph.outputs)
+    reference = _open_with(prepared.graph.copy().to_model(), [*names, *choices])
+    candidate = _open_with(pin_choices(prepared.write_model(decisions), choices), names)
     inputs = {
         tensor: ActivationMeter(tensor, decisions.activations[tensor])
         for read in tensors.inputs.values()
@@ -66,7 +68,8 @@ def inspect_layers(
         if progress is not None:
             progress("inspect layers", index, len(samples))
         feeds = samples[index]
-        expected, got = reference(feeds) | dict(feeds), candidate(feeds)
+        expected = reference(feeds) | dict(feeds)
+        got = candidate(expected)
         for tensor, activation in inputs.items():
             activation.update(expected[tensor])
         for node, output in outputs.items():

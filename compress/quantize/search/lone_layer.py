@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import helper
 
+from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, rename_tensors
@@ -92,6 +93,9 @@ class LoneLayer:
     def write_branch(self, graph: Graph) -> tuple[list[onnx.NodeProto], frozenset[str]]:
         """Returns the layer with copies of all nodes behind it.
 
+        What they read of the places that a TopK chooses are those of the float network: near ties
+        in another order are no noise of the layer.
+
         Args:
             graph: the float network.
 
@@ -103,10 +107,12 @@ class LoneLayer:
             before = f"{own[self.result]}/before"
             nodes[-1].output[0] = before
             nodes.append(helper.make_node("Add", [before, self.shift], [own[self.result]]))
+        choices = read_choices(graph.nodes, graph.outputs)
         for node in graph.nodes:
             if not own.keys().isdisjoint(read_tensors(node)):
-                own |= {name: self.own(name) for name in node.output if name}
-                nodes.append(self._copy(node, own))
+                made = {name: self.own(name) for name in node.output if name}
+                nodes.append(self._copy(node, own | made))
+                own |= {name: twin for name, twin in made.items() if name not in choices}
         return nodes, frozenset(own)
 
     def _write_layer(self) -> tuple[dict[str, str], list[onnx.NodeProto]]:

@@ -6,9 +6,13 @@ import pytest
 from onnx import helper
 
 from compress.compare import compare_models
+from compress.diagnose.layers import inspect_layers
 from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
+from compress.quantize.prepared import prepare_network
+from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
+from compress.quantize.streaming import StreamingPass
 from framefit.target_check import measure_on_target
 from tests.chosen_rows import choose_rows
 
@@ -63,3 +67,16 @@ def test_the_target_is_given_the_same_places(queries):
     samples = [{"x": item} for item in pictures]
     result = quantize_model(queries, samples[:8], QuantizeSettings(target="openvino"))
     assert measure_on_target(queries, result.model, samples[8:], "openvino")["y"] > 25
+
+
+def test_no_layer_is_blamed_for_the_places(queries):
+    pictures = np.random.default_rng(1).random((8, 1, 3, 12, 16), np.float32)
+    samples, settings = [{"x": item} for item in pictures], QuantizeSettings()
+    prepared = prepare_network(queries, samples, settings)
+    decisions = StreamingPass(prepared, settings).run(samples)
+    (matrix,) = measure_layers(prepared, decisions, [samples])
+    noise = dict(zip(matrix.layers, matrix.noise[:, 0], strict=True))
+    assert noise["score"] == 0
+    assert all(0 < noise[layer] < 1e-3 for layer in ("trunk", "first", "last"))
+    layers = inspect_layers(prepared, decisions, matrix, samples)
+    assert all(layer.sqnr_db > 30 for layer in layers if layer.node != "score")
