@@ -1,6 +1,6 @@
 """What a node reads, and what a model says of its tensors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -22,3 +22,14 @@ def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
 def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Returns what a model says of its tensors' types and shapes."""
     return [*model.graph.input, *model.graph.value_info, *model.graph.output]
+
+
+def read_static_shapes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each tensor whose axes all have a size."""
+    shapes = {}
+    for item in values:
+        if item.type.tensor_type.HasField("shape"):
+            dims = item.type.tensor_type.shape.dim
+            if all(dim.HasField("dim_value") for dim in dims):
+                shapes[item.name] = tuple(dim.dim_value for dim in dims)
+    return shapes

@@ -10,7 +10,6 @@ from artifacts.errors import InputError
 from artifacts.onnx_file import HEADS_KEY, read_metadata
 
 TRUNK = "trunk"
-_MOVES = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def read_heads(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
@@ -29,41 +28,6 @@ def read_heads(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     heads = {name: names for name, names in heads.items() if names}
     taken = {name for names in heads.values() for name in names}
     return heads | {name: (name,) for name in outputs if name not in taken}
-
-
-def read_parts(
-    model: onnx.ModelProto, outputs: Sequence[str] | None = None
-) -> dict[str, tuple[str, ...]]:
-    """Returns the tensors that a last Concat joins in an output, where they are of unlike kinds.
-
-    A detector's boxes in pixels and its scores between 0 and 1, say: an error that is small beside
-    the boxes may be all that the scores have. Equals (the levels of a pyramid) are left out.
-
-    Args:
-        model: the network.
-        outputs: tensors to take for its outputs; None for those it has.
-
-    Returns:
-        each joined tensor as a head of its own.
-    """
-    makers = {name: node for node in model.graph.node for name in node.output}
-
-    def find_maker(tensor: str) -> onnx.NodeProto | None:
-        maker = makers.get(tensor)
-        while maker is not None and maker.op_type in _MOVES:
-            maker = makers.get(maker.input[0])
-        return maker
-
-    parts: dict[str, tuple[str, ...]] = {}
-    known = [item.name for item in model.graph.output] if outputs is None else outputs
-    for output in known:
-        join = find_maker(output)
-        if join is not None and join.op_type == "Concat":
-            sources = {name: find_maker(name) for name in join.input}
-            kinds = {maker.op_type for maker in sources.values() if maker is not None}
-            if len(kinds) > 1:
-                parts |= {name: (name,) for name, maker in sources.items() if maker is not None}
-    return {name: names for name, names in parts.items() if name not in known}
 
 
 def node_owners(

@@ -13,7 +13,6 @@ import torch
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import input_tensors, save_onnx
-from artifacts.ownership import read_heads, read_parts
 from benchmarks.kernel_forms import enlarge_branches, export_module
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section, table_lines
@@ -56,7 +55,7 @@ def compare_forms(case: Case, models: Mapping[str, onnx.ModelProto]) -> dict[str
         case: the network.
         models: by the name of the form.
     """
-    judge = HeadJudge(case.model, case.held_out, read_heads(case.model) | read_parts(case.model))
+    judge = HeadJudge.of_outputs(case.model, case.held_out)
     with TemporaryDirectory() as folder:
         files = {
             form: save_onnx(model, Path(folder, f"{form}.onnx"), metadata={})

@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
-from artifacts.ownership import read_heads, read_parts
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import fetched_networks
@@ -48,7 +47,7 @@ def _open_cases(names: list[str]) -> Iterator[tuple[str, Any, Any, Any]]:
 def _measure(
     name: str, model: Any, calibration: list[Any], held_out: list[Any]
 ) -> Iterator[dict[str, Any]]:
-    judge = HeadJudge(model, held_out, read_heads(model) | read_parts(model))
+    judge = HeadJudge.of_outputs(model, held_out)
     for scheme, symmetric in SCHEMES.items():
         row: dict[str, Any] = {"network": name, "scheme": scheme}
         for label, corrects in CORRECTS.items():

@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
-from artifacts.ownership import read_heads, read_parts
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import PackageNetwork, fetched_networks
@@ -48,7 +47,7 @@ def main() -> None:
 def _measure(network: PackageNetwork) -> dict[str, Any]:
     model = network.load()
     calibration, held_out = network.samples(model)
-    judge = HeadJudge(model, held_out, read_heads(model) | read_parts(model))
+    judge = HeadJudge.of_outputs(model, held_out)
     quality = {}
     with TemporaryDirectory() as folder:
         files = {"float": save_onnx(model, Path(folder, "float.onnx"), metadata={})}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.decided_outputs import find_choices, find_measured, pair_choices, pin_choices
 from artifacts.errors import InputError
+from artifacts.output_parts import OutputPart, read_output_parts
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.sqnr import SignalToNoise
@@ -103,6 +104,7 @@ def compare_outputs(
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
     measured: Mapping[str, Sequence[str]] | None = None,
+    parts: Sequence[OutputPart] = (),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two networks, given as functions from inputs to outputs.
 
@@ -112,9 +114,11 @@ def compare_outputs(
         samples: one dictionary of input arrays per sample.
         progress: is told ("compare", samples done, samples in all).
         measured: for each output that is a decision, those outputs that it is decided about.
+        parts: of outputs that join unlike tensors (boxes and scores).
 
     Returns:
-        {"outputs": {name: figures}}, the figures of `OutputComparison.result`.
+        {"outputs": {name: figures}, "parts": {name: figures}}, the figures of
+        `OutputComparison.result`.
 
     Raises:
         InputError: there are no samples, or an output is missing or of another shape.
@@ -122,6 +126,7 @@ def compare_outputs(
     if len(samples) == 0:
         raise InputError("there are no samples to compare on", "at least 1")
     outputs: defaultdict[str, OutputComparison] = defaultdict(OutputComparison)
+    split = {part.name: OutputComparison() for part in parts}
     decided = {
         name: DecidedComparison([outputs[part] for part in parts])
         for name, parts in (measured or {}).items()
@@ -144,9 +149,14 @@ def compare_outputs(
                     f"{value.shape} as in the reference",
                 )
             outputs[name].update(value, got[name])
+        for part in parts:
+            split[part.name].update(part.take(expected[part.tensor]), part.take(got[part.tensor]))
     if progress is not None:
         progress("compare", len(samples), len(samples))
-    return {"outputs": {name: item.result() for name, item in (outputs | decided).items()}}
+    return {
+        "outputs": {name: item.result() for name, item in (outputs | decided).items()},
+        "parts": {name: item.result() for name, item in split.items()},
+    }
 
 
 def compare_models(
@@ -194,5 +204,8 @@ def compare_models(
         got = run_candidate({**feeds, **chosen})
         return got | {name: got[twin] for name, twin in twins.items()}
 
-    found = compare_outputs(run_reference, run_twin, samples, progress, measured)["outputs"]
-    return {"outputs": {item.name: found[item.name] for item in reference.graph.output}}
+    names = [item.name for item in reference.graph.output]
+    plain = [name for name in (*names, *twins) if name not in measured]
+    parts = read_output_parts(reference, list(dict.fromkeys(plain)))
+    found = compare_outputs(run_reference, run_twin, samples, progress, measured, parts)
+    return {**found, "outputs": {name: found["outputs"][name] for name in names}}

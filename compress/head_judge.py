@@ -1,11 +1,14 @@
 """How good each head of a candidate network is, against one float network."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import onnx
 
 from artifacts.decided_outputs import find_choices, pair_choices, pin_choices
+from artifacts.output_parts import OutputPart, read_output_parts, with_parts
+from artifacts.ownership import read_heads
 from compress.model_runner import open_runner
 from compress.quantize.graph import Array
 from compress.sqnr import to_db
@@ -19,8 +22,8 @@ class HeadJudge:
     Args:
         model: the float network.
         samples: to judge on.
-        heads: the tensors that each head is measured at; parts of an output
-            (`artifacts.ownership.read_parts`) may count as heads too.
+        heads: the tensors that each head is measured at, or parts of them.
+        parts: those parts.
     """
 
     def __init__(
@@ -28,24 +31,37 @@ class HeadJudge:
         model: onnx.ModelProto,
         samples: Sequence[dict[str, Array]],
         heads: Mapping[str, Sequence[str]],
+        parts: Sequence[OutputPart] = (),
     ) -> None:
         self._heads = heads
-        self._tensors = tuple(dict.fromkeys(name for names in heads.values() for name in names))
+        self._parts = parts
+        self._measured = tuple(dict.fromkeys(name for names in heads.values() for name in names))
+        taken = {part.name: part.tensor for part in parts}
+        self._tensors = tuple(dict.fromkeys(taken.get(name, name) for name in self._measured))
         self._choices = find_choices(model)
         reference = open_runner(model, (*self._tensors, *self._choices))
         self._samples = samples
-        self._expected = [reference(samples[index]) for index in range(len(samples))]
+        self._expected = [
+            with_parts(reference(samples[index]), parts) for index in range(len(samples))
+        ]
+
+    @classmethod
+    def of_outputs(cls, model: onnx.ModelProto, samples: Sequence[dict[str, Array]]) -> Self:
+        """Returns what judges by a network's own heads, and by the unlike parts of its outputs."""
+        parts = read_output_parts(model)
+        heads = read_heads(model) | {part.name: (part.name,) for part in parts}
+        return cls(model, samples, heads, parts)
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:
         """Returns the SQNR of each head in dB: the mean noise of its outputs, samples pooled."""
         choices = pair_choices(self._choices, model)
         candidate = open_runner(pin_choices(model, tuple(choices.values())), self._tensors)
-        signal = dict.fromkeys(self._tensors, 0.0)
-        noise = dict.fromkeys(self._tensors, 0.0)
+        signal = dict.fromkeys(self._measured, 0.0)
+        noise = dict.fromkeys(self._measured, 0.0)
         for index, expected in enumerate(self._expected):
             chosen = {twin: expected[name] for name, twin in choices.items()}
-            got = candidate({**self._samples[index], **chosen})
-            for name in self._tensors:
+            got = with_parts(candidate({**self._samples[index], **chosen}), self._parts)
+            for name in self._measured:
                 value = expected[name]
                 signal[name] += float(np.sum(np.square(value, dtype=np.float64)))
                 error = np.subtract(got[name], value, dtype=np.float64)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
+from artifacts.output_parts import find_hidden
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 
@@ -20,10 +21,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """How far one output of the candidate is from the reference's.
+    """How far one output of the candidate, or a part of one, is from the reference's.
 
     Attributes:
-        name: of the output.
+        name: of the output or part.
         head: that it belongs to; "" where the model does not say.
         figures: sqnr_db (all samples pooled), sqnr_mean_db, sqnr_worst_db, max_abs, agreement
             (share of equal decisions, 0 to 1); see `compress.compare.OutputComparison`.
@@ -35,6 +36,13 @@ class OutputDifference:
     figures: dict[str, float]
     worst_sample: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures, those that are no number as None."""
+        finite = {
+            name: value if math.isfinite(value) else None for name, value in self.figures.items()
+        }
+        return {**finite, "worst_sample": self.worst_sample}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonOutcome:
@@ -42,27 +50,31 @@ class ComparisonOutcome:
 
     Attributes:
         outputs: one entry per output.
+        parts: one entry per part of an output that joins unlike tensors (boxes and scores).
         samples: number of samples compared on.
     """
 
     outputs: tuple[OutputDifference, ...]
+    parts: tuple[OutputDifference, ...]
     samples: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement", …}}, "samples": …}`."""
+        """Returns `{"outputs": {NAME: {"sqnr_db", "max_abs", "agreement", …}}, …}`."""
         return {
-            "outputs": {
-                item.name: {
-                    **{
-                        name: value if math.isfinite(value) else None
-                        for name, value in item.figures.items()
-                    },
-                    "worst_sample": item.worst_sample,
-                }
-                for item in self.outputs
-            },
+            "outputs": {item.name: item.to_dict() for item in self.outputs},
+            "parts": {item.name: item.to_dict() for item in self.parts},
             "samples": self.samples,
         }
+
+    @property
+    def shown(self) -> tuple[OutputDifference, ...]:
+        """The outputs, and the parts of which these say nothing."""
+        outputs_db, parts_db = (
+            {item.name: item.figures["sqnr_db"] for item in items}
+            for items in (self.outputs, self.parts)
+        )
+        hidden = find_hidden(outputs_db, parts_db)
+        return (*self.outputs, *(item for item in self.parts if item.name in hidden))
 
 
 def compare_files(
@@ -100,18 +112,21 @@ def compare_files(
             f"{spec.to_json()} as {reference} has",
             "quantize it again from this reference",
         )
-    found = compare_models(right.model, left.model, data_samples, progress)["outputs"]
+    found = compare_models(right.model, left.model, data_samples, progress)
     heads = _heads_by_output(right.model)
-    outputs = tuple(
-        OutputDifference(
-            name=name,
-            head=heads.get(name, ""),
-            figures={key: value for key, value in figures.items() if key != "worst_sample"},
-            worst_sample=data_samples.names[int(figures["worst_sample"])],
+    outputs, parts = (
+        tuple(
+            OutputDifference(
+                name=name,
+                head=heads.get(name.partition("[")[0], ""),
+                figures={key: value for key, value in figures.items() if key != "worst_sample"},
+                worst_sample=data_samples.names[int(figures["worst_sample"])],
+            )
+            for name, figures in found[kind].items()
         )
-        for name, figures in found.items()
+        for kind in ("outputs", "parts")
     )
-    return ComparisonOutcome(outputs=outputs, samples=len(data_samples))
+    return ComparisonOutcome(outputs=outputs, parts=parts, samples=len(data_samples))
 
 
 def _refuse_other_inputs(right: OpenedModel, left: OpenedModel) -> None:

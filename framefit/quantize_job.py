@@ -83,6 +83,7 @@ class QuantizeOutcome:
             "float_bytes": self.float_bytes,
             "int8_bytes": self.int8_bytes,
             "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
+            "parts": {name: {"sqnr_db": db} for name, db in self.result.parts_db.items()},
             "has_free_batch": self.has_free_batch,
             "on_target": asdict(self.check) if self.check is not None else None,
             "layers": [
@@ -271,7 +272,11 @@ def quantize_file(
     check = None
     if clock is not None and result.layers:
         check = check_on_target(
-            opened.model, result.model, calibration, clock.runtime, result.outputs_db
+            opened.model,
+            result.model,
+            calibration,
+            clock.runtime,
+            result.outputs_db | result.parts_db,
         )
     elif result.layers:
         warn_if_refused(result.model, settings.target)

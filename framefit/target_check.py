@@ -37,7 +37,7 @@ class TargetCheck:
     Attributes:
         runtime: where it was run.
         samples: how many samples were run.
-        outputs_db: SQNR of each output against the float network, in dB.
+        outputs_db: SQNR of each output against the float network, in dB, and of their unlike parts.
         said_db: the same for the outputs that the target gets wrong, computed as the file says.
     """
 
@@ -122,7 +122,8 @@ def warn_if_refused(quantized: onnx.ModelProto, target: str) -> None:
 
 
 def _read_db(comparison: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, float]:
-    return {name: figures["sqnr_db"] for name, figures in comparison["outputs"].items()}
+    measured = {**comparison["outputs"], **comparison["parts"]}
+    return {name: figures["sqnr_db"] for name, figures in measured.items()}
 
 
 def _is_worse(got_db: float, said_db: float) -> bool:

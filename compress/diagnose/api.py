@@ -48,7 +48,7 @@ def diagnose_model(
     decisions = walk.run(calibration, progress)
     (matrix,) = measure_layers(prepared, decisions, [calibration], progress=progress)
     layers = inspect_layers(prepared, decisions, matrix, calibration, progress)
-    judge = HeadJudge(prepared.write_float(), judged, matrix.heads)
+    judge = HeadJudge(prepared.write_float(), judged, matrix.heads, matrix.parts)
     heads_db = judge.measure(prepared.write_model(decisions))
     weights_only = replace(settings, activations="float")
     alone = quantize_model(model, calibration, weights_only, progress)

@@ -41,6 +41,7 @@ class Decisions:
         float_weights: names of the weight that a layer in float shall read, by node name.
         layers: one result per quantized node, in order.
         outputs_db: SQNR of each graph output on the calibration samples.
+        parts_db: the same for the parts of outputs that join unlike tensors.
     """
 
     activations: dict[str, QParams] = field(default_factory=dict)
@@ -51,3 +52,4 @@ class Decisions:
     float_weights: dict[str, str] = field(default_factory=dict)
     layers: list[LayerResult] = field(default_factory=list)
     outputs_db: dict[str, float] = field(default_factory=dict)
+    parts_db: dict[str, float] = field(default_factory=dict)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
-from artifacts.graph_reading import read_tensors, typed_values
+from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values
+from artifacts.output_parts import OutputPart, find_output_parts
 
 Array = NDArray[Any]
 
@@ -39,7 +40,7 @@ class Graph:
         self.outputs = [item.name for item in model.graph.output]
         self.tail: list[onnx.NodeProto] = []
         self.measured: dict[str, tuple[str, ...]] = {}
-        self.shapes = _known_shapes(model)
+        self.shapes = read_static_shapes(typed_values(model))
         self.float32 = _known_float32(model)
         self._name_nodes()
         self.index()
@@ -151,6 +152,11 @@ class Graph:
         names = [item.name for item in self._frame.graph.output]
         return {name: self.measured.get(name, (name,)) for name in names}
 
+    def find_parts(self) -> tuple[OutputPart, ...]:
+        """Returns the unlike parts of the tensors that the outputs' errors are measured at."""
+        measured = list(dict.fromkeys(name for names in self.results.values() for name in names))
+        return find_output_parts(self.nodes, self.shapes, measured)
+
     @property
     def opset_imports(self) -> list[onnx.OperatorSetIdProto]:
         """All operator sets that the model imports."""
@@ -230,13 +236,3 @@ def _known_float32(model: onnx.ModelProto) -> set[str]:
         for item in typed_values(model)
         if item.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
     }
-
-
-def _known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    shapes = {}
-    for item in typed_values(model):
-        if item.type.tensor_type.HasField("shape"):
-            dims = item.type.tensor_type.shape.dim
-            if all(dim.HasField("dim_value") for dim in dims):
-                shapes[item.name] = tuple(dim.dim_value for dim in dims)
-    return shapes

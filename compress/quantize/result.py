@@ -1,6 +1,6 @@
 """What quantizing a network gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx
 
@@ -20,6 +20,8 @@ class QuantizeResult:
         declined: nodes that were looked at and stay in float, with the reason.
         simplified: what was folded before, a line each.
         outputs_db: SQNR of each output in dB, on the samples that the streaming pass walked with.
+        parts_db: the same for the parts of outputs that join unlike tensors (boxes and scores), see
+            `artifacts.output_parts`.
         settings: those given, with what a measurement decided about forms (`timed_forms`).
         precision: which layers stay in float for quality or speed, and the measured times; None
             where nothing was timed.
@@ -32,3 +34,4 @@ class QuantizeResult:
     outputs_db: dict[str, float]
     settings: QuantizeSettings
     precision: PrecisionChoice | None = None
+    parts_db: dict[str, float] = field(default_factory=dict)

@@ -14,6 +14,7 @@ import onnx
 
 from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
+from artifacts.output_parts import OutputPart
 from artifacts.samples import spread_indices
 from compress.progress import Progress
 from compress.quantize.activation_ranges import ActivationRanges
@@ -313,10 +314,15 @@ class StreamingPass:
             found = [self._measure(name) for name in tensors if name not in self._graph.weights]
             if found:
                 self._decisions.outputs_db[output] = min(found)
+        for part in self._graph.find_parts():
+            self._decisions.parts_db[part.name] = self._measure(part.tensor, part)
 
-    def _measure(self, tensor: str) -> float:
+    def _measure(self, tensor: str, part: OutputPart | None = None) -> float:
         meter = SignalToNoise()
         for sample in range(self._prefix.samples):
-            expected = self._prefix.float_value(tensor, sample)
-            meter.update(expected, self._prefix.noisy_value(tensor, sample))
+            pair = (
+                self._prefix.float_value(tensor, sample),
+                self._prefix.noisy_value(tensor, sample),
+            )
+            meter.update(*(pair if part is None else map(part.take, pair)))
         return meter.sqnr_db

@@ -62,6 +62,7 @@ class Work:
             declined=network.declined,
             simplified=network.simplified,
             outputs_db=decisions.outputs_db,
+            parts_db=decisions.parts_db,
             settings=self.settings,
         )
 

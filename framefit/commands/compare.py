@@ -73,7 +73,7 @@ def compare(
                 f"{item.figures['max_abs']:.4g}",
                 f"{item.figures['agreement']:.2%}",
             )
-            for item in outcome.outputs
+            for item in outcome.shown
         ),
     )
     typer.echo(f"{outcome.samples} samples")

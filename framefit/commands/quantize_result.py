@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     """Prints what was made; the details only where asked for."""
+    from artifacts.output_parts import find_hidden
     from framefit.table import print_table
 
     result = outcome.result
@@ -25,7 +26,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         for item in result.declined:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
     if result.layers:
-        show_errors(result.outputs_db, outcome.check)
+        hidden_db = find_hidden(result.outputs_db, result.parts_db)
+        show_errors(result.outputs_db | hidden_db, outcome.check)
     show_forms(result.settings)
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
@@ -65,7 +67,7 @@ def show_forms(settings: "QuantizeSettings") -> None:
 
 
 def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> None:
-    """Prints the SQNR of each output, as the file says and as the target computes it."""
+    """Prints the SQNR of outputs (and parts), as the file says and as the target computes it."""
     from framefit.table import print_table
 
     headings = ["output", "SQNR dB on the calibration data"]

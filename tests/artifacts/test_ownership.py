@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import HEADS_KEY
-from artifacts.ownership import TRUNK, node_owners, read_heads, read_parts
+from artifacts.ownership import TRUNK, node_owners, read_heads
 
 
 def two_heads(metadata: dict[str, object] | None = None) -> onnx.ModelProto:
@@ -46,35 +46,3 @@ def test_metadata_groups_outputs_and_the_rest_stay_heads_of_their_own() -> None:
 def test_a_head_with_an_unknown_output_is_refused() -> None:
     with pytest.raises(InputError, match="names output 'lef'"):
         node_owners(two_heads(), {"detection": ("lef",)})
-
-
-def joined(*branches: str) -> onnx.ModelProto:
-    """Branches of one operator each, joined and transposed to one output."""
-    nodes = [
-        helper.make_node(op_type, ["x"], [f"t{place}"]) for place, op_type in enumerate(branches)
-    ]
-    names = [node.output[0] for node in nodes]
-    nodes += [
-        helper.make_node("Concat", names, ["c"], axis=1),
-        helper.make_node("Transpose", ["c"], ["y"], perm=[0, 2, 1]),
-    ]
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [value("x", TensorProto.FLOAT, [1, 2, 3])],
-        [value("y", TensorProto.FLOAT, [1, 3, 2 * len(branches)])],
-    )
-    return helper.make_model(graph)
-
-
-def test_unlike_tensors_that_an_output_joins_are_parts_of_it() -> None:
-    assert read_parts(joined("Relu", "Sigmoid")) == {"t0": ("t0",), "t1": ("t1",)}
-    assert read_parts(joined("Relu", "Relu", "Relu")) == {}
-    assert read_parts(two_heads()) == {}
-
-
-def test_a_part_that_is_an_output_too_is_a_head_already() -> None:
-    model = joined("Relu", "Sigmoid")
-    model.graph.output.append(onnx.ValueInfoProto(name="t0"))
-    assert read_parts(model) == {"t1": ("t1",)}

@@ -17,6 +17,7 @@ def show(layers, precision=None):
     """Prints the outcome of so many quantized layers."""
     result = SimpleNamespace(
         outputs_db={"y": 40.0},
+        parts_db={"y[0:4]": 38.0, "y[4:8]": 21.0},
         settings=QuantizeSettings(),
         layers=(SimpleNamespace(weight_bits=8),) * layers,
         declined=(),
@@ -39,6 +40,13 @@ def show(layers, precision=None):
 def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, capsys):
     show(layers)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
+
+
+def test_a_part_that_the_whole_hides_is_shown(capsys):
+    show(1)
+    shown = capsys.readouterr().out
+    assert "y[4:8]" in shown
+    assert "y[0:4]" not in shown
 
 
 @pytest.mark.parametrize("layers", [0, 1])

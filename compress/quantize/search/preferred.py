@@ -22,7 +22,6 @@ from compress.quantize.search.sensitivity import (
     list_measured,
     measure_layers,
     pick_measured,
-    read_measured_parts,
     take_worse,
 )
 from compress.quantize.search.stress import enlarge_quarters
@@ -83,8 +82,9 @@ def take_richer(
     few = work.pick_few()
     model = work.prepared.write_float()
     graph = work.prepared.graph
-    heads = list_measured(graph, read_heads(model), read_measured_parts(graph, model))
-    judge = HeadJudge(model, [*few, *enlarge_quarters(few)], heads)
+    parts = graph.find_parts()
+    heads = list_measured(graph, read_heads(model), parts)
+    judge = HeadJudge(model, [*few, *enlarge_quarters(few)], heads, parts)
     best, best_db = found, mean_db(judge.measure(found.model))
     for other in richer:
         result = other.finish(other.prepared)

@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from artifacts.ownership import node_owners, read_heads, read_parts
+from artifacts.output_parts import OutputPart, with_parts
+from artifacts.ownership import node_owners, read_heads
 from artifacts.samples import pick_evenly
 from compress.progress import Progress
 from compress.quantize.decisions import Decisions
@@ -42,10 +43,11 @@ class SensitivityMatrix:
 
     Attributes:
         layers: names of the quantized nodes that compute, in topological order.
-        outputs: names of the network's outputs.
+        outputs: names of the network's outputs, and of the parts of those that join unlike tensors.
         noise: [layers, outputs] float64, squared error over the output's squared values.
         owners: the head that each layer belongs to, or "trunk".
-        heads: the outputs of each head, and the parts of an output that joins unlike tensors.
+        heads: the outputs of each head; the parts count as heads too.
+        parts: the parts themselves.
     """
 
     layers: tuple[str, ...]
@@ -53,6 +55,7 @@ class SensitivityMatrix:
     noise: NDArray[np.float64]
     owners: dict[str, str]
     heads: dict[str, tuple[str, ...]]
+    parts: tuple[OutputPart, ...] = ()
 
     def head_noise(self) -> NDArray[np.float64]:
         """Returns [layers, heads], the mean over the outputs of each head."""
@@ -118,19 +121,19 @@ def measure_layers(
     graph = prepared.graph
     model = graph.copy().to_model()
     heads = read_heads(model) if heads is None else heads
-    parts = read_measured_parts(graph, model)
-    outputs = (*graph.outputs, *parts)
+    parts = graph.find_parts()
     layers = [
         LoneLayer.of(prepared, decisions, item) for item in prepared.quantized if not item.tied
     ]
     shifts = _mean_shifts(graph, layers, sets)
+    outputs = (*graph.outputs, *(part.name for part in parts))
     noise = [np.zeros((len(layers), len(outputs))) for _ in sets]
     most = _count_branches(graph)
     for first in range(0, len(layers), most):
         if progress is not None:
             progress("sensitivity", first, len(layers))
         group = layers[first : first + most]
-        branches = _Branches(graph, group, outputs, {**sets[0][0], **shifts[0]})
+        branches = _Branches(graph, group, parts, {**sets[0][0], **shifts[0]})
         for matrix, samples, shift in zip(noise, sets, shifts, strict=True):
             matrix[first : first + most] = branches.measure_noise(samples, shift)
     if progress is not None:
@@ -144,21 +147,18 @@ def measure_layers(
             noise=item,
             owners={name: owners[name] for name in names if name in owners},
             heads=list_measured(graph, heads, parts),
+            parts=parts,
         )
         for item in noise
     ]
 
 
 def list_measured(
-    graph: Graph, heads: Mapping[str, Sequence[str]], parts: Mapping[str, tuple[str, ...]]
+    graph: Graph, heads: Mapping[str, Sequence[str]], parts: Sequence[OutputPart]
 ) -> dict[str, tuple[str, ...]]:
     """Returns the tensors that heads are measured at; the parts of their outputs count as heads."""
-    return {head: _measured(graph, names) for head, names in heads.items()} | dict(parts)
-
-
-def read_measured_parts(graph: Graph, model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
-    """Returns the parts of the tensors that outputs are measured at, where these are unlike."""
-    return read_parts(model, [name for names in graph.results.values() for name in names])
+    wholes = {head: _measured(graph, names) for head, names in heads.items()}
+    return wholes | {part.name: (part.name,) for part in parts}
 
 
 def _measured(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ class _Branches:
     Args:
         graph: the float network.
         layers: the layers.
-        outputs: tensors of the float network whose noise is wanted.
+        parts: of the outputs, whose noise is wanted beside that of these.
         feeds: an example of all inputs, shifts included.
     """
 
@@ -206,17 +206,17 @@ class _Branches:
         self,
         graph: Graph,
         layers: Sequence[LoneLayer],
-        outputs: Sequence[str],
+        parts: Sequence[OutputPart],
         feeds: Mapping[str, Array],
     ) -> None:
-        self._outputs = outputs
+        self._outputs, self._parts = graph.outputs, parts
         self._reached: list[dict[str, str]] = []
         nodes, weights = list(graph.nodes), dict(graph.weights)
         for layer in layers:
             branch, owned = layer.write_branch(graph)
             nodes += branch
             weights |= layer.constants
-            self._reached.append({name: layer.own(name) for name in outputs if name in owned})
+            self._reached.append({name: layer.own(name) for name in graph.outputs if name in owned})
         inputs = [*graph.inputs, *(layer.shift for layer in layers if layer.mean_axes)]
         results = {
             name: None for reached in self._reached for pair in reached.items() for name in pair
@@ -226,17 +226,20 @@ class _Branches:
         )
 
     def measure_noise(self, samples: Samples, shifts: Mapping[str, Array]) -> NDArray[np.float64]:
-        """Returns [layers, outputs], the squared error over the output's squared values."""
-        signal = np.zeros(len(self._outputs))
-        error = np.zeros((len(self._reached), len(self._outputs)))
+        """Returns [layers, outputs and parts], the squared error over the squared values."""
+        columns = [*self._outputs, *(part.name for part in self._parts)]
+        signal = np.zeros(len(columns))
+        error = np.zeros((len(self._reached), len(columns)))
         for index in range(len(samples)):
             values = self._network.run({**samples[index], **shifts})
-            for column, name in enumerate(self._outputs):
-                if name in values:
-                    signal[column] += _square_sum(values[name])
-                for row, reached in enumerate(self._reached):
-                    if name in reached:
-                        error[row, column] += _square_sum(values[reached[name]] - values[name])
+            whole = {name: values[name] for name in self._outputs if name in values}
+            expected = with_parts(whole, self._parts)
+            for name, value in expected.items():
+                signal[columns.index(name)] += _square_sum(value)
+            for row, reached in enumerate(self._reached):
+                own = {name: values[twin] for name, twin in reached.items()}
+                for name, value in with_parts(own, self._parts).items():
+                    error[row, columns.index(name)] += _square_sum(value - expected[name])
         return np.asarray(error / np.where(signal > 0, signal, 1.0))
 
 

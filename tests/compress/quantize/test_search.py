@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, shape_inference
 
 from artifacts.errors import InputError
 from artifacts.ownership import TRUNK
@@ -116,12 +116,23 @@ def joined_model(outlier_model) -> tuple[onnx.ModelProto, list[dict[str, np.ndar
 def test_scores_beside_boxes_in_one_output_are_not_forgotten(joined_model):
     model, samples = joined_model
     matrix = measure_sensitivity(model, samples, settings())
-    assert matrix.heads == {"both": ("both",), "boxes": ("boxes",), "scores": ("scores",)}
+    boxes, scores = "both[:, 0:4]", "both[:, 4:8]"
+    assert matrix.heads == {"both": ("both",), boxes: (boxes,), scores: (scores,)}
     noise = dict(zip(matrix.heads, matrix.head_noise()[matrix.layers.index("reader")], strict=True))
-    assert noise["boxes"] == 0
-    assert noise["scores"] > 100 * noise["both"] > 0
+    assert noise[boxes] == 0
+    assert noise[scores] > 100 * noise["both"] > 0
     result = quantize_model(model, samples, settings(prefer="quality"), clock=clock_by_float_layers)
     assert "reader" in result.precision.float_nodes
+
+
+def test_scores_beside_boxes_are_measured_by_themselves(joined_model):
+    model, samples = joined_model
+    result = quantize_model(model, samples, settings())
+    found = compare_models(shape_inference.infer_shapes(model), result.model, samples)
+    assert result.parts_db.keys() == found["parts"].keys() == {"both[:, 0:4]", "both[:, 4:8]"}
+    for name, figures in found["parts"].items():
+        assert result.parts_db[name] == pytest.approx(figures["sqnr_db"], abs=1.0)
+    assert result.parts_db["both[:, 4:8]"] < result.outputs_db["both"] - 10
 
 
 def test_a_contract_on_a_joined_output_is_kept(joined_model):
