@@ -20,6 +20,7 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
+from compress.quantize.search.dominant_layers import keep_dominant
 from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.search.precision import Clock
 from compress.quantize.search.preferred import search_precision, take_richer, time_whole
@@ -122,12 +123,13 @@ def quantize_model(
             return found
         richer = (Work.begin(model, samples, item, progress, log) for item in forms.richer)
         return take_richer(found, work, richer, clock)
-    result = work.finish(work.prepared)
+    decisions = work.decide(work.prepared)
+    result = work.write(work.prepared, decisions)
     if clock is None:
-        return result
+        return keep_dominant(work, decisions, result, None)
     choice = time_whole(work, result, clock)
     if not choice.is_float:
-        return replace(result, precision=choice)
+        return keep_dominant(work, decisions, replace(result, precision=choice), clock)
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
     return search_precision(work, PREFERENCES["speed"], clock, judge)
 

@@ -121,6 +121,36 @@ class PreparedNetwork:
         """
         return self._write(self.quantized, decisions)
 
+    def write_beginning(self, decisions: Decisions, count: int) -> onnx.ModelProto:
+        """Returns the network with its first `count` nodes quantized, and all behind them in float.
+
+        Args:
+            decisions: qparams and integers for all `quantized` nodes.
+            count: fewer than these.
+        """
+        places = {node.name: place for place, node in enumerate(self.graph.nodes)}
+        end = places[self.quantized[count].node]
+        begun = {name for name, place in places.items() if place < end}
+        kept = replace(
+            decisions,
+            biases={name: bias for name, bias in decisions.biases.items() if name in begun},
+            float_weights={
+                name: weight for name, weight in decisions.float_weights.items() if name in begun
+            },
+            overrides={
+                name: value
+                for name, value in decisions.overrides.items()
+                if name not in self.graph.weights or self._makes_offset(name) in begun
+            },
+        )
+        return self._write(self.quantized[:count], kept)
+
+    def _makes_offset(self, constant: str) -> str:
+        """Returns the name of the MatMul whose result a constant is added to."""
+        (add,) = self.graph.consumers(constant)
+        makers = (self.graph.producer(name) for name in add.input if name != constant)
+        return next(str(maker.name) for maker in makers if maker is not None)
+
     def write_float(self) -> onnx.ModelProto:
         """Returns the network in float, without what only helps integers."""
         graph = uncenter(self.graph, self.centered)

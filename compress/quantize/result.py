@@ -1,5 +1,6 @@
 """What quantizing a network gives."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx
@@ -8,6 +9,21 @@ from compress.quantize.decisions import LayerResult
 from compress.quantize.placement import Declined
 from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostlyLayers:
+    """Layers that make most of the noise of an output by themselves.
+
+    Attributes:
+        layers: their names, each with the outputs or parts.
+        int8_db: SQNR of outputs and parts with all layers quantized.
+        float_db: the same with these in float.
+    """
+
+    layers: Mapping[str, tuple[str, ...]]
+    int8_db: Mapping[str, float]
+    float_db: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +39,8 @@ class QuantizeResult:
         parts_db: the same for the parts of outputs that join unlike tensors (boxes and scores), see
             `artifacts.output_parts`.
         settings: those given, with what a measurement decided about forms (`timed_forms`).
+        costly: layers that make most of a poor output's noise, where there are such; they stay in
+            float where `precision` says so.
         precision: which layers stay in float for quality or speed, and the measured times; None
             where nothing was timed.
     """
@@ -35,3 +53,4 @@ class QuantizeResult:
     settings: QuantizeSettings
     precision: PrecisionChoice | None = None
     parts_db: dict[str, float] = field(default_factory=dict)
+    costly: CostlyLayers | None = None

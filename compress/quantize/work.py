@@ -54,8 +54,14 @@ class Work:
 
     def finish(self, network: PreparedNetwork) -> QuantizeResult:
         """Returns the result of quantizing what `network` leaves to quantize."""
-        log = self.log.with_float_nodes(network.kept)
-        decisions = self.stream(network, self.samples, log)
+        return self.write(network, self.decide(network))
+
+    def decide(self, network: PreparedNetwork) -> Decisions:
+        """Returns the decisions for what `network` leaves to quantize."""
+        return self.stream(network, self.samples, self.log.with_float_nodes(network.kept))
+
+    def write(self, network: PreparedNetwork, decisions: Decisions) -> QuantizeResult:
+        """Returns the result of decisions for `network`."""
         return QuantizeResult(
             model=network.write_model(decisions),
             layers=tuple(decisions.layers),

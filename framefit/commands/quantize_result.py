@@ -1,11 +1,13 @@
 """What `compress quantize` says of the network that it made."""
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
+    from compress.quantize.result import CostlyLayers
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
     from framefit.quantize_job import QuantizeOutcome
@@ -29,6 +31,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         hidden_db = find_hidden(result.outputs_db, result.parts_db)
         show_errors(result.outputs_db | hidden_db, outcome.check)
     show_forms(result.settings)
+    if result.costly is not None:
+        show_costly(result.costly, result.precision)
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(
@@ -51,6 +55,21 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
         f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
     )
+
+
+def show_costly(costly: "CostlyLayers", choice: "PrecisionChoice | None") -> None:
+    """Prints which layers make most of the noise of an output, and what they bring in float."""
+    is_kept = choice is not None and set(costly.layers) <= set(choice.float_nodes)
+    outputs = list(dict.fromkeys(name for names in costly.layers.values() for name in names))
+    gains = ", ".join(
+        f"{name} {costly.int8_db[name]:.1f} to {costly.float_db[name]:.1f} dB" for name in outputs
+    )
+    what = f"most of the noise of {' and '.join(outputs)} came of {' and '.join(costly.layers)}"
+    if is_kept:
+        typer.echo(f"{what}, now in float: {gains}")
+        return
+    options = " ".join(f"--keep-float {shlex.quote(name)}" for name in costly.layers)
+    typer.echo(f"{what}; in float ({options}): {gains}")
 
 
 def show_forms(settings: "QuantizeSettings") -> None:
@@ -103,4 +122,5 @@ def _say_times(choice: "PrecisionChoice", *, is_float: bool) -> str:
     if len(choice.tried) == 1:
         gain = choice.float_ms / choice.int8_ms
         return f"float {choice.float_ms:.2f} ms, INT8 {choice.int8_ms:.2f} ms ({gain:.2f}x)"
-    return f"{len(choice.float_nodes)} layers stay in float: {times}"
+    count = len(choice.float_nodes)
+    return f"{count} {'layer stays' if count == 1 else 'layers stay'} in float: {times}"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from compress.quantize.result import CostlyLayers
 from compress.quantize.search.candidates import Candidate
 from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.precision import PrecisionChoice
@@ -13,7 +14,7 @@ from framefit.commands.quantize_result import show_outcome
 from framefit.quantize_job import QuantizeOutcome
 
 
-def show(layers, precision=None):
+def show(layers, precision=None, costly=None):
     """Prints the outcome of so many quantized layers."""
     result = SimpleNamespace(
         outputs_db={"y": 40.0},
@@ -22,6 +23,7 @@ def show(layers, precision=None):
         layers=(SimpleNamespace(weight_bits=8),) * layers,
         declined=(),
         precision=precision,
+        costly=costly,
     )
     outcome = QuantizeOutcome(
         out=Path("y.onnx"),
@@ -40,6 +42,26 @@ def show(layers, precision=None):
 def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, capsys):
     show(layers)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
+
+
+def test_costly_layers_are_named_with_what_they_bring(capsys):
+    costly = CostlyLayers(
+        layers={"bev/Conv": ("y",)}, int8_db={"y": 18.0, "z": 40.0}, float_db={"y": 35.0, "z": 41.0}
+    )
+    chosen = Candidate(float_nodes=frozenset(costly.layers), latency_ms=2.0)
+    choice = PrecisionChoice(
+        float_nodes={"bev/Conv": "why"},
+        float_ms=3.0,
+        int8_ms=1.9,
+        chosen=chosen,
+        tried=(chosen, chosen),
+    )
+    show(1, choice, costly)
+    kept = capsys.readouterr().out
+    assert "most of the noise of y came of bev/Conv, now in float: y 18.0 to 35.0 dB" in kept
+    assert "1 layer stays in float" in kept
+    show(1, None, costly)
+    assert "in float (--keep-float bev/Conv): y 18.0 to 35.0 dB" in capsys.readouterr().out
 
 
 def test_a_part_that_the_whole_hides_is_shown(capsys):

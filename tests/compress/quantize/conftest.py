@@ -189,3 +189,31 @@ compiled = core.compile_model(
 results = compiled(inputs)
 np.savez(f"{folder}/results.npz", **{port.get_any_name(): results[port] for port in results})
 """
+
+
+@pytest.fixture
+def outlier_model(make_model: Any) -> tuple[onnx.ModelProto, list[dict[str, Array]]]:
+    """stem -> two heads; `left` reads a tensor with one channel 200 times larger than the rest."""
+    rng = np.random.default_rng(0)
+    spread = np.ones((8, 1, 1, 1), np.float32)
+    spread[0] = 200.0
+    reader = rng.standard_normal((4, 8, 1, 1)).astype(np.float32)
+    reader[:, 0] /= 200.0
+    weights = {
+        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((8, 8, 1, 1)).astype(np.float32) * spread,
+        "w2": reader,
+        "w3": rng.standard_normal((4, 8, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["a"], ["s"], "squash"),
+        helper.make_node("Conv", ["s", "w1"], ["b"], "wide"),
+        helper.make_node("Sin", ["b"], ["t"], "wave"),
+        helper.make_node("Add", ["b", "t"], ["u"], "blend"),
+        helper.make_node("Conv", ["u", "w2"], ["left"], "reader"),
+        helper.make_node("Conv", ["s", "w3"], ["right"], "calm"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 12)}, ["left", "right"])
+    samples = [{"x": rng.standard_normal((1, 3, 12, 12)).astype(np.float32)} for _ in range(3)]
+    return model, samples

@@ -21,7 +21,7 @@ from compress.quantize.settings import QuantizeSettings
 @pytest.fixture
 def samples() -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(1)
-    return [{"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(3)]
+    return [{"x": rng.standard_normal((1, 3, 12, 16)).astype(np.float32)} for _ in range(3)]
 
 
 class Killed(Exception):
@@ -103,7 +103,7 @@ def test_nothing_is_kept_without_a_folder():
 def test_the_estimate_grows_with_samples_and_spills_beyond_the_cap(residual_model, samples):
     prepared = prepare_network(residual_model, samples, QuantizeSettings())
     few, many = (estimate_memory(prepared, count, 1 << 40) for count in (1, 100))
-    assert many.memory_bytes - few.memory_bytes > 98 * 4 * 3 * 16 * 16
+    assert many.memory_bytes - few.memory_bytes > 98 * 4 * 3 * 12 * 16
     assert few.disk_bytes == 0
     spilled = estimate_memory(prepared, 100, 1000)
     assert spilled.memory_bytes < many.memory_bytes
@@ -123,7 +123,7 @@ def test_a_finished_run_is_repeated_from_its_log_where_weights_make_up_for_error
     residual_model, tmp_path
 ):
     rng = np.random.default_rng(2)
-    samples = [{"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(8)]
+    samples = [{"x": rng.standard_normal((1, 3, 12, 16)).astype(np.float32)} for _ in range(8)]
     settings = QuantizeSettings(observer=Percentile(percent=80.0))
     first = quantize_model(residual_model, samples, settings, log_folder=tmp_path / "log")
     assert any("inputs corrected" in item.rounding for item in first.layers)

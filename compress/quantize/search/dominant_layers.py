@@ -1,0 +1,149 @@
+"""Layers that make most of an output's noise by themselves, and what they bring in float.
+
+Quantizing all layers is the rule, and a search for those that should not be takes longer than
+quantizing. A few networks have one layer whose inputs eight bits do not hold, such as sums of
+scattered features. It is looked for where an output is poor, and found in few runs: with half of
+the layers quantized and those behind them in float, the noise says in which half it rises, and so
+on.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import onnx
+
+from artifacts.ownership import read_heads
+from compress.head_judge import HeadJudge
+from compress.quantize.decisions import Decisions
+from compress.quantize.placement import Declined
+from compress.quantize.result import CostlyLayers, QuantizeResult
+from compress.quantize.search.candidates import Candidate, mean_db
+from compress.quantize.search.precision import Clock, PrecisionChoice
+from compress.quantize.search.sensitivity import list_measured, pick_measured
+from compress.quantize.settings import PREFERENCES
+from compress.quantize.work import Work
+
+_log = logging.getLogger(__name__)
+
+POOR_DB = 30.0
+"""Below this an output's error is more than 3 % of its signal, and worth looking into."""
+DOMINANT_SHARE = 0.5
+
+
+def keep_dominant(
+    work: Work, decisions: Decisions, result: QuantizeResult, clock: Clock | None
+) -> QuantizeResult:
+    """Returns a poor network with the layers in float that make most of the noise of an output.
+
+    They stay in float where the outputs have more decibels so, and the network is slower by no more
+    than `--prefer quality` allows. Without a clock, or where it is, the result only names them.
+
+    Args:
+        work: the quantization.
+        decisions: for all layers.
+        result: what was made of them.
+        clock: times networks on the target; None where that is not timed.
+    """
+    known_db = result.outputs_db | result.parts_db
+    if min(known_db.values(), default=POOR_DB) >= POOR_DB:
+        return result
+    dominant = find_dominant(work, decisions)
+    if not dominant:
+        return result
+    other = work.finish(work.prepared.with_float_nodes(frozenset(dominant)))
+    other_db = other.outputs_db | other.parts_db
+    if mean_db(other_db) <= mean_db(known_db) or min(other_db.values()) < min(known_db.values()):
+        _log.info("in float, %s bring no decibels", ", ".join(dominant))
+        return result
+    costly = CostlyLayers(layers=dominant, int8_db=known_db, float_db=other_db)
+    if clock is None:
+        return replace(result, costly=costly)
+    float_ms, int8_ms, other_ms = clock([work.prepared.write_float(), result.model, other.model])
+    all_int8 = Candidate(float_nodes=frozenset(), latency_ms=int8_ms, head_db=known_db)
+    chosen = Candidate(float_nodes=frozenset(dominant), latency_ms=other_ms, head_db=other_db)
+    if other_ms > PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
+        return replace(result, costly=costly)
+    reasons = {
+        node: f"it makes most of the noise of {', '.join(outputs)}"
+        for node, outputs in dominant.items()
+    }
+    choice = PrecisionChoice(
+        float_nodes=reasons,
+        float_ms=float_ms,
+        int8_ms=int8_ms,
+        chosen=chosen,
+        tried=(all_int8, chosen),
+    )
+    declined = (item for item in other.declined if item.node not in reasons)
+    kept = (Declined(node=node, reason=reason) for node, reason in reasons.items())
+    return replace(other, declined=(*declined, *kept), precision=choice, costly=costly)
+
+
+def find_dominant(work: Work, decisions: Decisions) -> dict[str, tuple[str, ...]]:
+    """Returns the layers that make most of the noise of poor outputs (or parts), with these."""
+    noise = _Beginnings(work, decisions)
+    whole = noise.whole
+    found: dict[str, tuple[str, ...]] = {}
+    for output, value in whole.items():
+        layer = noise.find_steepest(output) if value > 10 ** (-POOR_DB / 10) else None
+        if layer is not None:
+            found[layer] = (*found.get(layer, ()), output)
+    return found
+
+
+class _Beginnings:
+    """The noise of each output where only the first layers are quantized.
+
+    Nodes that only pass values on, with the scale of what they read, belong to the layer behind.
+
+    Args:
+        work: the quantization.
+        decisions: for all layers.
+    """
+
+    def __init__(self, work: Work, decisions: Decisions) -> None:
+        self._prepared, self._decisions = work.prepared, decisions
+        graph, model = work.prepared.graph, work.prepared.write_float()
+        parts = graph.find_parts()
+        outputs = {name: (name,) for names in read_heads(model).values() for name in names}
+        measured = list_measured(graph, outputs, parts)
+        self._judge = HeadJudge(model, pick_measured(work.pick_few()), measured, parts)
+        self._layers = [item.node for item in work.prepared.quantized if not item.tied]
+        self._known: dict[int, Mapping[str, float]] = {0: dict.fromkeys(measured, 0.0)}
+
+    @property
+    def whole(self) -> Mapping[str, float]:
+        """The noise by output with all layers quantized."""
+        return self.until(len(self._layers))
+
+    def until(self, count: int) -> Mapping[str, float]:
+        """Returns the noise by output with the first `count` layers quantized."""
+        if count not in self._known:
+            db = self._judge.measure(self._write(count))
+            self._known[count] = {name: 10 ** (-value / 10) for name, value in db.items()}
+        return self._known[count]
+
+    def find_steepest(self, output: str) -> str | None:
+        """Returns the layer at which most of an output's noise comes in; None without one."""
+        low, high = 0, len(self._layers)
+        least = DOMINANT_SHARE * self.whole[output]
+        while self._rise(output, low, high) > least:
+            if high - low == 1:
+                return self._layers[low]
+            middle = (low + high) // 2
+            if self._rise(output, low, middle) > self._rise(output, middle, high):
+                high = middle
+            else:
+                low = middle
+        return None
+
+    def _rise(self, output: str, low: int, high: int) -> float:
+        return self.until(high)[output] - self.until(low)[output]
+
+    def _write(self, count: int) -> onnx.ModelProto:
+        if count == len(self._layers):
+            return self._prepared.write_model(self._decisions)
+        quantized = [item.node for item in self._prepared.quantized]
+        behind = quantized.index(self._layers[count - 1]) + 1
+        return self._prepared.write_beginning(self._decisions, behind)
