@@ -41,7 +41,13 @@ def diagnose_model(
     Raises:
         AlreadyQuantizedError, CalibrationError, InputError: as `quantize_model`.
     """
-    settings = replace(settings or QuantizeSettings(), prefer=None, within_ms=None, contracts=())
+    settings = replace(
+        settings or QuantizeSettings(),
+        prefer=None,
+        within_ms=None,
+        contracts=(),
+        looks_into_poor=False,
+    )
     calibration, judged = _split(samples)
     prepared = prepare_network(model, calibration, settings)
     walk = StreamingPass(prepared, settings)

@@ -84,9 +84,11 @@ class QuantizeSettings:
         equalization: rescales channels between layers where that lowers the error.
         centering: moves activations that are seldom negative, so that int8 with zero_point 0 uses
             all of its values for them; other integers do anyway.
+        looks_into_poor: where an output is poor, looks for the layer that makes most of its noise
+            (`search.dominant_layers`).
         keep_float: names of nodes that stay in float.
         prefer: "speed", "balanced" or "quality": which layers stay in float, by measured time and
-            error; None quantizes all that can be, without measuring.
+            error; None quantizes all that can be, but for layers that `looks_into_poor` finds.
         within_ms: instead of `prefer`, a latency that the network has to keep on the target: the
             layers that cost the most quality stay in float for as long as it is kept.
         contracts: what heads may lose; the search keeps layers in float until they are kept.
@@ -109,6 +111,7 @@ class QuantizeSettings:
     input_correction: bool = True
     equalization: bool = True
     centering: bool = True
+    looks_into_poor: bool = True
     keep_float: tuple[str, ...] = ()
     prefer: str | None = None
     within_ms: float | None = None

@@ -46,7 +46,7 @@ def keep_dominant(
         clock: times networks on the target; None where that is not timed.
     """
     known_db = result.outputs_db | result.parts_db
-    if min(known_db.values(), default=POOR_DB) >= POOR_DB:
+    if not work.settings.looks_into_poor or min(known_db.values(), default=POOR_DB) >= POOR_DB:
         return result
     dominant = find_dominant(work, decisions)
     if not dominant:

@@ -73,6 +73,24 @@ def test_the_recommendation_keeps_its_promise(model, samples, diagnosis) -> None
         assert found[head]["sqnr_db"] == pytest.approx(value, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("gain_db", "worst_db", "is_recommended"),
+    [
+        (9.0, -0.7, True),
+        (9.0, -1.0, False),
+        (2.0, -0.4, True),
+        (2.0, -0.6, False),
+        (0.4, 0.4, False),
+    ],
+)
+def test_a_remedy_may_cost_a_head_little_of_what_it_brings(
+    diagnosis, gain_db, worst_db, is_recommended
+) -> None:
+    remedy = replace(diagnosis.remedies[0], gain_db=gain_db, worst_gain_db=worst_db)
+    found = replace(diagnosis, remedies=(remedy,)).recommended
+    assert found == (remedy if is_recommended else None)
+
+
 def test_gains_are_sorted_and_add_up(diagnosis) -> None:
     gains = [item.gain_db for item in diagnosis.remedies]
     assert gains == sorted(gains, reverse=True)
