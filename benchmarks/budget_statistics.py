@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from artifacts.atomic import write_text
 from benchmarks.marked import replace_section
+from latency_budget.budget import FrameBudget
 from latency_budget.bursts import bound_miss_rate
+from latency_budget.jitter_gate import judge_jitter
 from latency_budget.regression import compare_runs, compare_tails
+from latency_budget.run import Run
 from latency_budget.sequential import judge_sequence
 from latency_budget.statistics import claim_percentile, claim_ratio, misses_allowed
 from latency_budget.steady import find_steady
@@ -50,7 +53,15 @@ class Row:
 def main() -> None:
     """Runs every simulation and writes the table."""
     rows: list[Row] = []
-    for make in (false_passes, false_fails, ratios, sequential, regressions, steadiness):
+    for make in (
+        false_passes,
+        false_fails,
+        ratios,
+        ratios_in_bursts,
+        sequential,
+        regressions,
+        steadiness,
+    ):
         rows += make()
         print(f"{make.__name__}: {len(rows)} rows", file=sys.stderr)
     write_table(rows)
@@ -192,6 +203,37 @@ def ratios() -> list[Row]:
             )
         )
     return rows
+
+
+def ratios_in_bursts() -> list[Row]:
+    """Verdicts of the jitter gate on frames of which 1 % are slow in bursts: P99 is at the edge."""
+    rng = np.random.default_rng(SEED + 6)
+    rows = []
+    for mean in (3, 10, 30):
+        latencies = [_slow_bursts(rng, 18_000, mean) for _ in range(RUNS)]
+        for outcome, goal in (("passes", 0.12), ("fails", 0.05)):
+            verdict = "pass" if outcome == "passes" else "fail"
+            alone, found = (
+                sum(_judge_ratio(times, in_bursts) == verdict for times in latencies) / RUNS
+                for in_bursts in (False, True)
+            )
+            what = (
+                f"jitter gate, cluster rule, 1 % slow in bursts of {mean}, 18000 frames: {outcome} "
+                f"(without the bound on bursts: {alone:.1%})"
+            )
+            rows.append(Row(what, found, f"<= {100 * goal:g} %", found <= goal))
+    return rows
+
+
+def _slow_bursts(rng: np.random.Generator, frames: int, mean: int) -> NDArray[np.int64]:
+    """Returns [frames] latencies of 20 ms, or of 26 ms in bursts that are 1 % of them."""
+    times = np.where(burst_misses(rng, frames, 0.01, mean), 26 * MS, 20 * MS)
+    return (times * (1 + 0.005 * rng.standard_normal(frames))).astype(np.int64)
+
+
+def _judge_ratio(latency_ns: NDArray[np.int64], in_bursts: bool) -> str:
+    run = Run.from_latencies(latency_ns)
+    return judge_jitter(run, FrameBudget(), in_bursts=in_bursts).verdict.value
 
 
 def _ratio_passes(rng: np.random.Generator, ratio: float, frames: int) -> bool:

@@ -16,11 +16,11 @@ from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.bursts import bound_miss_rate, longest_run
 from latency_budget.environment import Environment
 from latency_budget.gate import Gate, Verdict, judge_percentile
+from latency_budget.jitter_gate import judge_jitter
 from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.sequential import judge_sequence
 from latency_budget.stage_gates import judge_stage, judge_stages_together
-from latency_budget.statistics import claim_ratio, samples_needed
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.tiers import Tier
 
@@ -190,7 +190,7 @@ def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
     if tier.rule == "cluster":
         gates.append(_judge_bursts(misses, tier.confidence))
     gates.append(_judge_longest_run(run, budget.frame))
-    gates.append(_judge_jitter(run, budget))
+    gates.append(judge_jitter(run, budget.frame, in_bursts=tier.rule == "cluster"))
     return gates
 
 
@@ -234,25 +234,6 @@ def _judge_longest_run(run: Run, frame: FrameBudget) -> Gate:
     longest = max(longest_run(misses) for misses in parts)
     verdict = Verdict.PASS if longest <= limit else Verdict.FAIL
     return Gate("consecutive misses", verdict, f"longest run {longest} frames, limit {limit}")
-
-
-def _judge_jitter(run: Run, budget: Budget) -> Gate:
-    limit = budget.frame.p99_over_p50
-    floor_ns = round(budget.frame.jitter_floor_ms * 1e6)
-    claim = claim_ratio(np.sort(run.latency_ns), limit, floor_ns=floor_ns)
-    parts = []
-    if claim.ratio is not None and claim.spread_ns is not None:
-        parts.append(f"P99/P50 = {claim.ratio:.3f} (P99 - P50 = {claim.spread_ns / 1e6:.2f} ms)")
-    if claim.upper is not None:
-        parts.append(f"at most {claim.upper:.3f} at 95 % confidence")
-    if claim.outcome == "fail" and claim.lower is not None:
-        parts.append(f"at least {claim.lower:.3f} at 95 % confidence")
-    parts.append(f"limit {limit:g}")
-    if claim.outcome == "inconclusive" and claim.more_frames:
-        parts.append(f"{claim.more_frames} more frames needed")
-    elif claim.ratio is None and run.count >= samples_needed(0.99):
-        parts.append("no P99: too many frames were dropped")
-    return Gate("jitter P99/P50", Verdict(claim.outcome), ", ".join(parts))
 
 
 def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -> Gate:

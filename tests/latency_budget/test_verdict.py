@@ -213,6 +213,28 @@ def test_a_sequential_test_that_turns_is_no_proven_fail():
     assert gate(worse, "frame P99").verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(("bursts", "independent"), [(2, Verdict.PASS), (4, Verdict.FAIL)])
+def test_jitter_of_a_few_long_bursts_is_not_proven_by_the_cluster_rule(bursts, independent):
+    latency = noisy(18_000)
+    for start in range(bursts):
+        latency[2000 + 4000 * start :][:60] = 28
+    run, budget = run_of(latency), Budget()
+    found = gate(judge(run, budget, environment=QUIET), "jitter P99/P50")
+    assert found.verdict is independent
+    careful = judge(run, budget, tier=Tier(frames=18_000, rule="cluster"), environment=QUIET)
+    assert gate(careful, "jitter P99/P50").verdict is Verdict.INCONCLUSIVE
+    assert "in bursts" in gate(careful, "jitter P99/P50").detail
+
+
+@pytest.mark.parametrize(("every", "verdict"), [(400, Verdict.PASS), (40, Verdict.FAIL)])
+def test_jitter_of_single_slow_frames_is_proven_by_the_cluster_rule(every, verdict):
+    latency = noisy(18_000)
+    latency[::every] = 28
+    tier = Tier(frames=18_000, rule="cluster")
+    judgement = judge(run_of(latency), Budget(), tier=tier, environment=QUIET)
+    assert gate(judgement, "jitter P99/P50").verdict is verdict
+
+
 def test_a_few_long_bursts_are_no_proven_fail_by_the_cluster_rule():
     latency = noisy(18_000)
     for start in (1000, 4000, 9000, 15_000):
