@@ -185,13 +185,22 @@ def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
 
 def find_free_batches(path: Path) -> dict[str, str]:
     """Returns the inputs of a model's file whose batch is free, and what the file calls it."""
-    graph = _parse(require_file(path, _WHAT)).graph
+    graph = read_as_stored(path).graph
     _drop_weights_from_inputs(graph)
     return {
         value.name: value.type.tensor_type.shape.dim[0].dim_param or "batch"
         for value in graph.input
         if has_free_batch(_dims(value))
     }
+
+
+def read_as_stored(path: Path) -> onnx.ModelProto:
+    """Returns the model of a file as it stands there: unchecked, and without its external data.
+
+    Raises:
+        InputError: the file is no ONNX model, whatever its suffix.
+    """
+    return _parse(require_file(path, _WHAT))
 
 
 def _require_tensor_outputs(graph: onnx.GraphProto, path: Path) -> None:

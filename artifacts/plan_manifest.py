@@ -54,17 +54,31 @@ class PlanManifest:
     def __post_init__(self) -> None:
         if self.format != FORMAT:
             raise InputError(f"plan manifest has the format '{self.format}'", FORMAT)
-        if self.flavour not in FLAVOURS:
+        if not isinstance(self.flavour, str) or self.flavour not in FLAVOURS:
             raise InputError(
                 f"plan manifest has the flavour '{self.flavour}'", " or ".join(FLAVOURS)
             )
-        capabilities = tuple(self.compute_capabilities)
+        listed = self.compute_capabilities
+        capabilities = tuple(listed) if isinstance(listed, list | tuple) else ()
         if not capabilities or not all(isinstance(value, int) for value in capabilities):
             raise InputError(
                 f"plan manifest has the compute capabilities {list(capabilities)}",
                 "one or more integers such as 86",
             )
         object.__setattr__(self, "compute_capabilities", capabilities)
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        kinds: dict[type, tuple[str, ...]] = {
+            str: ("onnx_name", "onnx_sha256", "tensorrt_version", "plan_sha256"),
+            int: ("plan_bytes",),
+            Mapping: ("settings", "metadata"),
+        }
+        for kind, names in kinds.items():
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kind):
+                    raise InputError(f"plan manifest has {name} = {value!r}", kind.__name__)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -75,7 +89,7 @@ class PlanManifest:
         """
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise InputError(f"plan manifest is not JSON: {error}") from error
         if not isinstance(values, dict):
             raise InputError("plan manifest is not a JSON object")

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from artifacts.file_kind import require_file
 from artifacts.free_batch import take_one_sample
-from artifacts.onnx_file import input_tensors, load_before_plugins
+from artifacts.onnx_file import input_tensors, load_before_plugins, read_as_stored
 from artifacts.openvino_guard import remove_guards
 from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes
@@ -106,10 +105,7 @@ def lint_file(
 
 
 def _find_dynamic(path: Path, target: Target) -> LintReport | None:
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except DecodeError:
-        return None
+    model = read_as_stored(path)
     if all(0 not in take_one_sample(item.shape) for item in input_tensors(model).values()):
         return None
     graph = LintGraph(model)

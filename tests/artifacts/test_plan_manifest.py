@@ -73,6 +73,11 @@ def test_a_digest_kept_elsewhere_beats_a_forged_pair(plan):
         {"compute_capabilities": ["86"]},
         {"surprise": 1},
         {"plan_sha256": "short"},
+        {"plan_sha256": 5},
+        {"compute_capabilities": 86},
+        {"flavour": ["tensorrt"]},
+        {"settings": []},
+        {"metadata": "heads"},
         {"onnx_name": None, "tensorrt_version": None},
     ],
 )
@@ -85,7 +90,7 @@ def test_a_manifest_with_other_content_is_refused(plan, change):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\0", "{}"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "\0", "{}", "[" * 100_000])
 def test_a_manifest_that_is_no_manifest_is_refused(plan, text):
     manifest_path(plan).write_text(text)
     with pytest.raises(InputError, match="manifest"):

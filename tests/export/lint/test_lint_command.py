@@ -100,10 +100,12 @@ def test_alike_findings_are_shown_once_and_kept_apart_in_json(save, draw, capsys
 def test_bad_input_is_one_line(save, draw, tmp_path, capsys):
     (tmp_path / "text.onnx").write_text("hello")
     assert main(["export", "lint", "text.onnx"]) == 2
+    (tmp_path / "report.json").write_text('{"schema": 1}')
+    assert main(["export", "lint", "report.json"]) == 2
     assert main(["export", "lint", "missing.onnx"]) == 2
     path = save(draw().model("x"))
     assert main(["export", "lint", path, "--target", "tensorflow"]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
+    assert capsys.readouterr().err.count("\n") == 4
     with pytest.raises(InputError, match="tensorrt-10"):
         lint_model(onnx.load(path), target="tensorrt")
 
