@@ -47,7 +47,7 @@ def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
         columns = READERS[path.suffix.lower()](path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError, zipfile.BadZipFile, csv.Error) as error:
+    except (ValueError, EOFError, RecursionError, zipfile.BadZipFile, csv.Error) as error:
         raise InputError(f"{path} is not a valid {path.suffix} file: {error}") from error
     return _build_run(path, columns, rate_hz)
 
@@ -222,7 +222,10 @@ def _from_rows(rows: list[Any]) -> Columns:
 
 
 def _read_npz(path: Path) -> Columns:
-    with np.load(path, allow_pickle=False) as archive:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        raise ValueError("it holds one array without a name, as np.save writes it")
+    with loaded as archive:
         arrays = {name: archive[name] for name in archive.files}
     for name, array in arrays.items():
         if array.ndim != 1:

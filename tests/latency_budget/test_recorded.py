@@ -93,6 +93,7 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
         ("a.json", "{", "not a valid .json"),
         ("a.jsonl", "{}\n[", "not a valid .jsonl"),
         ("a.npz", "text", "not a valid .npz"),
+        ("a.npz", "", "not a valid .npz"),
         ("a.txt", "3", "unknown suffix"),
         ("a.csv", "latency_ms,dropped\n1,maybe\n", "dropped of row 0"),
         ("a.csv", "latency_ms,_ms\n1,2\n", "'_ms' does not say"),
@@ -107,6 +108,13 @@ def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
     assert message in str(caught.value)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_single_array_in_an_npz_is_refused(tmp_path):
+    with (tmp_path / "a.npz").open("wb") as stream:
+        np.save(stream, np.ones(3))
+    with pytest.raises(InputError, match="without a name"):
+        read_recorded(tmp_path / "a.npz")
 
 
 def test_a_pickle_in_an_npz_is_refused(tmp_path):
