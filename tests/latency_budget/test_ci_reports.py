@@ -171,7 +171,8 @@ def run_action(tmp_path, latency_ms, folder=Path(sys.executable).parent, **envir
     files = {"GITHUB_OUTPUT": tmp_path / "output", "GITHUB_STEP_SUMMARY": tmp_path / "summary"}
     values = {
         "BUDGET": "budget.toml", "MODEL": "", "PIPELINE": "", "TIER": "pr", "BASE": "",
-        "HISTORY": "history.jsonl", "OUT": "out", "ARGUMENTS": "--samples frames.csv",
+        "SAMPLES": "frames.csv", "LEDGER": "", "HISTORY": "history.jsonl", "OUT": "out",
+        "ARGUMENTS": "",
         "GITHUB_SHA": "0123456789abcdef", **environment,
     }  # fmt: skip
     done = subprocess.run(
@@ -208,6 +209,21 @@ def test_the_action_ends_with_the_checks_exit_code_and_shows_why(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_passes_every_line_of_its_inputs_on(tmp_path):
+    noted = tmp_path / "tools" / "budget-check"
+    noted.parent.mkdir()
+    noted.write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$@" >given\nexit 4\n')
+    noted.chmod(0o755)
+    lines = "--environment report\n--baseline  *.json\n"
+    run_action(tmp_path, 20.0, noted.parent, LEDGER="kept here/tries.jsonl", ARGUMENTS=lines)
+    given = (tmp_path / "given").read_text().splitlines()
+    assert given[-8:] == [
+        *("--samples", "frames.csv", "--ledger", "kept here/tries.jsonl"),
+        *("--environment", "report", "--baseline", "*.json"),
+    ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_the_action_shows_no_report_of_an_earlier_check(tmp_path):
     assert run_action(tmp_path, 40.0)[0].returncode == 1
     (tmp_path / "summary").unlink()
@@ -236,4 +252,4 @@ def test_the_action_and_the_example_are_whole():
     assert "${{" not in run
     names = re.findall(r"^        ([A-Z]+): \$\{\{ inputs\.(\w+) \}\}$", action, re.MULTILINE)
     assert all(name.lower() == key for name, key in names)
-    assert len(names) == 8
+    assert len(names) == 10

@@ -4,7 +4,9 @@ set -uo pipefail
 
 check=(budget-check --budget "$BUDGET" --tier "$TIER" --out "$OUT")
 if [ -n "$PIPELINE" ]; then check+=(--pipeline "$PIPELINE"); fi
-read -r -a more <<<"$ARGUMENTS"
+if [ -n "$SAMPLES" ]; then check+=(--samples "$SAMPLES"); fi
+if [ -n "$LEDGER" ]; then check+=(--ledger "$LEDGER"); fi
+read -r -d "" -a more <<<"$ARGUMENTS" # Its code is 1 at the end of the text.
 check+=(${more[@]+"${more[@]}"})
 if [ -n "$MODEL" ]; then check+=("$MODEL"); fi
 started=$(mktemp)
