@@ -10,6 +10,8 @@ from artifacts.atomic import write_text
 from artifacts.errors import InputError
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
+from latency_budget.artifact_match import Match, match_artifact, match_limits
+from latency_budget.budget import Budget
 from latency_budget.report import Report
 from latency_budget.report_extras import (
     HistoryPoint,
@@ -74,6 +76,39 @@ def make_reports(path: Path, options: ReportOptions) -> tuple[Report, list[str]]
     if options.step_summary is not None:
         append_step_summary(report, options.step_summary, comment)
     return report, list_annotations(report)
+
+
+def verify_artifact(
+    report_file: Path,
+    artifact: Path,
+    budget_file: Path | None = None,
+    tier: str | None = None,
+    mode: str | None = None,
+) -> Match:
+    """Says whether an artifact may ship on a report.
+
+    Args:
+        report_file: a report.json.
+        artifact: the file that is to ship.
+        budget_file: the budget that it must have been judged by; None for any.
+        tier: the budget's tier that it must have been judged with; None for any.
+        mode: the budget's driving mode that it must have been judged for.
+
+    Raises:
+        InputError: a file or a name is wrong.
+    """
+    if budget_file is None and (tier is not None or mode is not None):
+        raise InputError("--tier or --mode was given without --budget", "the file that has them")
+    report = read_report(report_file)
+    found = match_artifact(report, artifact)
+    if budget_file is None or not found.is_accepted:
+        return found
+    budget = Budget.load(budget_file)
+    evidence = budget.tier(tier) if tier is not None else None
+    limits = match_limits(report, budget.for_mode(mode) if mode is not None else budget, evidence)
+    if not limits.is_accepted:
+        return Match(False, f"{artifact} is the measured file and passed, but {limits.detail}")
+    return Match(True, f"{found.detail}; {limits.detail}")
 
 
 def view_roofline(model: Path, settings: SessionSettings | None = None) -> RooflineView:

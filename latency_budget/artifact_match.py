@@ -1,11 +1,17 @@
-"""A verdict is about one file: `budget-check verify` refuses any other."""
+"""A verdict is about one file and one budget: `budget-check verify` refuses any other."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from latency_budget.budget import Budget
+from latency_budget.plan import make_plan
 from latency_budget.report import Report
+from latency_budget.tiers import Tier
 
 
 @dataclass(frozen=True)
@@ -52,3 +58,55 @@ def match_artifact(report: Report, artifact: Path) -> Match:
         return Match(False, f"{artifact} is the measured file, but its verdict is"
                      f" {report.verdict.value}")  # fmt: skip
     return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
+
+
+def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Match:
+    """Compares the limits that a report was judged by with those that a deployment asks for.
+
+    Args:
+        report: of a measured artifact; its plan holds the limits.
+        budget: what the frame must keep. A network measured alone is to have kept the part of it
+            that the other stages leave.
+        tier: the evidence that must have been collected; None for any.
+
+    Raises:
+        InputError: the report holds no plan.
+    """
+    plan = report.variants[-1].details.get("plan")
+    values = plan.get("values") if isinstance(plan, Mapping) else None
+    if not isinstance(values, Mapping):
+        raise InputError("the report holds no plan", "a report of budget-check on an artifact")
+    wanted = [_limits_of(one, tier) for one in (budget, _part_of(budget, report)) if one]
+    found = min((_differences(values, limits) for limits in wanted), key=len)
+    if found:
+        return Match(False, f"it was judged by other limits: {', '.join(found)}")
+    return Match(True, "it was judged by this budget")
+
+
+def _differences(
+    found: Mapping[str, Any], limits: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
+    """Names each limit that is not as it should be, those of tables one by one."""
+    named: list[str] = []
+    for key in dict.fromkeys((*limits, *(found if prefix else ()))):
+        was, wanted = found.get(key), limits.get(key)
+        if isinstance(was, Mapping) and isinstance(wanted, Mapping):
+            named += _differences(was, wanted, f"{prefix}{key}.")
+        elif was != wanted:
+            named.append(f"{prefix}{key} {json.dumps(was)} instead of {json.dumps(wanted)}")
+    return named
+
+
+def _limits_of(budget: Budget, tier: Tier | None) -> dict[str, Any]:
+    plan = make_plan(budget, tier or Tier(frames=1), subject="", sha256="", how={})
+    keys = ("frame", "stages", "heads", "environment", *(("tier",) if tier else ()))
+    limits: dict[str, Any] = json.loads(json.dumps({key: plan.values[key] for key in keys}))
+    return limits
+
+
+def _part_of(budget: Budget, report: Report) -> Budget | None:
+    """Returns the budget of the measured stages; None where the others leave them nothing."""
+    try:
+        return budget.for_part(report.variants[-1].run.stage_names)
+    except InputError:
+        return None

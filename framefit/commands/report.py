@@ -65,6 +65,16 @@ def report(
 def verify(
     report: ReportFile,
     artifact: Annotated[Path, typer.Argument(help="The file that is to ship.")],
+    budget: Annotated[
+        Path | None,
+        typer.Option(help="Also refuse a report that was judged by other limits than this file's."),
+    ] = None,
+    tier: Annotated[
+        str | None, typer.Option(help="With --budget: or by other evidence than this tier's.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="With --budget: the driving mode that was judged.")
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Refuse every artifact but the one that a passing report is about, by its SHA-256.
@@ -72,10 +82,9 @@ def verify(
     Exit codes: 0 it is that file and it passed, 1 refused, 2 bad input.
     """
     from artifacts.atomic import write_json
-    from latency_budget.artifact_match import match_artifact
-    from latency_budget.reports.read_report import read_report
+    from framefit.report_job import verify_artifact
 
-    found = match_artifact(read_report(report), artifact)
+    found = verify_artifact(report, artifact, budget, tier, mode)
     if json_file is not None:
         write_json(json_file, {"accepted": found.is_accepted, "detail": found.detail})
     typer.echo(f"{'accepted' if found.is_accepted else 'refused'}: {found.detail}")

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
-from latency_budget.artifact_match import match_artifact
-from latency_budget.budget import Budget
+from framefit.cli import budget_check_main
+from latency_budget.artifact_match import match_artifact, match_limits
+from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.gate import Gate, Verdict
+from latency_budget.plan import make_plan
 from latency_budget.report import build_report, build_variant
 from latency_budget.reports import json_report
 from latency_budget.reports.comment import MARKER, render_comment
@@ -27,6 +29,7 @@ from latency_budget.reports.github import (
 )
 from latency_budget.reports.read_report import read_report
 from latency_budget.run import Run
+from latency_budget.tiers import TIERS
 from latency_budget.verdict import judge
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +162,57 @@ def test_only_the_measured_and_passed_file_is_accepted(tmp_path):
 def test_a_report_of_recorded_samples_binds_no_artifact(tmp_path):
     with pytest.raises(InputError, match="names no digest"):
         match_artifact(make_report_once(), tmp_path)
+
+
+def judged_by(report, budget, tier):
+    plan = make_plan(budget, tier, subject="model.onnx", sha256="", how={})
+    details = {"plan": json.loads(json.dumps(plan.to_dict()))}
+    variants = (*report.variants[:-1], dataclasses.replace(report.variants[-1], details=details))
+    return dataclasses.replace(report, variants=variants)
+
+
+def test_only_a_report_of_the_same_limits_is_accepted(tmp_path):
+    budget, pr = Budget(stages={"preprocess": 3.0, "network": 22.0}), TIERS["pr"]
+    report = judged_by(make_report(tmp_path), budget, pr)
+    assert match_limits(report, budget).is_accepted
+    assert match_limits(report, budget, pr).is_accepted
+    later = dataclasses.replace(budget, frame=FrameBudget(deadline_ms=20.0))
+    for other, tier, named in (
+        (later, pr, "limits: frame.deadline_ms 33.0 instead of 20.0"),
+        (dataclasses.replace(budget, environment="strict"), None, 'environment "enforce" instead'),
+        (budget, TIERS["nightly"], "tier.frames 1980 instead of 18000"),
+    ):
+        found = match_limits(report, other, tier)
+        assert not found.is_accepted
+        assert named in found.detail
+    with pytest.raises(InputError, match="no plan"):
+        match_limits(make_report(tmp_path), budget)
+
+
+def test_a_network_alone_is_held_against_its_part_of_the_budget(tmp_path):
+    whole = Budget(
+        stages={"preprocess": 3.0, "network": 22.0, "planning": 2.0},
+        heads={"depth": HeadContract(metric="abs_rel", max_drop=0.01)},
+    )
+    report = make_report(tmp_path)
+    part = whole.for_part(report.variants[-1].run.stage_names)
+    assert match_limits(judged_by(report, part, TIERS["pr"]), whole).is_accepted
+    tight = Budget(stages={"planning": 30.9})
+    assert not match_limits(judged_by(report, part, TIERS["pr"]), tight).is_accepted
+
+
+def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
+    budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
+    report = judged_by(make_report(tmp_path), budget, TIERS["pr"])
+    json_report.write(dataclasses.replace(report, verdict=Verdict.PASS), tmp_path)
+    same, other = tmp_path / "same.toml", tmp_path / "other.toml"
+    same.write_text("[stages]\npreprocess = 3.0\nnetwork = 22.0\n")
+    other.write_text("[stages]\npreprocess = 3.0\nnetwork = 21.0\n")
+    words = ["verify", str(tmp_path / "report.json"), str(tmp_path / "model.onnx")]
+    assert budget_check_main([*words, "--budget", str(same), "--tier", "pr"]) == 0
+    assert budget_check_main([*words, "--budget", str(other)]) == 1
+    assert "21.0" in capsys.readouterr().out
+    assert budget_check_main([*words, "--tier", "pr"]) == 2
 
 
 def run_action(tmp_path, latency_ms, folder=Path(sys.executable).parent, **environment):
