@@ -1,13 +1,14 @@
 """A gate: one question, its answer, and the evidence for it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from latency_budget.bursts import bound_miss_rate
-from latency_budget.run import Nanoseconds
-from latency_budget.statistics import bound_ns, claim_percentile, misses_allowed
+from latency_budget.run import Nanoseconds, Run
+from latency_budget.statistics import bound_ns, claim_percentile, find_step, misses_allowed
 
 
 class Verdict(StrEnum):
@@ -80,3 +81,38 @@ def judge_percentile(
     elif claim.outcome == "pass" and bound is not None:
         shown += f"; headroom {(limit_ns - bound) / 1e6:.2f} ms"
     return Gate(name, Verdict(outcome), shown)
+
+
+def settle_steps(
+    judge_at: Callable[[int], list[Gate]], run: Run, times_ns: Nanoseconds
+) -> list[Gate]:
+    """Judges times that were written in coarse steps: what less than one step turns is not proven.
+
+    33 ms of a clock that counts milliseconds may have been 33.9 ms; whether it cuts off, rounds or
+    rounds up is not known.
+
+    Args:
+        judge_at: makes the gates, with all times later by so many nanoseconds.
+        run: the run; only recorded times have steps.
+        times_ns: [processed] those that are judged; where all are equal, no step can be seen.
+
+    Returns:
+        the gates of the times as they are, inconclusive where one does not hold within a step.
+    """
+    gates = judge_at(0)
+    if run.mode != "recorded" or not len(times_ns) or times_ns.min() == times_ns.max():
+        return gates
+    step_ns = find_step(times_ns)
+    others = {
+        Verdict.PASS: ("later", judge_at(step_ns - 1)),
+        Verdict.FAIL: ("earlier", judge_at(1 - step_ns)),
+    }
+    settled = []
+    for index, gate in enumerate(gates):
+        which, shifted = others.get(gate.verdict, ("", gates))
+        if shifted[index].verdict is not gate.verdict:
+            note = f"no {gate.verdict.value}: written in steps of {step_ns / 1e6:g} ms, and less "
+            detail = f"{gate.detail}; {note}than one step {which} it would not hold"
+            gate = Gate(gate.name, Verdict.INCONCLUSIVE, detail)
+        settled.append(gate)
+    return settled

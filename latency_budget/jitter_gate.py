@@ -14,7 +14,9 @@ _SHARE = 0.01
 _CONFIDENCE = 0.95
 
 
-def judge_jitter(run: Run, frame: FrameBudget, *, in_bursts: bool = False) -> Gate:
+def judge_jitter(
+    run: Run, frame: FrameBudget, *, in_bursts: bool = False, later_ns: int = 0
+) -> Gate:
     """Judges P99/P50 against its limit.
 
     Args:
@@ -22,10 +24,14 @@ def judge_jitter(run: Run, frame: FrameBudget, *, in_bursts: bool = False) -> Ga
         frame: the limit, and the spread that always keeps it.
         in_bursts: slow frames may come in bursts, so that the claim and its opposite must hold by
             `bursts.bound_miss_rate` as well.
+        later_ns: added to what is held against the limit and taken from P50, see
+            `gate.settle_steps`.
     """
     limit, floor_ns = frame.p99_over_p50, round(frame.jitter_floor_ms * 1e6)
     ordered = np.sort(run.latency_ns)
-    claim = claim_ratio(ordered, limit, confidence=_CONFIDENCE, floor_ns=floor_ns)
+    claim = claim_ratio(
+        ordered, limit, confidence=_CONFIDENCE, floor_ns=floor_ns, later_ns=later_ns
+    )
     outcome, parts = claim.outcome, []
     if claim.ratio is not None and claim.spread_ns is not None:
         parts.append(f"P99/P50 = {claim.ratio:.3f} (P99 - P50 = {claim.spread_ns / 1e6:.2f} ms)")
@@ -39,14 +45,17 @@ def judge_jitter(run: Run, frame: FrameBudget, *, in_bursts: bool = False) -> Ga
     elif claim.ratio is None and run.count >= samples_needed(0.99):
         parts.append("no P99: too many frames were dropped")
     if in_bursts and claim.outcome != "inconclusive":
-        doubt = _doubt_in_bursts(run.latency_ns, claim.outcome == "pass", limit, floor_ns)
+        is_pass = claim.outcome == "pass"
+        doubt = _doubt_in_bursts(run.latency_ns, is_pass, limit, floor_ns, later_ns)
         if doubt:
             outcome = "inconclusive"
             parts.append(doubt)
     return Gate("jitter P99/P50", Verdict(outcome), ", ".join(parts))
 
 
-def _doubt_in_bursts(latency_ns: Nanoseconds, is_pass: bool, limit: float, floor_ns: int) -> str:
+def _doubt_in_bursts(
+    latency_ns: Nanoseconds, is_pass: bool, limit: float, floor_ns: int, later_ns: int
+) -> str:
     """Returns why bursts leave open what independent frames would prove; empty if they do not.
 
     P99/P50 is within the limit where no more than 1 % of the frames take longer than the limit
@@ -54,7 +63,8 @@ def _doubt_in_bursts(latency_ns: Nanoseconds, is_pass: bool, limit: float, floor
     """
     each = 1 - (1 - _CONFIDENCE) / 2
     median = bound_ns(np.sort(latency_ns), 0.5, each, upper=not is_pass) or 0
-    edge_ns = max(limit * median, median + floor_ns)
+    median -= later_ns
+    edge_ns = max(limit * median, median + floor_ns) - later_ns
     bound = bound_miss_rate(latency_ns > edge_ns, confidence=each)
     if is_pass and bound.rate >= _SHARE:
         more = math.floor(bound.rate / _SHARE * len(latency_ns)) + 1 - len(latency_ns)

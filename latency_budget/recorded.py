@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from latency_budget.reports.json_report import read_columns
 from latency_budget.run import Nanoseconds, Run
+from latency_budget.statistics import find_step
 
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
@@ -73,21 +74,8 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
         dropped=dropped,
         rate_hz=rate_hz,
         defects=tuple(defects),
-        rounding_ns=sum(_find_step(times) for times in (latency, *stages.values())) // 2,
+        rounding_ns=sum(find_step(times) for times in (latency, *stages.values())) // 2,
     )
-
-
-def _find_step(times: Nanoseconds) -> int:
-    """Returns the last digit that a column was written with, in ns: at most 1 ms.
-
-    A float32 has 24 binary digits, too few for a nanosecond from 17 ms on; a sum loses one or two.
-    """
-    largest = int(times.max(initial=0))
-    common = int(np.gcd.reduce(times)) if largest else 1
-    step = 1
-    while step < 1_000_000 and common % (10 * step) == 0:
-        step *= 10
-    return max(step, largest >> 22)
 
 
 def _find_latency(path: Path, columns: Columns) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from latency_budget.budget import Budget
-from latency_budget.gate import Gate, Verdict, judge_percentile
+from latency_budget.gate import Gate, Verdict, judge_percentile, settle_steps
 from latency_budget.run import DROPPED_NS, Run
 from latency_budget.statistics import bound_ns, claim_percentile, frames_needed, stage_quantile
 from latency_budget.tiers import Tier
@@ -17,9 +17,13 @@ def judge_stage(run: Run, name: str, budget: Budget, tier: Tier) -> Gate:
         known = ", ".join(run.stage_names) or "none"
         return Gate(label, Verdict.INCONCLUSIVE, f"not measured (measured stages: {known})")
     durations = run.stage_ns(name)
-    gate = judge_percentile(
-        label, durations, limit_ns, tier.confidence, in_bursts=tier.rule == "cluster"
-    )
+    in_bursts = tier.rule == "cluster"
+
+    def judge_at(later_ns: int) -> list[Gate]:
+        limit = limit_ns - later_ns
+        return [judge_percentile(label, durations, limit, tier.confidence, in_bursts=in_bursts)]
+
+    (gate,) = settle_steps(judge_at, run, durations)
     if len(budget.stages) == 1:
         return gate
     quantile = stage_quantile(len(budget.stages))

@@ -4,22 +4,18 @@ Precedence: invalid, fail, inconclusive, pass. Invalid stands first because a di
 makes slow frames of its own: a failure measured on it says no more than a pass would.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from latency_budget.budget import Budget, FrameBudget, HeadContract
-from latency_budget.bursts import bound_miss_rate, longest_run
+from latency_budget.budget import Budget, HeadContract
 from latency_budget.environment import Environment
-from latency_budget.gate import Gate, Verdict, judge_percentile
-from latency_budget.jitter_gate import judge_jitter
+from latency_budget.frame_gates import judge_frame
+from latency_budget.gate import Gate, Verdict
 from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
-from latency_budget.sequential import judge_sequence
 from latency_budget.stage_gates import judge_stage, judge_stages_together
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.tiers import Tier
@@ -107,7 +103,7 @@ def judge(
         gates.append(_judge_attempts(attempt, tier.attempts))
     if session is not None:
         gates.append(_judge_session(session))
-    gates += _judge_frame(run, budget, tier)
+    gates += judge_frame(run, budget.frame, tier)
     gates += [judge_stage(run, name, budget, tier) for name in budget.stages]
     if tier.stages_imply_frame and budget.stages:
         gates.append(judge_stages_together(run, budget, tier))
@@ -170,70 +166,6 @@ def _judge_session(session: Mapping[str, Any]) -> Gate:
     ]
     verdict = Verdict.INVALID if unmet else Verdict.PASS
     return Gate("asked versus got", verdict, "; ".join(unmet) or "the session is as asked for")
-
-
-def _judge_frame(run: Run, budget: Budget, tier: Tier) -> list[Gate]:
-    deadline_ns = budget.frame.deadline_ns
-    misses = run.find_misses(deadline_ns)
-    what = "frame" if run.is_whole_frame else "part"
-    judge_tail = partial(
-        judge_percentile,
-        latency_ns=run.latency_ns,
-        limit_ns=deadline_ns,
-        in_bursts=tier.rule == "cluster",
-    )
-    gates = [judge_tail(f"{what} P99", confidence=tier.confidence)]
-    if tier.rule == "sprt":
-        gates[0] = _judge_sequentially(misses, gates[0], tier.confidence)
-    if tier.p999_confidence is not None:
-        gates.append(judge_tail(f"{what} P99.9", confidence=tier.p999_confidence, quantile=0.999))
-    if tier.rule == "cluster":
-        gates.append(_judge_bursts(misses, tier.confidence))
-    gates.append(_judge_longest_run(run, budget.frame))
-    gates.append(judge_jitter(run, budget.frame, in_bursts=tier.rule == "cluster"))
-    return gates
-
-
-def _judge_sequentially(
-    misses: np.ndarray[Any, np.dtype[np.bool_]], whole: Gate, confidence: float
-) -> Gate:
-    """The sequential rule; frames measured after its decision may still refute a pass."""
-    claim = judge_sequence(misses, alpha=1 - confidence)
-    if whole.verdict is Verdict.FAIL:
-        return whole
-    if claim.decided_at is None:
-        note = f"undecided, {claim.more_frames} more frames without a miss needed"
-    elif claim.outcome == "inconclusive":
-        missed = int(misses[: claim.decided_at].sum())
-        note = (
-            f"ruled out a pass after {claim.decided_at} frames ({missed} missed, which proves no "
-            "fail); take a tier of a fixed number of frames, such as nightly"
-        )
-    else:
-        note = f"decided after {claim.decided_at} frames"
-    return Gate(whole.name, Verdict(claim.outcome), f"sequential test {note}; {whole.detail}")
-
-
-def _judge_bursts(misses: np.ndarray[Any, np.dtype[np.bool_]], confidence: float) -> Gate:
-    bound = bound_miss_rate(misses, confidence=confidence)
-    detail = (
-        f"at most {min(1.0, bound.rate):.2%} missed at {100 * confidence:g} % if misses come in "
-        f"bursts of {bound.burst_frames:.0f} ({bound.clusters} seen), limit 1 %"
-    )
-    if bound.rate < 0.01:
-        return Gate("P99 in bursts", Verdict.PASS, detail)
-    more = math.floor(bound.rate / 0.01 * len(misses)) + 1 - len(misses)
-    detail += f"; {more} more frames without a miss needed"
-    return Gate("P99 in bursts", Verdict.INCONCLUSIVE, detail)
-
-
-def _judge_longest_run(run: Run, frame: FrameBudget) -> Gate:
-    """The last frames of one process and the first of the next did not follow each other."""
-    limit = frame.max_consecutive_misses
-    parts = [part.find_misses(frame.deadline_ns) for part in run.split()]
-    longest = max(longest_run(misses) for misses in parts)
-    verdict = Verdict.PASS if longest <= limit else Verdict.FAIL
-    return Gate("consecutive misses", verdict, f"longest run {longest} frames, limit {limit}")
 
 
 def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -> Gate:

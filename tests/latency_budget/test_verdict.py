@@ -213,6 +213,37 @@ def test_a_sequential_test_that_turns_is_no_proven_fail():
     assert gate(worse, "frame P99").verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("latest_ms", "digits", "verdict"),
+    [
+        (33, 0, Verdict.INCONCLUSIVE),  # 33.9 ms, cut off
+        (32, 0, Verdict.PASS),
+        (34, 0, Verdict.FAIL),
+        (33, 2, Verdict.INCONCLUSIVE),
+        (32.9, 2, Verdict.PASS),
+        (33.1, 2, Verdict.FAIL),
+    ],
+)
+def test_what_a_coarse_clock_cannot_tell_is_not_proven(latest_ms, digits, verdict):
+    latency = noisy(3000, centre=30).clip(0, 31).round(digits)
+    latency[::20] = latest_ms
+    run = run_of(latency, stages_ns={"network": (latency * MS).round().astype(np.int64)})
+    budget = Budget(frame=FrameBudget(p99_over_p50=2), stages={"network": 33.0})
+    found = judge(run, budget, environment=QUIET)
+    for name in ("frame P99", "stage network P99"):
+        assert gate(found, name).verdict is verdict
+        assert ("written in steps of" in gate(found, name).detail) == (verdict == "inconclusive")
+
+
+def test_jitter_of_a_coarse_clock_is_bounded_by_its_steps():
+    """5 ms of a millisecond clock may be 4.1 or 5.9 ms: a ratio of 1.2 cannot be seen."""
+    latency = noisy(3000, centre=5.4)
+    fine = gate(judge(run_of(latency), Budget(), environment=QUIET), "jitter P99/P50")
+    coarse = gate(judge(run_of(latency.round()), Budget(), environment=QUIET), "jitter P99/P50")
+    assert fine.verdict is Verdict.PASS
+    assert coarse.verdict is Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(("bursts", "independent"), [(2, Verdict.PASS), (4, Verdict.FAIL)])
 def test_jitter_of_a_few_long_bursts_is_not_proven_by_the_cluster_rule(bursts, independent):
     latency = noisy(18_000)
