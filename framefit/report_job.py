@@ -1,13 +1,14 @@
 """The work of `budget-check report`: other formats, beside a base, a history and a roofline."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_text
-from artifacts.errors import InputError
+from artifacts.errors import FramefitError, InputError, first_line
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
 from latency_budget.artifact_match import Match, match_artifact, match_limits
@@ -66,16 +67,46 @@ def make_reports(path: Path, options: ReportOptions) -> tuple[Report, list[str]]
     extras = ReportExtras(
         options=_read_options(options.options) if options.options else (),
         roofline=view_roofline(options.model) if options.model else None,
-        history=extend_history(options.history, options.label, report) if options.history else (),
     )
-    report = replace(report, extras=extras)
-    comment = render_comment(report, base)
-    if options.out is not None:
-        write_report(report, options.out)
-        write_text(options.out / COMMENT, comment)
+    read = " or ".join(str(one) for one in (path, options.base) if one is not None)
+    with _told_as_bad_input(read):
+        comment = render_comment(report, base)
+        past = _continue_history(options.history, options.label, report) if options.history else ()
+        extras = replace(extras, history=past)
+        report = replace(report, extras=extras)
+        annotations = list_annotations(report)
+        if options.out is not None:
+            write_report(report, options.out)
+            write_text(options.out / COMMENT, comment)
+    if options.history is not None:
+        _write_history(options.history, past)
     if options.step_summary is not None:
         append_step_summary(report, options.step_summary, comment)
-    return report, list_annotations(report)
+    return report, annotations
+
+
+@contextmanager
+def _told_as_bad_input(read: str) -> Iterator[None]:
+    """Figures that a page shows may be missing or of another kind in a file that others wrote."""
+    from jinja2 import TemplateError
+
+    try:
+        yield
+    except FramefitError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TemplateError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise InputError(
+            f"{read} cannot be shown: {type(error).__name__}: {first_line(error)}",
+            "a report.json as this version of framefit writes it",
+            "measure again, or use the version that wrote it",
+        ) from error
 
 
 def verify_artifact(
@@ -159,6 +190,12 @@ def _read_options(path: Path) -> tuple[StageOption, ...]:
 
 def extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
     """Appends this verdict to the history; a label that is there already is replaced."""
+    points = _continue_history(path, label, report)
+    _write_history(path, points)
+    return points
+
+
+def _continue_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
     points = [point for point in _read_history(path) if point.label != label or not label]
     frame = report.variants[-1].frame_ms
     points.append(
@@ -170,8 +207,11 @@ def extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint
             created_s=report.created_s,
         )
     )
-    write_text(path, "".join(f"{json.dumps(vars(point))}\n" for point in points))
     return tuple(points)
+
+
+def _write_history(path: Path, points: Iterable[HistoryPoint]) -> None:
+    write_text(path, "".join(f"{json.dumps(vars(point))}\n" for point in points))
 
 
 def _read_history(path: Path) -> list[HistoryPoint]:

@@ -78,6 +78,21 @@ def test_anything_else_is_refused(tmp_path, text):
         read_report(path)
 
 
+@pytest.mark.parametrize("part", ["missed", "service_ms"])
+def test_a_report_that_lacks_what_a_page_shows_is_bad_input(tmp_path, part, capsys):
+    file = json_report.write(make_report(tmp_path, slow=(3, 9)), tmp_path)
+    content = json.loads(file.read_text())
+    content["variants"][-1]["details"][part] = {"count": 1}
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    out, history = tmp_path / "out", tmp_path / "history.jsonl"
+    words = ["--out", str(out), "--history", str(history)]
+    assert budget_check_main(["report", str(tmp_path / "old.json"), *words]) == 2
+    assert "old.json cannot be shown" in capsys.readouterr().err
+    assert not history.exists()
+    assert budget_check_main(["report", str(file), *words]) == 0
+    assert history.exists()
+
+
 def test_nine_annotations_the_worst_first_and_one_that_counts(tmp_path):
     gates = [Gate(f"soft {i}", Verdict.INCONCLUSIVE, "?") for i in range(6)]
     gates += [Gate(f"hard {i}", Verdict.FAIL, "x") for i in range(7)]
