@@ -2,9 +2,11 @@
 
 import json
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
     """Yields a temporary path beside `target`, which replaces it if the block succeeds.
 
     The temporary file is fsynced before the rename and the folder after it, so that a power loss
-    leaves the old file or the new one. On any exception (interrupts too) the temporary file is
+    leaves the old file or the new one. The new file may be read and written by whom the old one
+    could, or else by whom the umask lets. On any exception (interrupts too) the temporary file is
     removed and `target` is as it was. A device, a pipe or an open stream such as /dev/stdout is
     written to and never replaced.
 
@@ -39,15 +42,10 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem[:40]}.tmp-", suffix=target.suffix, dir=target.parent
-        )
+        temporary = _make_temporary(target)
     except OSError as error:
         raise _unwritable(target, error) from error
-    os.close(handle)
-    temporary = Path(name)
     try:
-        temporary.chmod(0o644)
         yield temporary
         _fsync(temporary)
         temporary.replace(target)
@@ -117,6 +115,21 @@ def write_text(target: Path | str, content: str) -> None:
 def write_json(target: Path | str, content: Any) -> None:
     """Writes `content` to `target` atomically; NaN and infinity are refused, JSON has none."""
     write_text(target, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _make_temporary(target: Path) -> Path:
+    """Makes an empty file beside `target`, as readable as that is, or as the umask has it.
+
+    `tempfile` makes files that only their owner reads, and the umask cannot be asked for without
+    changing it for all threads; the system applies it where a file is made.
+    """
+    name = f".{target.stem[:40]}.tmp-{secrets.token_hex(8)}{target.suffix}"
+    temporary = target.with_name(name)
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    if target.is_file() and not target.is_symlink():
+        with suppress(OSError):  # Another owner's bits are not ours to give.
+            temporary.chmod(target.stat().st_mode & 0o777 | stat.S_IWUSR)
+    return temporary
 
 
 def _is_stream(target: Path) -> bool:

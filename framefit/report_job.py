@@ -211,7 +211,8 @@ def _continue_history(path: Path, label: str, report: Report) -> tuple[HistoryPo
 
 
 def _write_history(path: Path, points: Iterable[HistoryPoint]) -> None:
-    write_text(path, "".join(f"{json.dumps(vars(point))}\n" for point in points))
+    """Writes it where a link points: to a folder that outlives the job."""
+    write_text(path.resolve(), "".join(f"{json.dumps(vars(point))}\n" for point in points))
 
 
 def _read_history(path: Path) -> list[HistoryPoint]:

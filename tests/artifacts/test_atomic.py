@@ -93,6 +93,28 @@ def test_longest_name(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x"
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o027, 0o640), (0o002, 0o664)])
+def test_a_new_file_is_as_readable_as_the_umask_has_it(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        write_bytes(tmp_path / "weights.pt", b"secret")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "weights.pt").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o644])
+def test_a_replaced_file_stays_as_readable_as_it_was(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "weights.pt"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    write_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == mode
+
+
 WRITER = """
 import sys
 from artifacts.atomic import write_bytes

@@ -93,6 +93,18 @@ def test_a_report_that_lacks_what_a_page_shows_is_bad_input(tmp_path, part, caps
     assert history.exists()
 
 
+def test_a_history_behind_a_link_is_written_where_it_points(tmp_path):
+    file = json_report.write(make_report(tmp_path), tmp_path)
+    kept, link = tmp_path / "kept" / "history.jsonl", tmp_path / "history.jsonl"
+    kept.parent.mkdir()
+    link.symlink_to(kept)
+    for label in ("one", "two"):
+        words = ["report", str(file), "--history", str(link), "--label", label]
+        assert budget_check_main(words) == 0
+    assert link.is_symlink()
+    assert len(kept.read_text().splitlines()) == 2
+
+
 def test_nine_annotations_the_worst_first_and_one_that_counts(tmp_path):
     gates = [Gate(f"soft {i}", Verdict.INCONCLUSIVE, "?") for i in range(6)]
     gates += [Gate(f"hard {i}", Verdict.FAIL, "x") for i in range(7)]
