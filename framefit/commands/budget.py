@@ -148,6 +148,7 @@ def init(
     runtime: Runtime = None,
     threads: Threads = None,
     input_shape: InputShape = None,
+    data: Data = None,
     frames: Annotated[int, typer.Option(help="Frames to time, where MODEL is measured.")] = 400,
     rate_hz: Annotated[float, typer.Option(help="The camera's frames per second.")] = 30.0,
     margin: Annotated[float, typer.Option(help="Factor on the measured P99 of a stage.")] = 1.1,
@@ -168,7 +169,7 @@ def init(
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
     require_writable(out)
     _refuse_unused(context, samples, pipeline)
-    engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": None}
+    engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
     run, heads = measure_or_read(
         model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress
     )

@@ -371,6 +371,14 @@ def test_init_measures_a_model(tmp_path, model):
     assert run("init", tmp_path / "other.toml")[0] == 2
 
 
+def test_init_measures_a_model_on_given_inputs(tmp_path, model):
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 8, 8), np.float32))
+    arguments = ("init", tmp_path / "new.toml", model, "--frames", 5, "--rate-hz", 200, "--data")
+    assert run(*arguments, tmp_path / "d.npz")[0] == 0
+    np.savez(tmp_path / "small.npz", x=np.zeros((4, 3, 4, 4), np.float32))
+    assert run(*arguments, tmp_path / "small.npz", "--force")[0] == 2
+
+
 def test_a_folder_that_cannot_be_written_stops_only_a_tier_with_planned_attempts(
     tmp_path, fast, model
 ):
