@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 
-def sha256_bytes(content: bytes) -> str:
+def sha256_bytes(content: bytes | memoryview) -> str:
     """Returns the SHA-256 of `content` as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 

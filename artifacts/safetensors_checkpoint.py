@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import atomic_path
+from artifacts.atomic import write_bytes
+from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.file_kind import printable
 from artifacts.safetensors_check import read_metadata
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_KEY = "framefit.checkpoint"
 """The only key: the library writes several in an order that changes from run to run."""
+DIGEST_KEY = "data_sha256"
+"""Among the checkpoint's values: a `.pt` has checksums, safetensors have none of their own."""
 
 
 def write_safetensors(
@@ -27,12 +30,12 @@ def write_safetensors(
         content: builder, config, edits and whatever else JSON can hold.
         weights: by name; they may share memory.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     own = {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
-    metadata = {CHECKPOINT_KEY: json.dumps(content)}
-    with atomic_path(path) as temporary:
-        save_file(own, temporary, metadata=metadata)
+    digest = sha256_bytes(_data_of(save(own)))  # The tensors' bytes do not depend on metadata.
+    metadata = {CHECKPOINT_KEY: json.dumps({**content, DIGEST_KEY: digest})}
+    write_bytes(path, save(own, metadata))
 
 
 def read_content(path: Path, data: bytes) -> dict[str, Any] | None:
@@ -43,7 +46,7 @@ def read_content(path: Path, data: bytes) -> dict[str, Any] | None:
         data: all its bytes, checked by `check_safetensors`.
 
     Raises:
-        InputError: the metadata are damaged.
+        InputError: the metadata are damaged, or the weights are not those that were written.
     """
     text = read_metadata(data).get(CHECKPOINT_KEY)
     if text is None:
@@ -54,4 +57,16 @@ def read_content(path: Path, data: bytes) -> dict[str, Any] | None:
         raise InputError(f"'{CHECKPOINT_KEY}' in {printable(path)} is no JSON: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"'{CHECKPOINT_KEY}' in {printable(path)} is no JSON object")
+    recorded = content.pop(DIGEST_KEY, None)
+    if recorded is not None and recorded != sha256_bytes(_data_of(data)):
+        raise InputError(
+            f"the weights of {printable(path)} are not those that were written",
+            f"the SHA-256 {str(recorded)[:12]}…",
+            "copy it again",
+        )
     return content
+
+
+def _data_of(data: bytes) -> memoryview:
+    """Returns the tensors' bytes of a file, which follow its header."""
+    return memoryview(data)[8 + int.from_bytes(data[:8], "little") :]

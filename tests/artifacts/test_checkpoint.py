@@ -60,6 +60,26 @@ def make(network: nn.Module, **changes: Any) -> Checkpoint:
     return Checkpoint(**{**values, **changes})
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_a_flipped_bit_of_a_weight_is_refused(tmp_path: Path, network, suffix: str) -> None:
+    """Row 31: one bit of a mantissa leaves a weight that nobody would suspect."""
+    path = save_checkpoint(tmp_path / f"m{suffix}", make(network))
+    content = bytearray(path.read_bytes())
+    values = network.weight.detach().numpy().tobytes()
+    content[content.index(values) + 8] ^= 0x01
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="copy it again"):
+        load_checkpoint(path)
+
+
+def test_a_safetensors_checkpoint_comes_back_whole(tmp_path: Path, network) -> None:
+    path = save_checkpoint(tmp_path / "m.safetensors", make(network))
+    loaded = load_checkpoint(path)
+    assert all(torch.equal(loaded.state_dict[k], v) for k, v in network.state_dict().items())
+    again = save_checkpoint(tmp_path / "again.safetensors", loaded)
+    assert again.read_bytes() == path.read_bytes()
+
+
 def test_round_trip_gives_the_same_network(tmp_path: Path, network, my_module: str) -> None:
     path = save_checkpoint(tmp_path / "m.pt", make(network))
     loaded = load_checkpoint(path)
