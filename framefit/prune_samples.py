@@ -63,7 +63,7 @@ def open_prune_data(
         ]
         for part in (training, held_out)
     )
-    importance = ImportanceData(images, output_distance(), images)
+    importance = ImportanceData(images, output_distance(samples=images), images)
     if heads:
         importance = ImportanceData(_batches(training), _label_losses(heads), images)
     return PruneData(importance=importance, calibration=images, held_out=judged)

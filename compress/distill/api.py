@@ -15,7 +15,8 @@ from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
-from compress.distill.outputs import OutputMatch, match_outputs
+from compress.distill.losses import HEAD_LOSSES
+from compress.distill.outputs import OutputMatch, match_outputs, split_heads
 from compress.distill.relative_probe import (
     Obstacle,
     RelativeProbe,
@@ -27,6 +28,7 @@ from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch
+from compress.train.output_parts import OutputParts, find_parts
 from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
@@ -124,22 +126,26 @@ def distill_module(
     student.eval()
     teacher.eval()
     example = stack_samples([held_out[0]])
+    few = min(len(samples), settings.batch_norm_batches * training.batch_size)
+    seen = _batches([samples[i] for i in range(few)], training.batch_size)
+    calibration = [tuple(batch[name] for name in inputs) for batch in seen]
     follows = settings.feature_weight > 0
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(training.seed)
         given = tuple(example[name] for name in inputs)
-        match = _match(student, teacher, given, heads)
+        whole = _match(student, teacher, given, heads)
+        parts = _find_parts(teacher, whole, calibration)
+        match = split_heads(whole, parts)
         taps = choose_taps(student, teacher, given, settings.features) if follows else []
-        lesson = DistillLesson(student, teacher, match, taps, settings, label_loss, inputs)
+        lesson = DistillLesson(
+            student, teacher, match, taps, settings, label_loss, inputs, parts=parts
+        )
     batches = _batches(held_out, training.batch_size)
     before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
     _require_finite(before, lesson, batches)
     relative = RelativeProbe(lesson, batches, before, floors)
     probe = probe or relative
     identity = _identify(lesson, batches)
-    few = min(len(samples), settings.batch_norm_batches * training.batch_size)
-    seen = _batches([samples[i] for i in range(few)], training.batch_size)
-    calibration = [lesson.read_inputs(batch) for batch in seen]
     score_before = probe(student)
     improve_batch_norm(student, calibration, probe)
     lesson.balance.start(measure_losses(lesson, batches), floors)
@@ -186,6 +192,18 @@ def _match(
     return match_outputs(
         name_outputs(student, student(*example)), name_outputs(teacher, teacher(*example)), heads
     )
+
+
+@torch.no_grad()
+def _find_parts(
+    teacher: nn.Module, match: OutputMatch, batches: Sequence[tuple[Tensor, ...]]
+) -> OutputParts:
+    """Finds the outputs of unlike units among those of whose heads nothing is known."""
+    unknown = [
+        name for head, names in match.heads.items() if head not in HEAD_LOSSES for name in names
+    ]
+    answers = (name_outputs(teacher, teacher(*batch)) for batch in batches)
+    return find_parts(answers, unknown)
 
 
 @torch.no_grad()

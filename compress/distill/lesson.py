@@ -13,6 +13,7 @@ from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
 from compress.train.lesson import Batch, Lesson, find_device
+from compress.train.output_parts import OutputParts
 
 IMAGE = "image"
 """Name of a network's single input in a batch; everything else in it is labels."""
@@ -31,6 +32,7 @@ class DistillLesson(Lesson):
         settings: weights and temperatures.
         label_loss: loss on labels; None where there are none.
         inputs: what of a batch are the networks' arguments, in their order.
+        parts: which outputs `match` compares by their parts.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class DistillLesson(Lesson):
         settings: DistillSettings,
         label_loss: LabelLoss | None = None,
         inputs: Sequence[str] = (IMAGE,),
+        parts: OutputParts | None = None,
     ) -> None:
         super().__init__(student)
         self.__dict__["teacher"] = teacher.eval().requires_grad_(False)
         self.match = match
         self.inputs = tuple(inputs)
+        self.parts = parts or OutputParts()
         self.taps = tuple(taps) if settings.feature_weight > 0 else ()
         self.settings = settings
         self.label_loss = label_loss if settings.label_weight > 0 else None
@@ -113,6 +117,7 @@ class DistillLesson(Lesson):
     def _compare_heads(
         self, got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
+        got, wanted = self.parts.split(got), self.parts.split(wanted)
         return {
             head: HEAD_LOSSES.get(head, plain_loss)(
                 {name: got[name].float() for name in names},

@@ -1,12 +1,13 @@
 """Which outputs of a student are compared with which of its teacher."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
 from artifacts.errors import InputError
+from compress.train.output_parts import OutputParts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,22 @@ def match_outputs(
     return OutputMatch(
         heads=_group(common, heads or {}), student_only=student_only, teacher_only=teacher_only
     )
+
+
+def split_heads(match: OutputMatch, parts: OutputParts) -> OutputMatch:
+    """Returns a match in which each part of an output is a head of its own.
+
+    Args:
+        match: by whole outputs.
+        parts: of outputs of any heads.
+    """
+    heads = {}
+    for head, names in match.heads.items():
+        whole = tuple(name for name in names if name not in parts.of)
+        if whole:
+            heads[head] = whole
+        heads |= {part: (part,) for name in names if name in parts.of for part in parts.names(name)}
+    return replace(match, heads=heads)
 
 
 def _group(names: list[str], heads: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -57,6 +57,7 @@ class RelativeProbe:
             (),
             lesson.settings,
             inputs=lesson.inputs,
+            parts=lesson.parts,
         )
         self._batches = batches
         self._before = before

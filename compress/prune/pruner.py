@@ -20,6 +20,7 @@ from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
 from compress.train.batch_norm import improve_batch_norm
+from compress.train.output_parts import OutputParts, find_parts
 
 Inputs = tuple[Tensor, ...]
 _MOST_REASONS = 6
@@ -146,9 +147,10 @@ class Pruner:
         if not samples:
             return
         wanted = run_all(self.module, samples)
+        parts = find_parts(wanted)
 
         def score(candidate: nn.Module) -> float:
-            return -min(compare_outputs(run_all(candidate, samples), wanted).values())
+            return -min(compare_outputs(run_all(candidate, samples), wanted, parts).values())
 
         improve_batch_norm(module, samples, score)
 
@@ -180,18 +182,20 @@ def probe_quality(
     """Compares a network with what the original gave on the held-out samples.
 
     Returns:
-        SQNR in dB per output; empty without samples.
+        SQNR in dB per output, or per part of it; empty without samples.
     """
-    return compare_outputs(run_all(module, data.held_out), wanted)
+    return compare_outputs(run_all(module, data.held_out), wanted, find_parts(wanted))
 
 
 def compare_outputs(
-    outputs: Sequence[Mapping[str, Tensor]], wanted: Sequence[Mapping[str, Tensor]]
+    outputs: Sequence[Mapping[str, Tensor]],
+    wanted: Sequence[Mapping[str, Tensor]],
+    parts: OutputParts,
 ) -> dict[str, float]:
-    """Returns the SQNR in dB per output over all samples."""
+    """Returns the SQNR in dB per output, or per part of it, over all samples."""
     noise: dict[str, SignalToNoise] = {}
-    for found, references in zip(outputs, wanted, strict=True):
-        for name, reference in references.items():
+    for found, references in zip(map(parts.split, outputs), wanted, strict=True):
+        for name, reference in parts.split(references).items():
             meter = noise.setdefault(name, SignalToNoise())
             meter.update(reference.numpy(), found[name].numpy())
     return {name: meter.sqnr_db for name, meter in noise.items()}

@@ -9,7 +9,7 @@ Every head gives a score of its own, divided by its mean over all groups; a grou
 largest of them. So the shared trunk keeps what any one head needs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from compress.prune.importance.contract import (
     consumer_places,
     sum_over_others,
 )
+from compress.train.output_parts import OutputParts, find_parts
 
 Scores = NDArray[np.float64]
 _OTHER_WAY = "; or prune with --importance activation or magnitude, which need no gradients"
@@ -42,8 +43,10 @@ def score_by_fisher(module: nn.Module, channels: Channels, data: ImportanceData)
     return _score(module, channels, data, np.square)
 
 
-def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
-    """Returns losses that need no labels: one per output.
+def output_distance(
+    seed: int = 0, samples: Sequence[tuple[Tensor, ...]] = ()
+) -> Callable[..., dict[str, Tensor]]:
+    """Returns losses that need no labels: one per output, or per part of it.
 
     The squared distance to the network's own outputs has no gradient at the network itself, but a
     second order: E[(r·J w)²] = |J w|² for random r of unit variance, with J the outputs' Jacobian.
@@ -52,12 +55,17 @@ def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
 
     Args:
         seed: of the random directions.
+        samples: inputs on which the first network shows which outputs join values of unlike units
+            (boxes and probabilities); each of their parts then has a loss. None takes all as one.
     """
+    parts: OutputParts | None = None
     generator = torch.Generator().manual_seed(seed)
 
     def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        nonlocal parts
+        parts = parts or _find_parts(module, samples)
         result = {}
-        for name, out in name_outputs(module, module(*inputs)).items():
+        for name, out in parts.split(name_outputs(module, module(*inputs))).items():
             if not out.requires_grad:
                 continue
             direction = torch.randn(out.shape, generator=generator).to(out)
@@ -65,6 +73,11 @@ def output_distance(seed: int = 0) -> Callable[..., dict[str, Tensor]]:
         return result
 
     return losses
+
+
+@torch.no_grad()
+def _find_parts(module: nn.Module, samples: Sequence[tuple[Tensor, ...]]) -> OutputParts:
+    return find_parts(name_outputs(module, module(*inputs)) for inputs in samples)
 
 
 def _score(

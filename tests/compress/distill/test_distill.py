@@ -264,6 +264,30 @@ def test_no_samples_is_an_error() -> None:
         distill_module(TwoHeads(6, 1), TwoHeads(6, 2), samples(4), [])
 
 
+class Pose(nn.Module):
+    """One output of metres and radians, made of one layer's features."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.trunk = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 8))
+        self.head = nn.Linear(8, 4)
+        self.units = nn.Buffer(torch.tensor([50.0, 50.0, 0.1, 0.1]))
+
+    def forward(self, x):
+        return self.head(self.trunk(8 * x)) * self.units
+
+
+def test_small_values_beside_large_ones_in_one_output_are_learned() -> None:
+    """In a sum of squares, the radians would be a millionth of the metres."""
+    student, teacher = Pose(1), Pose(2)
+    result = distill_module(student, teacher, samples(64), samples(16, 1), training=TRAINING)
+    metres, radians = "output[:, 0:2]", "output[:, 2:4]"
+    assert result.match.heads == {metres: (metres,), radians: (radians,)}
+    for part in (metres, radians):
+        assert result.losses_after[part] < 0.2 * result.losses_before[part]
+
+
 class OtherwiseInTraining(nn.Module):
     """While it trains it answers in another form, through a head that nothing else uses."""
 

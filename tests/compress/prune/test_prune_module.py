@@ -116,6 +116,31 @@ def test_every_head_counts_the_same() -> None:
     assert 0.2 < by_channel[:8].mean() / by_channel[8:].mean() < 5
 
 
+class JoinedHeads(nn.Module):
+    """Boxes in pixels and probabilities in one output, each made by a branch of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.boxes = nn.Sequential(block(3, 16), nn.Conv2d(16, 4, 1))
+        self.classes = nn.Sequential(block(3, 16), nn.Conv2d(16, 3, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([100 * self.boxes(x), self.classes(x).sigmoid()], 1).flatten(2)
+
+
+def test_probabilities_beside_boxes_keep_their_channels() -> None:
+    torch.manual_seed(0)
+    network = JoinedHeads().eval()
+    images = [(torch.randn(1, 3, 8, 8),) for _ in range(4)]
+    importance = ImportanceData(images, output_distance(samples=images), images)
+    data = PruneData(importance=importance, calibration=images, held_out=images)
+    settings = PruneSettings(importance="fisher", limits=WidthLimits(round_to=1, fewest=1))
+    result = prune_module(network, INPUTS, RatioGoal(0.5), settings, data)
+    kept = {item.weight: item.after for item in result.widths}
+    assert min(kept.values()) >= 5
+    assert set(result.quality[0]) == {"output[:, 0:4]", "output[:, 4:7]"}
+
+
 def test_statistics_over_remaining_channels_are_named() -> None:
     class Masked(TwoHeads):
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
