@@ -10,7 +10,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from framefit.labelled_heads import label_heads, measure_heads, read_label_loss
 from framefit.model_source import ModelOptions
-from framefit.trainable_network import open_trainable, save_trained
+from framefit.trainable_network import note_frozen, open_trainable, save_trained
 from framefit.training_samples import LabelOptions, TrainingSamples, open_training_samples
 from framefit.workspace import Workspace
 
@@ -102,6 +102,7 @@ def distill_file(
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the student": student, "the teacher": teacher})
     learner, shapes, spec = open_trainable(student, options, spec_options or {}, data)
+    note_frozen(learner)
     other = replace(options, factory=teacher_factory or options.factory)
     guide, guide_shapes, guide_spec = open_trainable(teacher, other, spec_options or {}, data)
     if guide_spec != spec:

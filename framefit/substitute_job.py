@@ -13,7 +13,7 @@ from framefit.distill_job import train_student
 from framefit.labelled_heads import label_heads, measure_heads
 from framefit.model_source import ModelOptions
 from framefit.module_clock import ModuleClock
-from framefit.trainable_network import open_trainable, save_edited
+from framefit.trainable_network import note_frozen, open_trainable, save_edited
 from framefit.training_samples import (
     LabelOptions,
     Sample,
@@ -114,6 +114,7 @@ def substitute_file(
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the network": model})
     module, shapes, spec = open_trainable(model, options, spec_options or {}, data)
+    note_frozen(module)
     heads = label_heads(module)
     samples = open_training_samples(
         data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]

@@ -1,5 +1,6 @@
 """Opens networks that can be trained, and writes them back in the form in which they came."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
+from artifacts.wording import name_some
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import SCENES, name_inputs, open_pictures, refuse_first_axis
@@ -18,6 +20,8 @@ from framefit.workspace import Workspace
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_log = logging.getLogger(__name__)
+_MOST_FROZEN = 3
 
 TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """Files of weights that a module of Python is built for."""
@@ -59,6 +63,22 @@ def open_trainable(
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
     return module, named, spec
+
+
+def note_frozen(module: "nn.Module") -> None:
+    """Warns of weights that the code that builds a network froze, so that they do not learn."""
+    weights = dict(module.named_parameters())
+    frozen = [name for name, weight in weights.items() if not weight.requires_grad]
+    if frozen:
+        share = sum(weights[name].numel() for name in frozen) / sum(
+            weight.numel() for weight in weights.values()
+        )
+        _log.warning(
+            "%.0f %% of the weights are frozen where the network is built (requires_grad is False) "
+            "and do not learn: %s",
+            100 * share,
+            name_some(frozen, _MOST_FROZEN),
+        )
 
 
 def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -27,7 +27,7 @@ from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
-from compress.train.lesson import Batch
+from compress.train.lesson import Batch, require_learning
 from compress.train.output_parts import OutputParts, find_parts
 from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
@@ -115,14 +115,15 @@ def distill_module(
         report: see `train`.
 
     Raises:
-        InputError: no samples, no common output, a feature that cannot be compared, or what
-            `train` raises.
+        InputError: no samples, all weights of the student are frozen, no common output, a feature
+            that cannot be compared, or what `train` raises.
     """
     settings, training = settings or DistillSettings(), training or TrainerSettings()
     if len(samples) == 0 or len(held_out) == 0:
         raise InputError(
             f"{len(samples)} samples to learn from and {len(held_out)} held out", "some of both"
         )
+    require_learning(student)
     student.eval()
     teacher.eval()
     example = stack_samples([held_out[0]])

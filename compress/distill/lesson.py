@@ -26,7 +26,8 @@ class DistillLesson(Lesson):
 
     Args:
         student: the network that learns.
-        teacher: the network it learns from; never trained, and no part of this module's state.
+        teacher: the network it learns from; never trained, and no part of this module's state. Its
+            weights go on asking for gradients where they did, as it may be pruned or trained later.
         match: the outputs to compare.
         taps: the features to compare; where channels differ, a 1x1 convolution adapts them.
         settings: weights and temperatures.
@@ -47,7 +48,7 @@ class DistillLesson(Lesson):
         parts: OutputParts | None = None,
     ) -> None:
         super().__init__(student)
-        self.__dict__["teacher"] = teacher.eval().requires_grad_(False)
+        self.__dict__["teacher"] = teacher.eval()
         self.match = match
         self.inputs = tuple(inputs)
         self.parts = parts or OutputParts()

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from artifacts.errors import InputError
+
 Batch = dict[str, Tensor]
 """Samples stacked along a new first axis, by name."""
 
@@ -46,6 +48,22 @@ class Lesson(nn.Module):
 def _is_layer(part: nn.Module) -> bool:
     is_own = type(part).__module__.partition(".nn.")[0] == "torch"
     return is_own or isinstance(part, (_NormBase, _DropoutNd))
+
+
+def require_learning(student: nn.Module) -> None:
+    """Checks that some weight of a student learns.
+
+    Raises:
+        InputError: all are frozen, as in networks that were built for inference only.
+    """
+    weights = dict(student.named_parameters())
+    if weights and not any(weight.requires_grad for weight in weights.values()):
+        raise InputError(
+            f"all {len(weights)} weights of the student are frozen (requires_grad is False), so "
+            "that nothing would be learned",
+            "weights that learn",
+            "call requires_grad_(True) where the network is built; freeze only what has to stay",
+        )
 
 
 def find_device(module: nn.Module) -> torch.device:

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from artifacts.checkpoint import load_checkpoint
 
@@ -124,3 +125,27 @@ def test_substitute_measures_and_stores_edits(run, folder: Path, pictures: Path)
     assert trial["count"] > 3
     edits = load_checkpoint("n.substituted.pt").edits
     assert bool(edits) == trial["is_kept"] == (trial["after_ms"] <= 0.97 * trial["before_ms"])
+
+
+FROZEN = """
+from torch import nn
+
+def make():
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 3))
+    network[0].requires_grad_(False)
+    return network
+"""
+
+
+def test_weights_that_the_factory_froze_are_named(run, folder: Path, pictures: Path) -> None:
+    (folder / "frozen_factory.py").write_text(FROZEN)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 3))
+    for name in ("s.pt", "t.pt"):
+        torch.save(network.state_dict(), name)
+    factory = ("--factory", "frozen_factory:make", "--input-shape", "1,3,16,24")
+    result = run(
+        "compress", "distill", "s.pt", "--teacher", "t.pt", *factory, "--data", pictures, *QUICK
+    )
+    assert result.code == 0, result.err
+    assert "61 % of the weights are frozen" in result.err
+    assert "do not learn: 0.weight, 0.bias" in result.err

@@ -328,6 +328,25 @@ def test_only_layers_change_their_mode() -> None:
     assert not any(part.training for part in lesson.modules())
 
 
+@pytest.mark.parametrize("feature_weight", [0.0, 0.5])
+def test_a_student_without_weights_that_learn_is_refused(feature_weight: float) -> None:
+    """Its adapters alone would learn, and the run would look like one that brought nothing."""
+    student, teacher = TwoHeads(6, 1).requires_grad_(False), TwoHeads(12, 2)
+    settings = DistillSettings(feature_weight=feature_weight)
+    with pytest.raises(InputError, match="are frozen"):
+        distill_module(student, teacher, samples(8), samples(4, 1), settings, TRAINING)
+
+
+def test_a_teacher_can_learn_afterwards() -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    teacher.metres.requires_grad_(False)
+    short = replace(TRAINING, steps=2, probe_every=1)
+    distill_module(student, teacher, samples(8), samples(4, 1), training=short)
+    learns = {name for name, weight in teacher.named_parameters() if weight.requires_grad}
+    assert learns == {name for name in dict(teacher.named_parameters()) if "metres" not in name}
+    assert all(weight.grad is None for weight in teacher.parameters())
+
+
 class Decided(TwoHeads):
     """Also answers labels, and a feature that is cut off from the gradient."""
 
