@@ -1,6 +1,7 @@
 """The lesson of a distillation: what student and teacher answer to the same input."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -119,8 +120,9 @@ class DistillLesson(Lesson):
         self, got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         got, wanted = self.parts.split(got), self.parts.split(wanted)
+        plain = partial(plain_loss, variances=self.parts.variances)
         return {
-            head: HEAD_LOSSES.get(head, plain_loss)(
+            head: HEAD_LOSSES.get(head, plain)(
                 {name: got[name].float() for name in names},
                 {name: wanted[name].float() for name in names},
                 self.settings,

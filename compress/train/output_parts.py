@@ -35,9 +35,11 @@ class OutputParts:
 
     Attributes:
         of: parts by the name of their output; an output that is not named is whole.
+        variances: of all values, by the name of a part or of a whole output.
     """
 
     of: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    variances: Mapping[str, float] = field(default_factory=dict)
 
     def names(self, output: str) -> tuple[str, ...]:
         """Returns the names of an output's parts, or its own."""
@@ -69,25 +71,50 @@ def find_parts(
         answers: of one network to several inputs, [N, ...] each.
         outputs: those that are looked at; None for all.
     """
-    spreads: dict[str, dict[int, _Spread]] = {}
+    spreads: dict[str, _Spreads] = {}
     for answer in answers:
         for name, value in answer.items():
-            is_wanted = outputs is None or name in outputs
-            if is_wanted and value.is_floating_point() and value.numel():
-                axes = spreads.setdefault(name, {axis: _Spread() for axis in _unit_axes(value)})
-                for axis, spread in axes.items():
-                    spread.update(value.movedim(axis, 0).flatten(1))
-    found = {}
-    for name, axes in spreads.items():
-        kinds = {axis: spread.find_kinds() for axis, spread in axes.items()}
-        step, axis = max(((kinds[axis][0], axis) for axis in axes), default=(1.0, 0))
-        if step >= UNLIKE:
-            is_second = axis == 1
-            found[name] = tuple(
-                Part(_name_part(name, places, is_second=is_second), axis, places)
-                for places in kinds[axis][1]
-            )
-    return OutputParts(found)
+            if value.numel() and (outputs is None or name in outputs):
+                spreads.setdefault(name, _Spreads(value)).update(value)
+    found: dict[str, tuple[Part, ...]] = {}
+    variances: dict[str, float] = {}
+    for name, spread in spreads.items():
+        axis, kinds = spread.find_kinds()
+        parts = tuple(
+            Part(_name_part(name, places, is_second=axis == 1), axis, places) for places in kinds
+        )
+        if parts:
+            found[name] = parts
+            variances |= {part.name: spread.variance(axis, part.places) for part in parts}
+        else:
+            variances[name] = spread.variance()
+    return OutputParts(found, variances)
+
+
+class _Spreads:
+    """How much the values of an output vary, over all answers and along each axis of units."""
+
+    def __init__(self, value: Tensor) -> None:
+        self._whole = _Spread()
+        axes = _unit_axes(value) if value.is_floating_point() else ()
+        self._axes = {axis: _Spread() for axis in axes}
+
+    def update(self, value: Tensor) -> None:
+        """Adds the output of an answer."""
+        self._whole.update(value.reshape(1, -1))
+        for axis, spread in self._axes.items():
+            spread.update(value.movedim(axis, 0).flatten(1))
+
+    def find_kinds(self) -> tuple[int, list[tuple[int, ...]]]:
+        """Returns the axis along which units differ most, and the places of each unit, if any."""
+        kinds = {axis: spread.find_kinds() for axis, spread in self._axes.items()}
+        axis = max(kinds, key=lambda axis: kinds[axis][0], default=0)
+        step, places = kinds.get(axis, (1.0, []))
+        return axis, places if step >= UNLIKE else []
+
+    def variance(self, axis: int = 0, places: Sequence[int] = (0,)) -> float:
+        """Returns the variance of the values at some places along an axis, or of all."""
+        return self._axes.get(axis, self._whole).variance(places)
 
 
 def _unit_axes(value: Tensor) -> tuple[int, ...]:
@@ -133,6 +160,15 @@ class _Spread:
         self._sums += torch.stack([moved.sum(1), moved.square().sum(1)])
         self._least = torch.minimum(self._least, values.amin(1))
         self._most = torch.maximum(self._most, values.amax(1))
+
+    def variance(self, places: Sequence[int]) -> float:
+        """Returns the variance of all values at some places."""
+        if self._sums is None:
+            return math.nan
+        mean, square = self._sums[:, list(places)] / self._count
+        within = (square - mean.square()).clamp(min=0).mean()
+        between = (self._shift[list(places), 0] + mean).var(correction=0)
+        return float(within + between)
 
     def find_kinds(self) -> tuple[float, list[tuple[int, ...]]]:
         """Returns the largest step between the spreads of two kinds, and the places of each."""

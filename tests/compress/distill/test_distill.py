@@ -288,6 +288,33 @@ def test_small_values_beside_large_ones_in_one_output_are_learned() -> None:
         assert result.losses_after[part] < 0.2 * result.losses_before[part]
 
 
+class Speed(nn.Module):
+    """One number for a picture."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.layers = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(1, 1), (2, 1), (8, 8)])
+def test_a_loss_has_one_unit_however_few_samples_are_together(
+    batch_size: int, accumulate: int
+) -> None:
+    """The variance of a single number is 0, and that of two may be nearly so."""
+    losses = []
+    for size, parts in ((8, 1), (batch_size, accumulate)):
+        training = replace(TRAINING, batch_size=size, accumulate=parts, steps=2, probe_every=2)
+        settings = DistillSettings(batch_norm_batches=64 // size)
+        held_out = samples(16, 1)
+        result = distill_module(Speed(1), Speed(2), samples(64), held_out, settings, training)
+        losses.append(result.losses_before["output"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 class OtherwiseInTraining(nn.Module):
     """While it trains it answers in another form, through a head that nothing else uses."""
 

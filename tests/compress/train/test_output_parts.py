@@ -75,3 +75,17 @@ def test_few_values_prove_no_units() -> None:
 
 def test_only_the_outputs_asked_for_are_looked_at() -> None:
     assert not find_parts([{"out": answer(0)}], ["other"]).of
+
+
+def test_variances_are_of_all_answers_together() -> None:
+    answers = [answer(seed) for seed in range(4)]
+    parts = find_parts({"out": one, "count": one[:, 0, 0].long()} for one in answers)
+    together = torch.cat(answers).double()
+    wanted = {
+        "out[:, 0:4]": together[:, :4],
+        "out[:, 4:7]": together[:, 4:],
+        "count": together[:, 0, 0].long().double(),
+    }
+    assert parts.variances == {
+        name: pytest.approx(float(value.var(correction=0))) for name, value in wanted.items()
+    }
