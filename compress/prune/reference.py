@@ -1,6 +1,7 @@
 """The original network with channels zeroed: what a pruned one must equal."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -119,9 +120,10 @@ class _MaskedStatistics(TorchDispatchMode):
             narrow = narrow.index_select(axis, indices)
         out = func(narrow, *_fitting(func, args, narrow, kept), **(kwargs or {}))
         results = list(out) if isinstance(out, tuple | list) else [out]
-        if name not in REDUCTIONS and results[0].shape == narrow.shape:
-            full = x.new_zeros(x.shape)
-            full[_grid(x, kept)] = results[0]
+        if name not in REDUCTIONS and _keeps_axes(narrow, results[0], kept):
+            sizes = enumerate(results[0].shape)
+            full = x.new_zeros([x.shape[axis] if axis in kept else size for axis, size in sizes])
+            full[_grid(full, kept)] = results[0]
             results[0] = full
         return tuple(results) if isinstance(out, tuple | list) else results[0]
 
@@ -157,6 +159,11 @@ def _fitting(
         scale = args[1].index_select(axis, kept[axis]) if axis in kept else args[1]
         return (scale, *args[2:])
     return args[1:]
+
+
+def _keeps_axes(source: Tensor, out: Tensor, axes: Iterable[int]) -> bool:
+    """Returns whether a result has its source's axes, and these of the same size."""
+    return out.ndim == source.ndim and all(out.shape[axis] == source.shape[axis] for axis in axes)
 
 
 def _narrow(value: Any, kept: dict[int, Tensor], first: int) -> Any:

@@ -46,18 +46,22 @@ def convolve(tracer: ChannelTracer, call: Call) -> None:
 
 
 def _convolved_channels(tracer: ChannelTracer, call: Call) -> AxisIds:
-    """Returns channels along which a single-channel convolution runs, each with its neighbours.
+    """Returns channels along which a kernel of a single input channel runs, with the axis.
 
-    Efficient channel attention (Wang et al., 2020): its kernel is the same for all channels, and
-    what is beside a channel is the order in which they are stored. As a softmax or a mean over
-    channels it goes on with those that are left.
+    Efficient channel attention (Wang et al., 2020), and feature maps that are packed by a
+    three-dimensional convolution (Guizilini et al., 2020, "3D Packing"): the kernel is the same for
+    all channels, and what is beside a channel is the order in which they are stored. As a softmax
+    or a mean over channels it goes on with those that are left. Two dimensions are left out: there
+    a single channel may be a picture.
     """
     x, weight, _, stride, padding, dilation, is_transposed = call.args[:7]
-    if is_transposed or weight.ndim != 3 or weight.shape[:2] != (1, 1) or list(stride) != [1]:
+    axis = x.ndim - weight.ndim + 2
+    ids = tracer.ids(x).get(axis)
+    is_alone = weight.ndim in (3, 5) and weight.shape[1] == 1 == x.shape[axis - 1]
+    if ids is None or is_transposed or not is_alone or stride[0] != 1:
         return {}
     keeps_length = 2 * padding[0] == dilation[0] * (weight.shape[2] - 1)
-    ids = tracer.ids(x).get(x.ndim - 1)
-    return {x.ndim - 1: ids} if keeps_length and ids is not None else {}
+    return {axis: ids} if keeps_length else {}
 
 
 def convolve_deformed(tracer: ChannelTracer, call: Call) -> None:
