@@ -48,6 +48,7 @@ class DistillResult:
         score_after: of the result.
         scores: (step, score) of each probe.
         steps: steps done.
+        resumed_step: steps that an earlier run, which was interrupted, had done.
         best_step: the step of the best probe.
         is_early: whether it ended because the score got no better.
         obstacle: where the network as it came stayed the best: the loss that stood in the way of
@@ -65,12 +66,14 @@ class DistillResult:
     steps: int
     best_step: int
     is_early: bool
+    resumed_step: int = 0
     obstacle: Obstacle | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures of the run for JSON, without the network."""
         return {
             "steps": self.steps,
+            "resumed_step": self.resumed_step,
             "best_step": self.best_step,
             "score": {"before": self.score_before, "after": self.score_after},
             "losses": {
@@ -178,6 +181,7 @@ def distill_module(
         steps=trained.steps,
         best_step=trained.best_step,
         is_early=trained.is_early,
+        resumed_step=trained.resumed_step,
         obstacle=obstacle,
     )
 

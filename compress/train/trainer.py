@@ -61,6 +61,7 @@ class Trained:
     Attributes:
         weights: the averaged weights of the student at its best probe.
         steps: steps done.
+        resumed_step: steps that an earlier run, which was interrupted, had done.
         best_step: the step of the best probe; 0 is the network as it came.
         scores: (step, score) of each probe, lower is better; empty without a probe.
         is_early: whether it ended because the score got no better.
@@ -71,6 +72,7 @@ class Trained:
     best_step: int
     scores: tuple[tuple[int, float], ...]
     is_early: bool
+    resumed_step: int = 0
 
 
 def train(
@@ -124,6 +126,7 @@ def train(
             run.standing = restore_state(content, learner, run.optimizer, run.average)
         elif probe is not None:
             run.take_probe()
+        resumed_step = run.standing.step
         is_early = _loop(run, samples, state_path, progress, report)
         weights = run.standing.best if probe is not None else run.average.gather()
         weights = fabric.broadcast(weights)
@@ -138,6 +141,7 @@ def train(
         best_step=run.standing.best_step if probe is not None else run.standing.step,
         scores=tuple(run.standing.scores),
         is_early=is_early,
+        resumed_step=resumed_step,
     )
 
 

@@ -45,7 +45,8 @@ def print_losses(title: str, result: "DistillResult") -> None:
 
 def describe_run(result: "DistillResult") -> str:
     """Returns how long it trained and what came of it."""
-    steps = f"{result.steps} steps, best at step {result.best_step}"
+    earlier = f" ({result.resumed_step} of them in a run before)" if result.resumed_step else ""
+    steps = f"{result.steps} steps{earlier}, best at step {result.best_step}"
     obstacle = result.obstacle
     if obstacle is not None:
         steps += (

@@ -126,6 +126,7 @@ def test_a_loss_that_turns_nan_stops_and_keeps_the_last_state(small, tmp_path: P
     resumed = train(lesson(small), small.make_samples(), settings, state_path=state)
     whole = train(lesson(small), small.make_samples(), settings)
     assert largest_difference(resumed.weights, whole.weights) == 0
+    assert (whole.resumed_step, resumed.resumed_step) == (0, 4)
     assert not state.exists()
 
 
