@@ -82,14 +82,22 @@ def restore_state(
     optimizer: torch.optim.Optimizer,
     average: MovingAverage,
 ) -> Standing:
-    """Takes over what `capture_state` returned; every process has to call it."""
+    """Takes over what `capture_state` returned; every process has to call it.
+
+    A weight without a gradient so far (a head that is not compared) has no optimizer state. What
+    `set_state_dict` makes for it is taken away again, so that it would begin where it stands. Names
+    and shapes were compared by `identify_run`.
+    """
     set_state_dict(
         lesson,
         optimizer,
         model_state_dict=content["lesson"],
         optim_state_dict=content["optimizer"],
-        options=StateDictOptions(full_state_dict=True),
+        options=StateDictOptions(full_state_dict=True, strict=False),
     )
+    for name, weight in lesson.named_parameters():
+        if name not in content["optimizer"]["state"]:
+            optimizer.state.pop(weight, None)
     average.restore(content["average"])
     values = content["standing"]
     return Standing(**{**values, "scores": [(step, score) for step, score in values["scores"]]})

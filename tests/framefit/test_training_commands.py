@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from artifacts.checkpoint import load_checkpoint
+from artifacts.errors import InputError
 
 QUICK = ("--steps", "4", "--batch-size", "2", "--probe-every", "2", "--threads", "1")
 CONFIG = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 96, "neck_channels": 8}
@@ -149,3 +150,27 @@ def test_weights_that_the_factory_froze_are_named(run, folder: Path, pictures: P
     assert result.code == 0, result.err
     assert "61 % of the weights are frozen" in result.err
     assert "do not learn: 0.weight, 0.bias" in result.err
+
+
+def test_a_run_that_goes_on_says_so(
+    run, folder: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from compress.train import trainer
+
+    student = write_network(folder / "s.pt", ("segmentation",), 1)
+    arguments = ("compress", "distill", student, "--teacher", student, "--data", pictures, *QUICK)
+    take_step, taken = trainer._Run.take_step, []
+
+    def fail_after_three(self, batches):
+        if len(taken) == 3:
+            raise InputError("the power failed")
+        taken.append(take_step(self, batches))
+        return taken[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer._Run, "take_step", fail_after_three)
+        assert run(*arguments).code == 2
+    result = run(*arguments, "--json", "d.json")
+    assert result.code == 0, result.err
+    assert "4 steps (2 of them in a run before), best at step" in result.out
+    assert json.loads(Path("d.json").read_text())["resumed_step"] == 2

@@ -117,6 +117,39 @@ def test_bfloat16_is_another_path_to_about_the_same(small) -> None:
     assert 0 < largest_difference(exact.weights, coarse.weights) < 0.1
 
 
+class Late(nn.Module):
+    """A weight that no gradient reaches, and one that it reaches from the sixth step on."""
+
+    def __init__(self, layers: nn.Module, steps_before: int = 0) -> None:
+        super().__init__()
+        self.layers, self.unused = layers, nn.Linear(2, 2)
+        self.late = nn.Parameter(torch.ones(1))
+        self.steps = steps_before
+
+    def forward(self, x):
+        self.steps += 1
+        y = self.layers(x)
+        return y * self.late if self.steps > 5 else y
+
+
+def test_a_run_goes_on_where_gradients_reach_only_some_weights(small, tmp_path: Path) -> None:
+    """Heads that are not compared and weights that only a loss uses have no optimizer state."""
+    settings = TrainerSettings(**SETTINGS, save_every=2)
+
+    def run(steps_before: int = 0, nan_at: int = 0):
+        torch.manual_seed(0)
+        student = Late(small.make_network(1), steps_before)
+        learns = small.Imitation(student, small.make_network(2).eval(), nan_at)
+        return train(learns, small.make_samples(), settings, state_path=tmp_path / "run.state")
+
+    whole = run()
+    with pytest.raises(InputError, match="diverged at step 5"):
+        run(nan_at=5)
+    resumed = run(steps_before=4)
+    assert resumed.resumed_step == 4
+    assert largest_difference(resumed.weights, whole.weights) == 0
+
+
 def test_a_loss_that_turns_nan_stops_and_keeps_the_last_state(small, tmp_path: Path) -> None:
     state = tmp_path / "run.state"
     settings = TrainerSettings(**SETTINGS, save_every=2)
