@@ -45,6 +45,7 @@ class Rewriter:
                 if name in self.floats:
                     wanted = _FP16 if place in positions else _FP32
                     node.input[place] = self._provide(name, wanted)
+            self._retarget_cast(node)
             self._rename_outputs(node)
             self.nodes.append(node)
             self._restore_outputs(node)
@@ -78,6 +79,11 @@ class Rewriter:
             stem += "_"
         self.taken.add(stem)
         return stem
+
+    def _retarget_cast(self, node: onnx.NodeProto) -> None:
+        """Lets a Cast to float give what the plan wants of it."""
+        if node.op_type == "Cast" and node.output[0] in self.plan.fp16_outputs:
+            next(item for item in node.attribute if item.name == "to").i = _FP16
 
     def _rename_outputs(self, node: onnx.NodeProto) -> None:
         """Gives a network output that is born in FP16 another name inside the network."""

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
@@ -48,7 +48,10 @@ def share_equal_weights(graph: Graph) -> None:
 
 
 def remove_identities(graph: Graph) -> list[str]:
-    """Removes Identity and (inference) Dropout nodes, and turns Constant nodes into weights."""
+    """Removes Identity and (inference) Dropout nodes, and turns Constant nodes into weights.
+
+    So is a Cast of float32 to float32: half precision that became float32 leaves them behind.
+    """
     removed = []
     for node in list(graph.nodes):
         if node.op_type == "Constant":
@@ -56,12 +59,18 @@ def remove_identities(graph: Graph) -> list[str]:
             if value is not None and node.output[0] not in graph.outputs:
                 graph.weights[node.output[0]] = value
                 removed.append(node.name)
-        elif node.op_type in ("Identity", "Dropout") and _is_removable(graph, node):
+        elif _is_identity(graph, node) and _is_removable(graph, node):
             graph.rewire(node.output[0], node.input[0])
             removed.append(node.name)
             graph.index()
     graph.remove(removed)
     return [f"removed {name}" for name in removed]
+
+
+def _is_identity(graph: Graph, node: onnx.NodeProto) -> bool:
+    if node.op_type == "Cast":
+        return attribute(node, "to", 0) == TensorProto.FLOAT and node.input[0] in graph.float32
+    return node.op_type in ("Identity", "Dropout")
 
 
 def _is_removable(graph: Graph, node: onnx.NodeProto) -> bool:

@@ -350,6 +350,26 @@ def test_what_is_computed_of_chosen_places_is_measured_at_the_same_places(
         apply_fp16(queries_model, [sample])
 
 
+def test_a_cast_of_fp32_to_fp32_gives_what_is_read(int8_model, sample):
+    """Networks of mixed precision have such Casts; a quantizer in FP16 may read one."""
+    model = onnx.ModelProto()
+    model.CopyFrom(int8_model)
+    place, quantize = next(
+        (place, node)
+        for place, node in enumerate(model.graph.node)
+        if node.op_type == "QuantizeLinear" and node.input[0] != "image"
+    )
+    source, quantize.input[0] = quantize.input[0], "again"
+    cast = helper.make_node("Cast", [source], ["again"], "again_cast", to=TensorProto.FLOAT)
+    model.graph.node.insert(place, cast)
+    model = onnx.shape_inference.infer_shapes(model)
+    typed = apply_fp16(model, [sample]).model
+    assert types_of(typed)[node_named(typed, "again_cast").output[0]] == TensorProto.FLOAT16
+    (wanted,), (got,) = run_model(int8_model, [sample]), run_model(typed, [sample])
+    for name, values in wanted.items():
+        assert measure_sqnr_db(values, got[name]) > 30
+
+
 @pytest.mark.parametrize("is_cast", [False, True])
 def test_a_network_with_inputs_and_outputs_in_fp16_keeps_them(is_cast, sample, float_model):
     model = onnx.ModelProto()

@@ -84,6 +84,28 @@ def test_affines_constants_and_identities_are_folded(make_model, run_model):
     assert after.graph.node[0].op_type == "Conv"
 
 
+def test_casts_of_float32_to_float32_leave_no_gap_between_layers(make_model, run_model):
+    """Networks of mixed precision have them everywhere once half precision became float32."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((6, 3, 1, 1)).astype(np.float32),
+        "k": np.full((1, 6, 1, 1), 0.5, np.float32),
+    }
+    to_float = {"to": TensorProto.FLOAT}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["x32"], **to_float),
+        helper.make_node("Conv", ["x32", "w"], ["c"]),
+        helper.make_node("Cast", ["c"], ["c32"], **to_float),
+        helper.make_node("Mul", ["c32", "k"], ["m"]),
+        helper.make_node("ArgMax", ["m"], ["best"], axis=1),
+        helper.make_node("Cast", ["best"], ["y"], "labels", **to_float),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["m", "y"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds, absent=["Mul"])
+    assert [node.name for node in after.graph.node if node.op_type == "Cast"] == ["labels"]
+
+
 @pytest.mark.parametrize("trans_b", [0, 1])
 def test_gemm_weights_become_out_by_in(trans_b, make_model, run_model):
     rng = np.random.default_rng(0)
