@@ -18,6 +18,7 @@ from artifacts.onnx_file import load_before_plugins, read_metadata, save_onnx
 from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from artifacts.plugin_tail import PluginTail, join_plugins
+from export.early_casts import cast_before_moves
 from export.precision import PrecisionResult, apply_fp16, has_qdq
 from export.trt_build import BuiltPlan, build_plan
 
@@ -190,7 +191,7 @@ def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
-    model = widen_int4(remove_guards(loaded))
+    model = widen_int4(cast_before_moves(remove_guards(loaded)))
     if settings.int8 and not has_qdq(model):
         raise InputError(
             f"{source} is a float network, so there is nothing to build in INT8",

@@ -14,6 +14,7 @@ from artifacts.onnx_file import input_tensors, load_before_plugins, read_as_stor
 from artifacts.openvino_guard import remove_guards
 from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes
+from export.early_casts import cast_before_moves
 from export.lint.finding import ERROR, SEVERITIES, WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rules import RULES
@@ -100,8 +101,9 @@ def lint_file(
         if dynamic is not None:
             return dynamic
     model, plugins = load_before_plugins(source, input_shapes=dict(input_shapes or {}))
-    model = join_plugins(model, plugins)
-    return lint_model(remove_guards(model) if known.is_tensorrt else model, target=target)
+    if known.is_tensorrt:
+        model = cast_before_moves(remove_guards(model))
+    return lint_model(join_plugins(model, plugins), target=target)
 
 
 def _find_dynamic(path: Path, target: Target) -> LintReport | None:
