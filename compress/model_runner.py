@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError
+from artifacts.half_precision import computes_in, widen_half
 
 Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -28,7 +29,8 @@ def with_outputs(model: onnx.ModelProto, watched: Sequence[str]) -> onnx.ModelPr
 def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """Returns a function from inputs to outputs, both by name.
 
-    It raises InputError where an input is missing.
+    It raises InputError where an input is missing. bfloat16, for which onnxruntime has no kernels
+    on a CPU, is computed in float32.
 
     Args:
         model: it is not changed.
@@ -36,6 +38,8 @@ def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """
     import onnxruntime as ort
 
+    if computes_in(model.graph, {onnx.TensorProto.BFLOAT16}):
+        model = widen_half(model)
     model = with_outputs(model, watched)
     options = ort.SessionOptions()
     options.log_severity_level = 4

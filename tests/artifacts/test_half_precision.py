@@ -3,9 +3,11 @@
 import numpy as np
 import onnx
 import onnxruntime as ort
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.half_precision import widen_half
+from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 
 SHAPE = (1, 3, 8, 8)
@@ -83,6 +85,39 @@ def test_float_networks_are_left_alone():
     weight = numpy_helper.from_array(np.ones((1, 1), np.float32), "w")
     model = helper.make_model(helper.make_graph([], "empty", [], [], [weight]))
     assert widen_half(model) is model
+
+
+@pytest.mark.parametrize("half", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+@pytest.mark.parametrize("weight", ["cast", "constant"])
+def test_networks_of_mixed_precision_are_quantized_and_compared(half, weight):
+    """Inputs, outputs and the Softmax are float32; weights are cast, or half-size constants."""
+    rng = np.random.default_rng(0)
+    values = (0.3 * rng.standard_normal((4, 3, 3, 3))).astype(np.float32)
+    stored = helper.make_tensor("stored", half, values.shape, values.reshape(-1).tolist())
+    made = {
+        "cast": helper.make_node("Cast", ["weight"], ["w"], to=half),
+        "constant": helper.make_node("Constant", [], ["w"], value=stored),
+    }
+    nodes = [
+        made[weight],
+        helper.make_node("Cast", ["image"], ["x"], to=half),
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Cast", ["c"], ["c32"], to=TensorProto.FLOAT),
+        helper.make_node("Softmax", ["c32"], ["y"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "mixed",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 4, 6, 6))],
+        [numpy_helper.from_array(values, "weight")] if weight == "cast" else [],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    samples = [{"image": rng.random(SHAPE).astype(np.float32)} for _ in range(5)]
+    result = quantize_model(model, samples)
+    assert [layer.node for layer in result.layers] == ["conv"]
+    assert compare_models(model, result.model, samples)["outputs"]["y"]["sqnr_db"] > 30
 
 
 def test_they_are_quantized():
