@@ -10,6 +10,9 @@ A zero point that is moved past a Concat of rows becomes one for each row, with 
 not compile the MatMul that reads them: the tokens of several feature maps, as in RT-DETR. The guard
 keeps it where it is.
 
+A quantizer behind a maximum or minimum is computed in the kernel of that reduction, wrongly, and a
+LeakyRelu with it. A Max of the tensor with itself is a kernel of its own, and all is right.
+
 Nor does OpenVINO compile a quantizer behind the Cast of an input in float64 or 16-bit integers: it
 joins the two, and has no kernel for that. The same guard between them keeps them apart.
 """
@@ -28,11 +31,19 @@ UNQUANTIZED_TYPES = frozenset(
 )
 """Of inputs that OpenVINO does not quantize, though it casts them to float32."""
 GUARD_SUFFIX = "_openvino_guard"
+_GUARDS = frozenset({"LeakyRelu", "Max"})
 
 
-def make_guard(tensor: str) -> onnx.NodeProto:
-    """Returns the node that guards a tensor; its output takes the tensor's place."""
+def make_guard(tensor: str, *, is_extremum: bool = False) -> onnx.NodeProto:
+    """Returns the node that guards a tensor; its output takes the tensor's place.
+
+    Args:
+        tensor: its name.
+        is_extremum: whether a maximum or minimum makes it, with which a LeakyRelu would be joined.
+    """
     name = f"{tensor}{GUARD_SUFFIX}"
+    if is_extremum:
+        return helper.make_node("Max", [tensor, tensor], [name], name)
     return helper.make_node("LeakyRelu", [tensor], [name], name, alpha=1.0)
 
 
@@ -41,7 +52,7 @@ def remove_guards(model: onnx.ModelProto) -> onnx.ModelProto:
     sources = {
         node.output[0]: node.input[0]
         for node in model.graph.node
-        if node.op_type == "LeakyRelu" and node.name.endswith(GUARD_SUFFIX)
+        if node.op_type in _GUARDS and node.name.endswith(GUARD_SUFFIX)
     }
     bare = onnx.ModelProto()
     bare.CopyFrom(model)

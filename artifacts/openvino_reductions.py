@@ -1,9 +1,10 @@
 """The reductions behind which OpenVINO miscomputes a quantizer.
 
 OpenVINO (seen with 2026.4) computes a quantizer in the kernel of the reduction before it, with all
-that stands between. Extrema come out wrong always. Where the reduced axis is dropped and others
-follow it, as in the mean over a transformer's tokens, one value per channel in between (a
-BatchNormalization, a Mul or an Add) is read along the wrong axis.
+that stands between. Extrema come out wrong always, but for a guard in front of the quantizer
+(`artifacts/openvino_guard.py`). Where the reduced axis is dropped and others follow it, as in the
+mean over a transformer's tokens, one value per channel in between (a BatchNormalization, a Mul or
+an Add) is read along the wrong axis.
 """
 
 import onnx

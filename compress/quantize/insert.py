@@ -1,6 +1,6 @@
 """Writes the decisions of the streaming pass into the graph as Q/DQ pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import onnx
@@ -11,6 +11,7 @@ from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
+from compress.quantize.placement.reductions import holds_extrema
 from compress.quantize.product_biases import widen_product_biases
 from compress.quantize.qdq_nodes import qdq_nodes
 from compress.quantize.qparams import QParams
@@ -29,11 +30,12 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
     nodes: list[onnx.NodeProto] = []
     paired: set[str] = set()
     stored: dict[str, list[str]] = {}
+    extrema: set[str] = set()
     for node in graph.nodes:
         choice = choices.get(node.name)
         data = node.input[0] if node.input else ""
         if choice is not None:
-            nodes += _pair_activations(graph, node, choice, decisions, paired)
+            nodes += _pair_activations(graph, node, choice, decisions, paired, extrema)
             if choice.weight is not None:
                 nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
         elif node.name in decisions.float_weights:
@@ -41,6 +43,8 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
         _set_bias(node, decisions.biases.get(node.name))
         if choice is not None and _has_integer_bias(node, choice, decisions):
             nodes.append(_store_bias(graph, node, data, decisions))
+        if holds_extrema(graph, node, extrema):
+            extrema.update(node.output)
         nodes.append(node)
     graph.nodes = nodes
     graph.index()
@@ -54,13 +58,15 @@ def _pair_activations(
     choice: QuantizedNode,
     decisions: Decisions,
     paired: set[str],
+    extrema: set[str],
 ) -> list[onnx.NodeProto]:
     """Lets a node read Q/DQ pairs; returns those of tensors that had none yet."""
     nodes: list[onnx.NodeProto] = []
     for position in choice.activations:
         tensor = node.input[position]
         if tensor not in paired:
-            pair, constants = _activation_nodes(graph, tensor, decisions.activations[tensor])
+            guard = _find_guard(graph, tensor, decisions.activations[tensor], extrema)
+            pair, constants = _activation_nodes(tensor, decisions.activations[tensor], guard)
             nodes += pair
             graph.weights |= constants
             paired.add(tensor)
@@ -69,24 +75,31 @@ def _pair_activations(
 
 
 def _activation_nodes(
-    graph: Graph, tensor: str, qparams: QParams
+    tensor: str, qparams: QParams, guard: onnx.NodeProto | None
 ) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
-    """Returns a tensor's Q/DQ pair, behind a guard where OpenVINO fails without."""
+    """Returns a tensor's Q/DQ pair, behind its guard."""
     pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
-    maker = _find_maker(graph, tensor)
-    if maker is None or not _needs_guard(graph, tensor, maker, qparams):
+    if guard is None:
         return pair, constants
-    guard = make_guard(tensor)
     pair[0].input[0] = guard.output[0]
     return [guard, *pair], constants
 
 
-def _needs_guard(graph: Graph, tensor: str, maker: onnx.NodeProto, qparams: QParams) -> bool:
-    """Returns whether OpenVINO must not see that a tensor comes of `maker` (`openvino_guard`)."""
+def _find_guard(
+    graph: Graph, tensor: str, qparams: QParams, extrema: Set[str]
+) -> onnx.NodeProto | None:
+    """Returns what keeps OpenVINO from seeing where a tensor comes from (`openvino_guard`)."""
+    if tensor in extrema:
+        return make_guard(tensor, is_extremum=True)
+    maker = _find_maker(graph, tensor)
+    if maker is None:
+        return None
     if maker.op_type == "Concat":
         is_multiplied = any(reader.op_type == "MatMul" for reader in graph.consumers(tensor))
-        return qparams.grid.is_signed or (qparams.zero_point != 0 and is_multiplied)
-    return _is_narrowed_input(graph, maker)
+        is_misread = qparams.grid.is_signed or (qparams.zero_point != 0 and is_multiplied)
+    else:
+        is_misread = _is_narrowed_input(graph, maker)
+    return make_guard(tensor) if is_misread else None
 
 
 def _find_maker(graph: Graph, tensor: str) -> onnx.NodeProto | None:

@@ -1,14 +1,17 @@
-"""Layers behind a reduction whose integers OpenVINO gets wrong.
+"""Integers behind a reduction that OpenVINO gets wrong.
 
     x - GlobalMaxPool - Conv - Sigmoid - Mul(x, .)               channel attention
-    x - ReduceMax, ReduceMean - Concat - Conv - Sigmoid - Mul    spatial attention
+    x - ReduceMax, ReduceMean - Concat - Conv                    a volume seen from above
     x - ReduceMean(tokens) - BatchNormalization - Gemm           the head of LeViT
 
 `artifacts/openvino_reductions.py` says which. The result is 0 to 20 dB of what the graph says,
-whatever the zero_point, and a guard between them is fused along. Other sums, products, means and
-norms are right. What reads such a tensor has few values to work on, so it stays in float. Behind an
-Expand or a Tile, which gives the maximum back to every place (PointNet), all is right.
+whatever the zero_point. Other sums, products, means and norms are right. Extrema are right with a
+guard in front of the quantizer. For scaled channels there is none, as they are misread before it:
+what reads these stays in float. Behind an Expand or a Tile, which gives the maximum back to every
+place (PointNet), all is right.
 """
+
+from collections.abc import Set
 
 import onnx
 
@@ -37,18 +40,33 @@ def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
     return reasons
 
 
+def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
+    """Returns whether a node gives maxima or minima, moved or computed from nothing else.
+
+    Args:
+        graph: holds the node.
+        node: of any operator.
+        known: the tensors before it that do.
+    """
+    if node.op_type in EXTREMA:
+        return True
+    return node.op_type not in LAYERS and not known.isdisjoint(_passed_inputs(graph, node))
+
+
 def _find_source(graph: Graph, node: onnx.NodeProto, sources: dict[str, str]) -> str:
     """Returns what is misread behind a node, because of it or of those before; empty if nothing."""
-    if node.op_type in REPEATING:
-        return ""
-    if node.op_type in EXTREMA:
-        return f"a maximum or minimum ('{node.name}')"
-    computed = [name for name in node.input if name and name not in graph.weights]
-    if len(computed) > 1 and not moved_inputs(graph, node):
-        return ""
-    if _scales_channels(graph, node) and _is_of_dropped_axis(graph, computed[0]):
+    passed = _passed_inputs(graph, node)
+    if passed and _scales_channels(graph, node) and _is_of_dropped_axis(graph, passed[0]):
         return f"channels that are scaled behind a reduction ('{node.name}')"
-    return next((sources[name] for name in computed if name in sources), "")
+    return next((sources[name] for name in passed if name in sources), "")
+
+
+def _passed_inputs(graph: Graph, node: onnx.NodeProto) -> list[str]:
+    """Returns what a node moves, or the one tensor that it computes from; else nothing."""
+    computed = [name for name in node.input if name and name not in graph.weights]
+    if node.op_type in REPEATING or (len(computed) > 1 and not moved_inputs(graph, node)):
+        return []
+    return computed
 
 
 def _scales_channels(graph: Graph, node: onnx.NodeProto) -> bool:

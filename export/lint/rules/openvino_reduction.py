@@ -18,17 +18,34 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         maker = find_maker(graph, node.input[0])
         if maker is None:
             continue
-        is_scaled = _drops_an_inner_axis(graph, maker) and _is_scaled(graph, node.input[0])
-        if maker.op_type in EXTREMA or is_scaled:
+        extremum = _find_extremum(graph, maker)
+        if extremum is not None:
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=f"{extremum.name} -> {node.name or node.output[0]}",
+                what=f"a quantizer behind {extremum.op_type}",
+                why=f"{target.title} fuses them and computes other integers",
+                fix="put a Max of the tensor with itself in front of the quantizer; compress "
+                "quantize does",
+            )
+        elif _drops_an_inner_axis(graph, maker) and _is_scaled(graph, node.input[0]):
             yield Finding(
                 rule=RULE.name,
                 severity=WRONG,
                 place=f"{maker.name} -> {node.name or node.output[0]}",
-                what=f"a quantizer behind {maker.op_type}"
-                + (", with a value per channel in between" if is_scaled else ""),
+                what=f"a quantizer behind {maker.op_type}, with a value per channel in between",
                 why=f"{target.title} fuses them and computes other integers",
                 fix="keep the layers that read it in float; compress quantize does",
             )
+
+
+def _find_extremum(graph: LintGraph, maker: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Returns the extremum that a tensor's maker is, or that it joins with others."""
+    if maker.op_type in EXTREMA:
+        return maker
+    joined = [find_maker(graph, name) for name in maker.input] if maker.op_type == "Concat" else []
+    return next((node for node in joined if node is not None and node.op_type in EXTREMA), None)
 
 
 def _drops_an_inner_axis(graph: LintGraph, node: onnx.NodeProto) -> bool:

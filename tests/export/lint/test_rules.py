@@ -247,10 +247,12 @@ def moved_last(draw, kind):
     return d.model(d.op(kind, last, *operands[kind]))
 
 
-def behind_pool(draw, kind):
+def behind_pool(draw, kind, last="", **attributes):
     d = draw()
     size = {"kernel_shape": [2, 2]} if kind == "MaxPool" else {}
-    return d.model(d.conv(d.op("Relu", d.op(kind, "x", name="pool", **size)), "conv"))
+    pooled = d.op("Relu", d.op(kind, "x", name="pool", **size))
+    source = d.op(last, pooled, pooled, name="last", **attributes) if last else pooled
+    return d.model(d.conv(source, "conv"))
 
 
 def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True, width=32):
@@ -389,9 +391,14 @@ EXAMPLES = {
         ],
     ),
     "openvino-reduction": (
-        [lambda d: behind_pool(d, "GlobalMaxPool"), lambda d: behind_mean(d, size=8)],
+        [
+            lambda d: behind_pool(d, "GlobalMaxPool"),
+            lambda d: behind_pool(d, "GlobalMaxPool", "Concat", axis=2),
+            lambda d: behind_mean(d, size=8),
+        ],
         [
             lambda d: behind_pool(d, "GlobalAveragePool"),
+            lambda d: behind_pool(d, "GlobalMaxPool", "Max"),
             lambda d: behind_pool(d, "MaxPool"),
             lambda d: behind_mean(d, size=1),
             lambda d: behind_mean(d, size=8, keepdims=1),
