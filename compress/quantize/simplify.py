@@ -27,6 +27,7 @@ def simplify(graph: Graph) -> list[str]:
         fold_constants,
         remove_dead_nodes,
         transpose_gemm_weights,
+        separate_gemm_offsets,
         fold_batch_norms,
         fold_affines,
     ):
@@ -175,6 +176,39 @@ def transpose_gemm_weights(graph: Graph) -> list[str]:
         done.append(f"stored the weight of {node.name} as [out, in]")
     graph.index()
     return done
+
+
+def separate_gemm_offsets(graph: Graph) -> list[str]:
+    """Gives every Gemm a bias of one value per output, [out], or none and an Add behind it.
+
+    What a Gemm adds may be of any shape that broadcasts; what differs between rows is no bias.
+    """
+    done = []
+    for node in [node for node in graph.nodes if node.op_type == "Gemm" and len(node.input) > 2]:
+        offset, weight = graph.weights.get(node.input[2]), graph.weights.get(node.input[1])
+        if offset is None or weight is None or offset.shape == weight.shape[:1]:
+            continue
+        if offset.ndim < 2 or offset.shape[0] == 1:
+            bias = np.broadcast_to(offset.reshape(-1), weight.shape[:1])
+            node.input[2] = graph.unused_name(f"{node.name}_bias")
+            graph.weights[node.input[2]] = bias.astype(np.float32)
+        else:
+            _add_behind(graph, node)
+        done.append(f"gave {node.name} a bias of one value per output, or none")
+    graph.index()
+    return done
+
+
+def _add_behind(graph: Graph, gemm: onnx.NodeProto) -> None:
+    """Lets an Add behind a Gemm add what the Gemm added to its products."""
+    result, offset = gemm.output[0], gemm.input.pop()
+    products = gemm.output[0] = graph.unused_name(f"{gemm.name}_products")
+    name = graph.unused_name(f"{gemm.name}_offset")
+    graph.float32.add(products)
+    if result in graph.shapes:
+        graph.shapes[products] = graph.shapes[result]
+    add = helper.make_node("Add", [products, offset], [result], name)
+    graph.nodes.insert(graph.nodes.index(gemm) + 1, add)
 
 
 def fold_batch_norms(graph: Graph) -> list[str]:

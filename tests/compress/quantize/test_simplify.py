@@ -121,6 +121,23 @@ def test_gemm_weights_become_out_by_in(trans_b, make_model, run_model):
     assert tuple(weight.dims) == (5, 3)
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (1,), (), (1, 1), (4, 1), (4, 5)])
+def test_what_a_gemm_adds_is_one_value_per_output_or_an_add(shape, make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((5, 3)).astype(np.float32),
+        "b": np.asarray(rng.standard_normal(shape), np.float32),
+    }
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)
+    model = make_model([node], weights, {"x": (4, 3)}, ["y"])
+    feeds = {"x": rng.standard_normal((4, 3)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds)
+    gemm, *others = after.graph.node
+    biases = [tuple(item.dims) for item in after.graph.initializer if item.name in gemm.input[2:]]
+    assert biases == ([] if shape[:1] == (4,) else [(5,)])
+    assert [item.op_type for item in others] == (["Add"] if shape[:1] == (4,) else [])
+
+
 def test_shared_weights_stay_as_they_are_for_their_other_reader(make_model, run_model):
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((3, 3, 1, 1)).astype(np.float32), **norm_weights(3, rng)}
