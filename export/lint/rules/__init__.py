@@ -22,6 +22,7 @@ from export.lint.rules import (
     openvino_forms,
     openvino_kernel,
     openvino_reduction,
+    openvino_resize,
     operators,
     opset,
     reformats,
@@ -62,6 +63,7 @@ _ALL = (
     openvino_forms,
     openvino_kernel,
     openvino_reduction,
+    openvino_resize,
     integer_islands,
 )
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _ALL}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from export.fp16_check import run_model
 from export.lint import RULES, TARGETS, lint_model
 
 IMAGE = {"x": (1, 8, 16, 16)}
@@ -29,9 +30,10 @@ def supported(draw):
     return draw_one(draw, "HardSwish")
 
 
-def antialiased(draw):
-    sizes = np.asarray([1, 8, 8, 8])
-    return draw_one(draw, "Resize", "", "", sizes, mode="linear", antialias=1)
+def antialiased(draw, size=8):
+    d = draw(x=(1, 8, 16, 16))
+    sizes = d.constant(np.asarray([1, 8, size, size]))
+    return d.model(d.op("Resize", "x", "", "", sizes, name="node", mode="linear", antialias=1))
 
 
 def interpolated(draw):
@@ -404,6 +406,7 @@ EXAMPLES = {
             lambda d: behind_mean(d, size=8, keepdims=1),
         ],
     ),
+    "openvino-resize": ([antialiased], [lambda d: antialiased(d, 32)]),
     "integer-island": ([chain], [quantized_result]),
 }
 CASES = [
@@ -509,6 +512,21 @@ def test_lint_and_openvino_agree_on_quantized_inputs_of_other_types(dtype, draw)
     found = lint_model(model, target="openvino").findings
     assert [item.place for item in found if item.severity == "error"] == expected
     assert bool(expected) == (dtype in (TensorProto.DOUBLE, TensorProto.UINT16))
+
+
+@pytest.mark.parametrize("size", [4, 12, 16, 32])
+def test_lint_and_openvino_agree_on_antialiasing(size, draw):
+    """Once OpenVINO is mended this fails, and the rule can go."""
+    openvino = pytest.importorskip("openvino")
+    model = antialiased(draw, size)
+    sample = {"x": np.random.default_rng(0).random((1, 8, 16, 16)).astype(np.float32)}
+    (wanted,) = next(iter(run_model(model, [sample]))).values()
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
+    (got,) = compiled(sample).values()
+    is_wrong = not np.allclose(got, wanted, atol=1e-2)
+    findings = lint_model(model, target="openvino").findings
+    assert ("openvino-resize" in {item.rule for item in findings}) == is_wrong == (size < 16)
 
 
 @pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
