@@ -23,6 +23,7 @@ from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgr
 from artifacts.plugin_tail import PluginTail, cut_plugins
 from artifacts.samples import TensorShape
 from artifacts.shape_inference import infer_shapes
+from artifacts.sparse_weights import store_densely
 
 INPUT_SPEC_KEY = "framefit.input_spec"
 HEADS_KEY = "framefit.heads"
@@ -97,6 +98,7 @@ def _complete(
     check_graph(model, label)
     check_scales(model.graph, label)
     check_finite(model.graph, label)
+    store_densely(model.graph, label)
     model.ir_version = max(model.ir_version, MIN_IR_VERSION)
     _drop_weights_from_inputs(model.graph)
     if model.functions:
