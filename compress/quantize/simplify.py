@@ -14,6 +14,7 @@ from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.known_shapes import infer_missing_shapes
 from compress.quantize.placement.layers import LAYERS
+from compress.quantize.split_sequences import split_sequences
 
 NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
 FOLDED_SIZE_LIMIT = 1 << 26
@@ -21,10 +22,11 @@ FOLDED_SIZE_LIMIT = 1 << 26
 
 def simplify(graph: Graph) -> list[str]:
     """Runs all passes in their order; returns what they did."""
-    done: list[str] = []
+    done = remove_identities(graph) + fold_constants(graph)
+    split = split_sequences(graph)
+    if split:
+        done += split + remove_identities(graph) + fold_constants(graph)
     for simplification in (
-        remove_identities,
-        fold_constants,
         remove_dead_nodes,
         transpose_gemm_weights,
         separate_gemm_offsets,

@@ -106,6 +106,37 @@ def test_casts_of_float32_to_float32_leave_no_gap_between_layers(make_model, run
     assert [node.name for node in after.graph.node if node.op_type == "Cast"] == ["labels"]
 
 
+@pytest.mark.parametrize(("split", "last"), [([2, 3, 1], -1), (2, 2), (4, 1)])
+def test_parts_are_taken_without_a_sequence(split, last, make_model, run_model):
+    """As exporters write a split that they do not optimize."""
+    rng = np.random.default_rng(0)
+    weights = {"split": np.array(split), "zero": np.array(0), "last": np.array(last)}
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "split"], ["parts"], axis=1),
+        helper.make_node("SequenceAt", ["parts", "zero"], ["first"]),
+        helper.make_node("SequenceAt", ["parts", "last"], ["z"]),
+        helper.make_node("Relu", ["first"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 6, 4, 4)}, ["y", "z"])
+    feeds = {"x": rng.standard_normal((1, 6, 4, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["SplitToSequence", "SequenceAt"])
+
+
+def test_a_sequence_that_is_read_at_a_computed_place_stays(make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {"split": np.array([2, 4]), "zero": np.array(0)}
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "split"], ["parts"], axis=1),
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["place"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["place", "zero"], ["none"]),
+        helper.make_node("SequenceAt", ["parts", "none"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 6, 4, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 6, 4, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["Split"])
+
+
 @pytest.mark.parametrize("trans_b", [0, 1])
 def test_gemm_weights_become_out_by_in(trans_b, make_model, run_model):
     rng = np.random.default_rng(0)
