@@ -14,16 +14,18 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_before_plugins, read_metadata
 from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
-from artifacts.samples import Samples, open_samples
+from artifacts.samples import Samples, open_samples, pick_evenly
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
+from compress.quantize.prepared import FEW_SAMPLES
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
 from compress.quantize.search.dominant_layers import keep_dominant
 from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.search.precision import Clock
 from compress.quantize.search.preferred import search_precision, take_richer, time_whole
+from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import PREFERENCES, QuantizeSettings
 from compress.quantize.timed_forms import Forms, choose_forms
 from compress.quantize.work import Work
@@ -113,6 +115,8 @@ def quantize_model(
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     _warn_of_constants(samples)
+    if settings.weights == "int4" and len(samples) < FEW_SAMPLES:
+        samples = [*pick_evenly(samples, len(samples)), *enlarge_quarters(samples)]
     settings = choose_int8_weights(model, samples, settings, progress)
     log = DecisionLog(log_folder)
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)

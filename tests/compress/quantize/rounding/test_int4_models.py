@@ -216,3 +216,19 @@ def test_hard_data_and_few_pictures_are_survived(name, count, make_model):
 def test_settings_that_make_no_sense_are_refused(values):
     with pytest.raises(InputError):
         QuantizeSettings(**values)
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "used"), [("int4", 6, 12), ("int4", 16, 16), ("int8", 6, 6)]
+)
+def test_four_bits_that_few_pictures_decide_see_quarters_of_them_too(
+    wide_model, weights, count, used
+):
+    surveyed = []
+
+    def progress(what, done, total):
+        surveyed.extend([total] if what == "survey" else [])
+
+    settings = QuantizeSettings(weights=weights, int4_share=1 if weights == "int4" else None)
+    quantize_model(wide_model, pictures(count), settings, progress)
+    assert set(surveyed) == {used}
