@@ -4,6 +4,7 @@ Exit codes: 0 pass, 1 gate failed, 2 wrong use or bad input, 3 inconclusive, 4 i
 5 internal error, 130 and 143 interrupted, 141 the reader of a pipe went away.
 """
 
+import errno
 import io
 import logging
 import os
@@ -18,7 +19,7 @@ from typing import Any
 
 import typer
 
-from artifacts.errors import FramefitError, MissingExtraError
+from artifacts.errors import FramefitError, InputError, MissingExtraError
 
 OUR_PACKAGES = (
     "artifacts",
@@ -47,6 +48,7 @@ _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"
 _JSON = "--json"
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -145,6 +147,11 @@ def _report(error: Exception, program: str) -> int:
         package = (error.name or "").partition(".")[0]
         if package in _EXTRAS:
             error = MissingExtraError(package, _EXTRAS[package], program)
+    if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
+        error = InputError(
+            f"cannot write to standard output or a temporary file: {error.strerror}",
+            fix="free space on the disk, or send the output elsewhere",
+        )
     if isinstance(error, FramefitError):
         _say(f"error: {error}")
         return error.exit_code

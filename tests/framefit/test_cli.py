@@ -196,6 +196,14 @@ def test_a_pipe_closed_under_a_table_is_no_verdict(judged) -> None:
     assert (code, out) == (128 + signal.SIGPIPE, "")
 
 
+def test_standard_output_on_a_full_disk_is_no_verdict_and_no_fault_of_ours(judged) -> None:
+    for arguments in (judged, ("--help",)):
+        code, out = run_redirected("> /dev/full", *arguments)
+        assert code == 2
+        assert out.startswith("error: cannot write to standard output")
+        assert out.count("\n") == 1
+
+
 def test_closed_streams_and_a_poor_encoding_keep_the_exit_code(judged, tmp_path: Path) -> None:
     assert run_redirected(">&-", *judged)[0] == 1
     assert run_redirected("2>&-", "budget", "check", "--budget", tmp_path / "none.toml")[0] == 2
