@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from artifacts.graph_reading import read_tensors, typed_values
 from artifacts.shape_inference import infer_shapes
 
-_MOVES = frozenset(
+MOVES = frozenset(
     {
         "Concat",
         "DepthToSpace",
@@ -87,7 +87,7 @@ def _find_moves(model: onnx.ModelProto) -> dict[str, int]:
 
 def _moved_places(node: onnx.NodeProto) -> range:
     """Returns the inputs whose values a node moves, by their positions; none of other nodes."""
-    if node.op_type not in _MOVES or node.domain not in ("", "ai.onnx"):
+    if node.op_type not in MOVES or node.domain not in ("", "ai.onnx"):
         return range(0)
     return range(len(node.input) if node.op_type == "Concat" else 1)
 

@@ -2,6 +2,7 @@
 
 import onnx
 
+from export.early_casts import MOVES
 from export.lint.graph import LAYERS, LintGraph
 
 POINTWISE = frozenset(
@@ -32,26 +33,7 @@ POINTWISE = frozenset(
 )
 """Element by element: joined with the layer before them and with the Q behind them."""
 
-COMMUTING = frozenset(
-    {
-        "Concat",
-        "DepthToSpace",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Identity",
-        "MaxPool",
-        "Pad",
-        "Reshape",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
+COMMUTING = MOVES | {"MaxPool", "Pad"}
 """Move values without new ones: Q moves to before them, DQ to behind them."""
 
 JOINED = frozenset(
