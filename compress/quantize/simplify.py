@@ -22,7 +22,7 @@ FOLDED_SIZE_LIMIT = 1 << 26
 
 def simplify(graph: Graph) -> list[str]:
     """Runs all passes in their order; returns what they did."""
-    done = remove_identities(graph) + fold_constants(graph)
+    done = write_casts(graph) + remove_identities(graph) + fold_constants(graph)
     split = split_sequences(graph)
     if split:
         done += split + remove_identities(graph) + fold_constants(graph)
@@ -48,6 +48,22 @@ def share_equal_weights(graph: Graph) -> None:
             node.input[1] = first.setdefault(key, node.input[1])
     graph.index()
     graph.drop_unused_weights()
+
+
+def write_casts(graph: Graph) -> list[str]:
+    """Writes CastLike, whose second input only lends its type, as Cast to float32 where it is that.
+
+    Exporters that do not optimize write each constant in this way, biases of zeros among them.
+    """
+    done = []
+    for node in graph.nodes:
+        if node.op_type == "CastLike" and node.input[1] in graph.float32:
+            node.op_type = "Cast"
+            del node.input[1:]
+            node.attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
+            done.append(f"wrote {node.name} as a Cast")
+    graph.index()
+    return done
 
 
 def remove_identities(graph: Graph) -> list[str]:

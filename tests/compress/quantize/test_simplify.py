@@ -106,6 +106,24 @@ def test_casts_of_float32_to_float32_leave_no_gap_between_layers(make_model, run
     assert [node.name for node in after.graph.node if node.op_type == "Cast"] == ["labels"]
 
 
+def test_constants_that_are_cast_like_a_tensor_are_constants(make_model, run_model):
+    """As exporters write biases of zeros that they do not optimize."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((6, 3, 1, 1)).astype(np.float32),
+        "one": np.array([1]),
+        "outputs": np.array([6]),
+    }
+    nodes = [
+        helper.make_node("CastLike", ["one", "x"], ["value"]),
+        helper.make_node("Expand", ["value", "outputs"], ["bias"]),
+        helper.make_node("Conv", ["x", "w", "bias"], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 4, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 3, 4, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["CastLike", "Cast", "Expand"])
+
+
 @pytest.mark.parametrize(("split", "last"), [([2, 3, 1], -1), (2, 2), (4, 1)])
 def test_parts_are_taken_without_a_sequence(split, last, make_model, run_model):
     """As exporters write a split that they do not optimize."""
