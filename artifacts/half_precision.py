@@ -1,6 +1,6 @@
 """Networks in float16 or bfloat16, as networks in float32 with the same inputs and outputs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -23,7 +23,7 @@ def widen_half(model: onnx.ModelProto) -> onnx.ModelProto:
     Args:
         model: not changed; returned itself where nothing of half size is inside.
     """
-    if not computes_in(model.graph, HALF):
+    if not _computes_in_half(model.graph):
         return model
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
@@ -57,23 +57,23 @@ def widen_half(model: onnx.ModelProto) -> onnx.ModelProto:
     return infer_shapes(wide)
 
 
-def computes_in(graph: onnx.GraphProto, kinds: Collection[int]) -> bool:
-    """Returns whether a constant is of one of these types, or a Cast makes what others read such.
+def _computes_in_half(graph: onnx.GraphProto) -> bool:
+    """Returns whether a constant is of half size, or a Cast makes what others read such.
 
     A network that was trained in mixed precision may hold its weights in float32 and cast them.
     """
     outputs = {value.name for value in graph.output}
-    return any(tensor.data_type in kinds for tensor in graph.initializer) or any(
-        (attribute.HasField("t") and attribute.t.data_type in kinds)
-        or (_names_type(attribute, kinds) and not outputs.issuperset(node.output))
-        or any(computes_in(subgraph, kinds) for subgraph in node_subgraphs(node))
+    return any(tensor.data_type in HALF for tensor in graph.initializer) or any(
+        (attribute.HasField("t") and attribute.t.data_type in HALF)
+        or (_names_half(attribute) and not outputs.issuperset(node.output))
+        or any(map(_computes_in_half, node_subgraphs(node)))
         for node in graph.node
         for attribute in node.attribute
     )
 
 
-def _names_type(attribute: onnx.AttributeProto, kinds: Collection[int]) -> bool:
-    return attribute.name in _TYPE_ATTRIBUTES and attribute.i in kinds
+def _names_half(attribute: onnx.AttributeProto) -> bool:
+    return attribute.name in _TYPE_ATTRIBUTES and attribute.i in HALF
 
 
 def _widen_graph(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ def _widen_graph(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
         for attribute in node.attribute:
-            if _names_type(attribute, HALF):
+            if _names_half(attribute):
                 attribute.i = _WIDE
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)

@@ -1,14 +1,17 @@
 """Runs a whole ONNX model with onnxruntime, Q/DQ pairs computed as written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from numpy.typing import NDArray
 
 from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError
-from artifacts.half_precision import computes_in, widen_half
+from artifacts.half_precision import widen_half
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -29,28 +32,21 @@ def with_outputs(model: onnx.ModelProto, watched: Sequence[str]) -> onnx.ModelPr
 def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """Returns a function from inputs to outputs, both by name.
 
-    It raises InputError where an input is missing. bfloat16, for which onnxruntime has no kernels
-    on a CPU, is computed in float32.
+    It raises InputError where an input is missing. Half precision that onnxruntime does not open is
+    computed in float32: it has no kernels for bfloat16 on a CPU, and refuses a norm whose operands
+    differ, as PyTorch exports it under autocast.
 
     Args:
         model: it is not changed.
         watched: tensors that are returned as well, where they are no outputs anyway.
     """
-    import onnxruntime as ort
-
-    if computes_in(model.graph, {onnx.TensorProto.BFLOAT16}):
-        model = widen_half(model)
-    model = with_outputs(model, watched)
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    session = ort.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=[BIAS_QUANTIZATION],
-    )
+    try:
+        session = _open_session(with_outputs(model, watched))
+    except Exception:
+        wide = widen_half(model)
+        if wide is model:
+            raise
+        session = _open_session(with_outputs(wide, watched))
     names = [item.name for item in session.get_outputs()]
     wanted = {item.name for item in session.get_inputs()}
 
@@ -62,3 +58,18 @@ def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
         return dict(zip(names, values, strict=True))
 
     return run
+
+
+def _open_session(model: onnx.ModelProto) -> "InferenceSession":
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    return ort.InferenceSession(
+        model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=[BIAS_QUANTIZATION],
+    )

@@ -120,6 +120,24 @@ def test_networks_of_mixed_precision_are_quantized_and_compared(half, weight):
     assert compare_models(model, result.model, samples)["outputs"]["y"]["sqnr_db"] > 30
 
 
+def test_a_norm_of_half_precision_with_a_scale_of_single_precision_is_compared():
+    """PyTorch exports it so under autocast, and onnxruntime does not open it."""
+    nodes = [
+        helper.make_node("Cast", ["image"], ["x"], to=TensorProto.FLOAT16),
+        helper.make_node("LayerNormalization", ["x", "scale"], ["n"], axis=-1),
+        helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "iy"]
+    values[0].name = "image"
+    scale = numpy_helper.from_array(np.ones(8, np.float32), "scale")
+    graph = helper.make_graph(nodes, "norm", values[:1], values[1:], [scale])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    samples = [{"image": np.random.default_rng(0).random(SHAPE).astype(np.float32)}]
+    with pytest.raises(Exception, match="different types"):
+        ort.InferenceSession(model.SerializeToString())
+    assert compare_models(model, model, samples)["outputs"]["y"]["sqnr_db"] > 100
+
+
 def test_they_are_quantized():
     model = make_half_network()
     del model.graph.node[2]
