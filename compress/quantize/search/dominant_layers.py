@@ -53,31 +53,46 @@ def keep_dominant(
         return result
     other = work.finish(work.prepared.with_float_nodes(frozenset(dominant)))
     other_db = other.outputs_db | other.parts_db
-    if mean_db(other_db) <= mean_db(known_db) or min(other_db.values()) < min(known_db.values()):
+    if not other.layers or not _is_better(other_db, known_db):
         _log.info("in float, %s bring no decibels", ", ".join(dominant))
         return result
     costly = CostlyLayers(layers=dominant, int8_db=known_db, float_db=other_db)
-    if clock is None:
+    choice = _time(work, result, other, costly, clock) if clock is not None else None
+    if choice is None:
         return replace(result, costly=costly)
+    declined = (item for item in other.declined if item.node not in dominant)
+    kept = (Declined(node=node, reason=reason) for node, reason in choice.float_nodes.items())
+    return replace(other, declined=(*declined, *kept), precision=choice, costly=costly)
+
+
+def _is_better(one_db: Mapping[str, float], other_db: Mapping[str, float]) -> bool:
+    """Returns whether outputs have more decibels on average, and the worst no fewer."""
+    is_worst_as_good = min(one_db.values()) >= min(other_db.values())
+    return mean_db(one_db) > mean_db(other_db) and is_worst_as_good
+
+
+def _time(
+    work: Work, result: QuantizeResult, other: QuantizeResult, costly: CostlyLayers, clock: Clock
+) -> PrecisionChoice | None:
+    """Returns the choice of layers in float, timed beside all INT8; None where it is too slow."""
     float_ms, int8_ms, other_ms = clock([work.prepared.write_float(), result.model, other.model])
-    all_int8 = Candidate(float_nodes=frozenset(), latency_ms=int8_ms, head_db=known_db)
-    chosen = Candidate(float_nodes=frozenset(dominant), latency_ms=other_ms, head_db=other_db)
     if other_ms > PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
-        return replace(result, costly=costly)
+        return None
+    whole = Candidate(float_nodes=frozenset(), latency_ms=int8_ms, head_db=costly.int8_db)
+    chosen = Candidate(
+        float_nodes=frozenset(costly.layers), latency_ms=other_ms, head_db=costly.float_db
+    )
     reasons = {
         node: f"it makes most of the noise of {', '.join(outputs)}"
-        for node, outputs in dominant.items()
+        for node, outputs in costly.layers.items()
     }
-    choice = PrecisionChoice(
+    return PrecisionChoice(
         float_nodes=reasons,
         float_ms=float_ms,
         int8_ms=int8_ms,
         chosen=chosen,
-        tried=(all_int8, chosen),
+        tried=(whole, chosen),
     )
-    declined = (item for item in other.declined if item.node not in reasons)
-    kept = (Declined(node=node, reason=reason) for node, reason in reasons.items())
-    return replace(other, declined=(*declined, *kept), precision=choice, costly=costly)
 
 
 def find_dominant(work: Work, decisions: Decisions) -> dict[str, tuple[str, ...]]:
