@@ -104,7 +104,7 @@ def _told_as_bad_input(read: str) -> Iterator[None]:
     ) as error:
         raise InputError(
             f"{read} cannot be shown: {type(error).__name__}: {first_line(error)}",
-            "a report.json as this version of framefit writes it",
+            "a report.json of this version",
             "measure again, or use the version that wrote it",
         ) from error
 
