@@ -58,6 +58,11 @@ def with_parts(values: Mapping[str, Array], parts: Iterable[OutputPart]) -> dict
     return {**values, **found}
 
 
+def part_heads(parts: Iterable[OutputPart]) -> dict[str, tuple[str, ...]]:
+    """Returns each part as a head of its own."""
+    return {part.name: (part.name,) for part in parts}
+
+
 def find_hidden(outputs_db: Mapping[str, float], parts_db: Mapping[str, float]) -> dict[str, float]:
     """Returns the SQNR, in dB, of the parts of which that of the whole says nothing.
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from artifacts.decided_outputs import find_choices, pair_choices, pin_choices
-from artifacts.output_parts import OutputPart, read_output_parts, with_parts
+from artifacts.output_parts import OutputPart, part_heads, read_output_parts, with_parts
 from artifacts.ownership import read_heads
 from compress.model_runner import open_runner
 from compress.quantize.graph import Array
@@ -49,7 +49,7 @@ class HeadJudge:
     def of_outputs(cls, model: onnx.ModelProto, samples: Sequence[dict[str, Array]]) -> Self:
         """Returns what judges by a network's own heads, and by the unlike parts of its outputs."""
         parts = read_output_parts(model)
-        heads = read_heads(model) | {part.name: (part.name,) for part in parts}
+        heads = read_heads(model) | part_heads(parts)
         return cls(model, samples, heads, parts)
 
     def measure(self, model: onnx.ModelProto) -> dict[str, float]:

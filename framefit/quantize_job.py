@@ -272,11 +272,7 @@ def quantize_file(
     check = None
     if clock is not None and result.layers:
         check = check_on_target(
-            opened.model,
-            result.model,
-            calibration,
-            clock.runtime,
-            result.outputs_db | result.parts_db,
+            opened.model, result.model, calibration, clock.runtime, result.measured_db
         )
     elif result.layers:
         warn_if_refused(result.model, settings.target)

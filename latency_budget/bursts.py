@@ -1,5 +1,6 @@
 """Misses that come in bursts: the cluster bound and the longest run."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,15 @@ class BurstBound:
     lower_rate: float
     clusters: int
     burst_frames: float
+
+    def count_missing(self, limit: float, frames: int) -> int:
+        """Returns how many more frames without a miss bring the upper bound below a limit.
+
+        Args:
+            limit: of the miss rate.
+            frames: measured so far.
+        """
+        return math.floor(self.rate / limit * frames) + 1 - frames
 
 
 def longest_run(misses: NDArray[np.bool_]) -> int:

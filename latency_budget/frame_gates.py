@@ -1,6 +1,5 @@
 """The gates on the whole frame: its percentiles, its misses in a row, and its jitter."""
 
-import math
 from functools import partial
 
 import numpy as np
@@ -68,8 +67,7 @@ def _judge_bursts(misses: NDArray[np.bool_], confidence: float) -> Gate:
     )
     if bound.rate < 0.01:
         return Gate("P99 in bursts", Verdict.PASS, detail)
-    more = math.floor(bound.rate / 0.01 * len(misses)) + 1 - len(misses)
-    detail += f"; {more} more frames without a miss needed"
+    detail += f"; {bound.count_missing(0.01, len(misses))} more frames without a miss needed"
     return Gate("P99 in bursts", Verdict.INCONCLUSIVE, detail)
 
 

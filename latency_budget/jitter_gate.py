@@ -1,7 +1,5 @@
 """The gate on jitter, P99/P50; where frames are slow in bursts, as careful as the gate on P99."""
 
-import math
-
 import numpy as np
 
 from latency_budget.budget import FrameBudget
@@ -67,7 +65,7 @@ def _doubt_in_bursts(
     edge_ns = max(limit * median, median + floor_ns) - later_ns
     bound = bound_miss_rate(latency_ns > edge_ns, confidence=each)
     if is_pass and bound.rate >= _SHARE:
-        more = math.floor(bound.rate / _SHARE * len(latency_ns)) + 1 - len(latency_ns)
+        more = bound.count_missing(_SHARE, len(latency_ns))
         return (
             f"frames above {edge_ns / 1e6:.2f} ms may be {min(1.0, bound.rate):.2%} of all if they "
             f"come in bursts of {bound.burst_frames:.0f}, {more} more without one needed"

@@ -54,3 +54,8 @@ class QuantizeResult:
     precision: PrecisionChoice | None = None
     parts_db: dict[str, float] = field(default_factory=dict)
     costly: CostlyLayers | None = None
+
+    @property
+    def measured_db(self) -> dict[str, float]:
+        """SQNR in dB of all that was measured: the outputs, and the parts of some."""
+        return self.outputs_db | self.parts_db

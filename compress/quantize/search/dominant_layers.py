@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import onnx
 
-from artifacts.ownership import read_heads
 from compress.head_judge import HeadJudge
 from compress.quantize.decisions import Decisions
 from compress.quantize.placement import Declined
@@ -45,14 +44,14 @@ def keep_dominant(
         result: what was made of them.
         clock: times networks on the target; None where that is not timed.
     """
-    known_db = result.outputs_db | result.parts_db
+    known_db = result.measured_db
     if not work.settings.looks_into_poor or min(known_db.values(), default=POOR_DB) >= POOR_DB:
         return result
     dominant = find_dominant(work, decisions)
     if not dominant:
         return result
     other = work.finish(work.prepared.with_float_nodes(frozenset(dominant)))
-    other_db = other.outputs_db | other.parts_db
+    other_db = other.measured_db
     if not other.layers or not _is_better(other_db, known_db):
         _log.info("in float, %s bring no decibels", ", ".join(dominant))
         return result
@@ -121,16 +120,16 @@ class _Beginnings:
         self._prepared, self._decisions = work.prepared, decisions
         graph, model = work.prepared.graph, work.prepared.write_float()
         parts = graph.find_parts()
-        outputs = {name: (name,) for names in read_heads(model).values() for name in names}
-        measured = list_measured(graph, outputs, parts)
+        measured = list_measured(graph, {name: (name,) for name in graph.results}, parts)
         self._judge = HeadJudge(model, pick_measured(work.pick_few()), measured, parts)
-        self._layers = [item.node for item in work.prepared.quantized if not item.tied]
+        quantized = enumerate(work.prepared.quantized, 1)
+        self._ends = [end for end, item in quantized if not item.tied]
         self._known: dict[int, Mapping[str, float]] = {0: dict.fromkeys(measured, 0.0)}
 
     @property
     def whole(self) -> Mapping[str, float]:
         """The noise by output with all layers quantized."""
-        return self.until(len(self._layers))
+        return self.until(len(self._ends))
 
     def until(self, count: int) -> Mapping[str, float]:
         """Returns the noise by output with the first `count` layers quantized."""
@@ -141,11 +140,11 @@ class _Beginnings:
 
     def find_steepest(self, output: str) -> str | None:
         """Returns the layer at which most of an output's noise comes in; None without one."""
-        low, high = 0, len(self._layers)
+        low, high = 0, len(self._ends)
         least = DOMINANT_SHARE * self.whole[output]
         while self._rise(output, low, high) > least:
             if high - low == 1:
-                return self._layers[low]
+                return self._prepared.quantized[self._ends[low] - 1].node
             middle = (low + high) // 2
             if self._rise(output, low, middle) > self._rise(output, middle, high):
                 high = middle
@@ -157,8 +156,6 @@ class _Beginnings:
         return self.until(high)[output] - self.until(low)[output]
 
     def _write(self, count: int) -> onnx.ModelProto:
-        if count == len(self._layers):
+        if count == len(self._ends):
             return self._prepared.write_model(self._decisions)
-        quantized = [item.node for item in self._prepared.quantized]
-        behind = quantized.index(self._layers[count - 1]) + 1
-        return self._prepared.write_beginning(self._decisions, behind)
+        return self._prepared.write_beginning(self._decisions, self._ends[count - 1])

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from artifacts.output_parts import OutputPart, with_parts
+from artifacts.output_parts import OutputPart, part_heads, with_parts
 from artifacts.ownership import node_owners, read_heads
 from artifacts.samples import pick_evenly
 from compress.progress import Progress
@@ -158,7 +158,7 @@ def list_measured(
 ) -> dict[str, tuple[str, ...]]:
     """Returns the tensors that heads are measured at; the parts of their outputs count as heads."""
     wholes = {head: _measured(graph, names) for head, names in heads.items()}
-    return wholes | {part.name: (part.name,) for part in parts}
+    return wholes | part_heads(parts)
 
 
 def _measured(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:

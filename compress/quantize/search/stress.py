@@ -3,10 +3,10 @@
 Ranges that fit the calibration pictures clip whatever goes beyond, and a layer that hardly costs
 anything on those pictures can cost most of the error on others. Among ten ways to alter pictures,
 quarters enlarged to the whole picture foretold best what layers cost on unseen ones; ranges served
-unseen pictures best when they were chosen on enlarged quarters and brighter pictures too, and
-INT4 weights that few pictures decide when they were fitted to enlarged quarters as well
+unseen pictures best when they were chosen on enlarged quarters and brighter pictures too
 (`benchmarks/unlike_pictures.py`, `benchmarks/quantizer_choices.py`, figures in
-docs/quantization.md).
+docs/quantization.md). INT4 weights that few pictures decide are fitted to enlarged quarters as well
+(docs/rounding.md).
 """
 
 from collections.abc import Callable, Sequence
