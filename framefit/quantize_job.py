@@ -130,6 +130,14 @@ def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
             }
             for item in choice.tried
         ],
+        "frontier": [
+            {
+                "latency_ms": item.latency_ms,
+                "head_db": dict(item.head_db),
+                "float_nodes": sorted(item.float_nodes),
+            }
+            for item in choice.frontier
+        ],
     }
 
 

@@ -45,6 +45,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             is_float=not result.layers,
             is_chosen=result.settings.allowance is not None,
         )
+        show_frontier(result.precision)
     else:
         typer.echo(f"latency not measured; on the target: framefit engines bench {outcome.out}")
     if outcome.has_free_batch is not None:
@@ -110,6 +111,28 @@ def show_precision(choice: "PrecisionChoice", *, is_float: bool, is_chosen: bool
         typer.echo("more quality at about this latency, for a longer search: --prefer balanced")
     for finding in choice.findings:
         typer.echo(f"contract {'kept' if finding.is_kept else 'broken'}: {finding}")
+
+
+def show_frontier(choice: "PrecisionChoice") -> None:
+    """Prints what other latencies would bring, where the search knows of more than one."""
+    from framefit.table import print_table
+
+    if len(choice.frontier) < 2:
+        return
+    print_table(
+        ("latency ms", "layers in float", "SQNR dB expected, mean", "worst head", ""),
+        (
+            (
+                f"{item.latency_ms:.2f}",
+                str(len(item.float_nodes)),
+                f"{item.quality_db:.1f}",
+                f"{min(item.head_db.values()):.1f}",
+                "chosen" if item == choice.chosen else "",
+            )
+            for item in choice.frontier
+        ),
+    )
+    typer.echo("for another row: --within-ms MS, or --keep-float with the layers that --json lists")
 
 
 def _say_times(choice: "PrecisionChoice", *, is_float: bool) -> str:

@@ -71,6 +71,38 @@ def test_a_part_that_the_whole_hides_is_shown(capsys):
     assert "y[0:4]" not in shown
 
 
+def candidate(latency_ms, db, count=0):
+    """Returns a set of so many layers in float."""
+    names = frozenset(f"layer{place}" for place in range(count))
+    return Candidate(float_nodes=names, latency_ms=latency_ms, head_db={"y": db, "z": db - 4})
+
+
+def test_what_other_latencies_would_bring_is_shown_with_what_was_chosen(capsys):
+    chosen = candidate(2.2, 30.0, 3)
+    hardly, worse, slow = candidate(2.3, 30.5), candidate(2.25, 20.0), candidate(3.1, 60.0)
+    tried = (candidate(2.0, 24.0), slow, chosen, hardly, worse, candidate(2.6, 40.0, 9))
+    choice = PrecisionChoice(float_nodes={}, float_ms=3.0, int8_ms=2.0, chosen=chosen, tried=tried)
+    assert [item.latency_ms for item in choice.frontier] == [2.0, 2.2, 2.6]
+    show(1, choice)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.split() for line in lines if line.split()[:1] in (["2.00"], ["2.20"], ["2.60"])]
+    assert shown == [
+        ["2.00", "0", "22.0", "20.0"],
+        ["2.20", "3", "28.0", "26.0", "chosen"],
+        ["2.60", "9", "38.0", "36.0"],
+    ]
+
+
+def test_nothing_is_offered_where_quality_was_not_weighed(capsys):
+    tried = tuple(Candidate(float_nodes=frozenset(), latency_ms=ms) for ms in (1.0, 2.0))
+    choice = PrecisionChoice(
+        float_nodes={}, float_ms=3.0, int8_ms=1.0, chosen=tried[0], tried=tried
+    )
+    assert choice.frontier == ()
+    show(1, choice)
+    assert "--within-ms" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("layers", [0, 1])
 @pytest.mark.parametrize(("value", "word"), [(41.0, "kept"), (39.0, "broken")])
 def test_what_becomes_of_contracts_is_said_whatever_stays_in_float(layers, value, word, capsys):

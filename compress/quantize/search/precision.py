@@ -7,6 +7,7 @@ layer costs in float, and proposes sets that bring the most quality for their ti
 in turn, and the model learns from them. The preference says how much time layers in float may cost.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -41,6 +42,8 @@ FINALIST_LIMITS = (1.02, 1.02, 1.0, 1.0, 0.97)
 """A set is taken for each of these shares of the limit: timed again, those at it may be beyond."""
 FINAL_TIMINGS = 3
 """The best sets are timed again, so often: the luckiest timing must not decide."""
+FRONTIER_STEP_DB = 1.0
+"""A slower set that brings less than this is not offered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,20 @@ class PrecisionChoice:
     def is_float(self) -> bool:
         """Whether no quantized network was faster than the float one."""
         return self.chosen.latency_ms >= self.float_ms
+
+    @property
+    def frontier(self) -> tuple[Candidate, ...]:
+        """The tried sets worth a choice, fastest first: each brings more quality than all before.
+
+        All are faster than float; none where quality was not weighed.
+        """
+        weighed = [item for item in self.tried if item.head_db]
+        frontier: list[Candidate] = []
+        for item in sorted(weighed, key=lambda item: (item.latency_ms, -item.quality_db)):
+            least_db = frontier[-1].quality_db + FRONTIER_STEP_DB if frontier else -math.inf
+            if item.latency_ms < self.float_ms and item.quality_db >= least_db:
+                frontier.append(item)
+        return tuple(frontier)
 
 
 class PrecisionSearch:
