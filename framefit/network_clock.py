@@ -24,7 +24,7 @@ BATCH = 6
 SECONDS_PER_BATCH = 2.0
 MIN_ROUNDS = 12
 MAX_ROUNDS = 200
-LONG_SECONDS = 10.0
+LONG_SECONDS = 4.0
 FEWEST_ROUNDS = 5
 """Enough once a batch has taken `LONG_SECONDS`: a disturbance is little of a slow inference."""
 WARM_UP = 3

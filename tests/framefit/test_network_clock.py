@@ -55,7 +55,7 @@ def test_a_disturbed_machine_is_warned_of_once(calm_every, is_disturbed, monkeyp
     assert len(caplog.records) == is_disturbed
 
 
-@pytest.mark.parametrize(("ms", "turns"), [(2, 203), (400, 15), (2000, 8)])
+@pytest.mark.parametrize(("ms", "turns"), [(2, 203), (200, 15), (400, 11), (2000, 8)])
 def test_slow_networks_are_timed_less_often(ms, turns, monkeypatch):
     machine = Machine(1, ms)
     monkeypatch.setattr(network_clock, "time", machine)
