@@ -2,6 +2,7 @@
 
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -43,14 +44,20 @@ class NpzSamples(Samples):
             array for a single input may have any name: a module's argument, its export and a
             training call the same input differently.
         limit: use at most this many rows, spread evenly.
+        optional: inputs that are left out where the file has no array of their name.
 
     Attributes:
         unused: arrays of the file that are no input of the network.
     """
 
-    def __init__(self, path: Path, inputs: dict[str, TensorShape], limit: int | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        inputs: dict[str, TensorShape],
+        limit: int | None,
+        optional: Collection[str] = (),
+    ) -> None:
         self._label = printable(path)
-        self._inputs = inputs
         try:
             self._archive = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError) as error:
@@ -58,6 +65,8 @@ class NpzSamples(Samples):
                 f"{self._label} is not a complete .npz file", "what numpy.savez writes"
             ) from error
         arrays = [item.removesuffix(".npy") for item in self._archive.namelist()]
+        inputs = {k: item for k, item in inputs.items() if k in arrays or k not in optional}
+        self._inputs = inputs
         is_only = len(inputs) == 1 and len(arrays) == 1
         self._members = {name: self._open_member(arrays[0] if is_only else name) for name in inputs}
         used = {member.name for member in self._members.values()}

@@ -1,7 +1,7 @@
 """Calibration and comparison data: one dictionary of network inputs per sample, read lazily."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -82,7 +82,12 @@ class Samples(Sequence[dict[str, NDArray[Any]]]):
 
 
 def open_samples(
-    path: Path | str, inputs: dict[str, TensorShape], spec: InputSpec, *, limit: int | None = None
+    path: Path | str,
+    inputs: dict[str, TensorShape],
+    spec: InputSpec,
+    *,
+    limit: int | None = None,
+    optional: Collection[str] = (),
 ) -> Samples:
     """Opens calibration data for a network.
 
@@ -93,6 +98,7 @@ def open_samples(
         inputs: the network's inputs by name.
         spec: how pixels become the tensor; `.npz` arrays are taken as they are.
         limit: use at most this many samples, spread evenly over all; None for all.
+        optional: inputs that samples have only where the `.npz` has an array of their name.
 
     Returns:
         the samples in the order of their names (of the rows for `.npz`).
@@ -110,12 +116,13 @@ def open_samples(
     for name, item in inputs.items():
         if 0 in item.shape:
             raise InputError(f"input '{name}' has the shape {list(item.shape)}", "a static shape")
-    if path.is_dir():
-        return ImageSamples(path, list_pictures(path), inputs, spec, limit)
     if path.is_file() and path.suffix.lower() == ".npz":
-        return NpzSamples(path, inputs, limit)
+        return NpzSamples(path, inputs, limit, optional)
+    needed = {name: item for name, item in inputs.items() if name not in optional}
+    if path.is_dir():
+        return ImageSamples(path, list_pictures(path), needed, spec, limit)
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
-        return ImageSamples(path.parent, [path], inputs, spec, limit)
+        return ImageSamples(path.parent, [path], needed, spec, limit)
     problem = "is neither" if path.exists() else "does not exist"
     raise InputError(f"data {printable(path)} {problem}", _WHAT)
 

@@ -1,7 +1,8 @@
 """How far a candidate network's outputs are from the reference's, per output."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from compress.progress import Progress
 from compress.sqnr import SignalToNoise
 
 Array = NDArray[Any]
+Opener = Callable[[onnx.ModelProto, Sequence[str]], Runner]
 
 
 class OutputComparison:
@@ -25,10 +27,14 @@ class OutputComparison:
     with the largest value; classes are on axis 1, and on the shorter one of the axes 1 and 2 of a
     tensor with three axes ([N, anchors, classes] or [N, classes, anchors]). Where there is a
     single class, or a vector, it is the side of the reference's mean.
+
+    Args:
+        ends: indices of samples that have a figure of their own, such as the last of sequences.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ends: Collection[int] = ()) -> None:
         self._noise = SignalToNoise()
+        self._ends, self._end_noise = ends, SignalToNoise()
         self._per_sample_db: list[float] = []
         self._agreeing = 0
         self._decisions = 0
@@ -37,6 +43,8 @@ class OutputComparison:
         """Adds one sample."""
         alone = SignalToNoise()
         alone.update(reference, candidate)
+        if len(self._per_sample_db) in self._ends:
+            self._end_noise.add(alone)
         self._per_sample_db.append(alone.sqnr_db)
         self._noise.add(alone)
         alike = _decide(reference, reference) == _decide(candidate, reference)
@@ -47,7 +55,8 @@ class OutputComparison:
         """Returns the figures.
 
         sqnr_db pools all samples; sqnr_mean_db is the mean over samples, sqnr_worst_db the lowest
-        and worst_sample its index; max_abs is the largest difference; agreement is 0 to 1.
+        and worst_sample its index; max_abs is the largest difference; agreement is 0 to 1;
+        sqnr_end_db pools the samples with a figure of their own, where there are such.
         """
         worst = int(np.argmin(self._per_sample_db))
         return {
@@ -57,6 +66,7 @@ class OutputComparison:
             "worst_sample": worst,
             "max_abs": self._noise.max_abs,
             "agreement": self._agreeing / max(self._decisions, 1),
+            **({"sqnr_end_db": self._end_noise.sqnr_db} if self._ends else {}),
         }
 
 
@@ -105,6 +115,7 @@ def compare_outputs(
     progress: Progress | None = None,
     measured: Mapping[str, Sequence[str]] | None = None,
     parts: Sequence[OutputPart] = (),
+    ends: Collection[int] = (),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two networks, given as functions from inputs to outputs.
 
@@ -115,6 +126,7 @@ def compare_outputs(
         progress: is told ("compare", samples done, samples in all).
         measured: for each output that is a decision, those outputs that it is decided about.
         parts: of outputs that join unlike tensors (boxes and scores).
+        ends: indices of samples that have a figure of their own.
 
     Returns:
         {"outputs": {name: figures}, "parts": {name: figures}}, the figures of
@@ -125,8 +137,8 @@ def compare_outputs(
     """
     if len(samples) == 0:
         raise InputError("there are no samples to compare on", "at least 1")
-    outputs: defaultdict[str, OutputComparison] = defaultdict(OutputComparison)
-    split = {part.name: OutputComparison() for part in parts}
+    outputs: defaultdict[str, OutputComparison] = defaultdict(partial(OutputComparison, ends))
+    split = {part.name: OutputComparison(ends) for part in parts}
     decided = {
         name: DecidedComparison([outputs[part] for part in parts])
         for name, parts in (measured or {}).items()
@@ -164,7 +176,9 @@ def compare_models(
     candidate: onnx.ModelProto,
     samples: Sequence[Mapping[str, Array]],
     progress: Progress | None = None,
-    open_candidate: Callable[[onnx.ModelProto, Sequence[str]], Runner] = open_runner,
+    open_candidate: Opener = open_runner,
+    open_reference: Opener = open_runner,
+    ends: Collection[int] = (),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two ONNX models on onnxruntime, Q/DQ pairs computed as written.
 
@@ -178,6 +192,8 @@ def compare_models(
         samples: one dictionary of input arrays per sample.
         progress: is told ("compare", samples done, samples in all).
         open_candidate: opens the candidate on another runtime, see `open_runner`.
+        open_reference: the same for the reference.
+        ends: indices of samples that have a figure of their own.
     """
     ours, theirs = find_measured(reference), find_measured(candidate)
     measured = {
@@ -192,7 +208,7 @@ def compare_models(
     run_candidate = open_candidate(
         pin_choices(candidate, tuple(choices.values())), tuple(twins.values())
     )
-    run_whole = open_runner(reference, (*twins, *choices))
+    run_whole = open_reference(reference, (*twins, *choices))
     chosen: dict[str, Array] = {}
 
     def run_reference(feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -207,5 +223,5 @@ def compare_models(
     names = [item.name for item in reference.graph.output]
     plain = [name for name in (*names, *twins) if name not in measured]
     parts = read_output_parts(reference, list(dict.fromkeys(plain)))
-    found = compare_outputs(run_reference, run_twin, samples, progress, measured, parts)
+    found = compare_outputs(run_reference, run_twin, samples, progress, measured, parts, ends)
     return {**found, "outputs": {name: found["outputs"][name] for name in names}}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from artifacts.errors import InputError
 from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
 from artifacts.output_parts import find_hidden
+from artifacts.recurrence import Recurrence
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 
@@ -27,7 +28,8 @@ class OutputDifference:
         name: of the output or part.
         head: that it belongs to; "" where the model does not say.
         figures: sqnr_db (all samples pooled), sqnr_mean_db, sqnr_worst_db, max_abs, agreement
-            (share of equal decisions, 0 to 1); see `compress.compare.OutputComparison`.
+            (share of equal decisions, 0 to 1); see `compress.compare.OutputComparison`. Of networks
+            with states also own_states_db and own_states_end_db, see `compress.own_states`.
         worst_sample: name of the sample with the lowest SQNR.
     """
 
@@ -86,13 +88,18 @@ def compare_files(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    recurrence: Recurrence | None = None,
 ) -> ComparisonOutcome:
     """Compares two models' files on the same samples, both run by onnxruntime.
+
+    With a recurrence both begin each sample with the reference's states, and then run whole
+    sequences, each with its own.
 
     Raises:
         InputError: a file or the data is not usable, or the two networks do not fit together.
     """
     from compress.compare import compare_models
+    from compress.own_states import FramesWithStates, compare_own_states
 
     options = model_options or ModelOptions()
     is_onnx = candidate.suffix.lower() == ".onnx"
@@ -104,6 +111,8 @@ def compare_files(
         model_options=model_options,
         spec_options=spec_options,
         related_spec=left.spec,
+        recurrence=recurrence,
+        progress=progress,
     )
     _refuse_other_inputs(right, left)
     if left.spec is not None and spec is not None and left.spec != spec:
@@ -113,13 +122,17 @@ def compare_files(
             "quantize it again from this reference",
         )
     found = compare_models(right.model, left.model, data_samples, progress)
+    own: Mapping[str, Mapping[str, float]] = {}
+    if isinstance(data_samples, FramesWithStates):
+        own = compare_own_states(right.model, left.model, data_samples, progress)
     heads = _heads_by_output(right.model)
     outputs, parts = (
         tuple(
             OutputDifference(
                 name=name,
                 head=heads.get(name.partition("[")[0], ""),
-                figures={key: value for key, value in figures.items() if key != "worst_sample"},
+                figures={key: value for key, value in figures.items() if key != "worst_sample"}
+                | dict(own.get(name, {})),
                 worst_sample=data_samples.names[int(figures["worst_sample"])],
             )
             for name, figures in found[kind].items()

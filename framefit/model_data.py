@@ -1,17 +1,19 @@
 """Opens a model together with its data: one input spec for both."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import input_tensors
+from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 
+Progress = Callable[[str, int, int], None]
 _log = logging.getLogger(__name__)
 
 
@@ -23,6 +25,8 @@ def open_model_with_data(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     related_spec: InputSpec | None = None,
+    recurrence: Recurrence | None = None,
+    progress: Progress | None = None,
 ) -> tuple[OpenedModel, InputSpec | None, Samples]:
     """Opens a model and samples for it; logs a warning where the input spec is assumed.
 
@@ -33,6 +37,9 @@ def open_model_with_data(
         model_options: how to open the model.
         spec_options: input spec values given by the user; None or missing where not given.
         related_spec: what a file made from the model says, for a model that does not say itself.
+        recurrence: the model's states. The data are frames in order then, and the samples get the
+            states that the model computes on them (`compress.own_states.FramesWithStates`).
+        progress: is told what is run for that.
 
     Returns:
         the model; the input spec to store with what is made of it (None where nothing is known);
@@ -49,9 +56,9 @@ def open_model_with_data(
         opened.spec or related_spec,
         workspace.read_settings().input,
         spec_options or {},
-        channels=_count_channels(inputs),
+        channels=_count_channels(inputs, recurrence.states if recurrence is not None else ()),
     )
-    samples = open_samples(data_path, inputs, spec, limit=limit)
+    samples = _open_frames(opened, data_path, spec, limit, recurrence, progress)
     if not warning:
         return opened, spec, samples
     if data_path.suffix.lower() == ".npz":
@@ -60,7 +67,26 @@ def open_model_with_data(
     return opened, spec, samples
 
 
-def _count_channels(inputs: Mapping[str, TensorShape]) -> int:
-    shapes = [tensor.shape for tensor in inputs.values() if len(tensor.shape) == 4]
+def _open_frames(
+    opened: OpenedModel,
+    data: Path,
+    spec: InputSpec,
+    limit: int | None,
+    recurrence: Recurrence | None,
+    progress: Progress | None,
+) -> Samples:
+    inputs = input_tensors(opened.model)
+    if recurrence is None:
+        return open_samples(data, inputs, spec, limit=limit)
+    from compress.own_states import FramesWithStates
+
+    recurrence.require_in(opened.model)
+    frames = open_samples(data, inputs, spec, optional=recurrence.states)
+    return FramesWithStates(opened.model, frames, recurrence, limit=limit, progress=progress)
+
+
+def _count_channels(inputs: Mapping[str, TensorShape], states: Collection[str]) -> int:
+    pictures = {name: item.shape for name, item in inputs.items() if name not in states}
+    shapes = [shape for shape in pictures.values() if len(shape) == 4]
     is_grey = len(shapes) == 1 and 1 in (shapes[0][1], shapes[0][3]) and 3 not in shapes[0][1::2]
     return 1 if is_grey else 3

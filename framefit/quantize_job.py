@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from artifacts.onnx_file import (
     save_onnx,
 )
 from artifacts.processor import overflows_on_int8, read_flags
+from artifacts.recurrence import Recurrence
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
@@ -57,6 +58,8 @@ class QuantizeOutcome:
         float_bytes: size of the float model as ONNX.
         int8_bytes: size of the file.
         check: what the target computes with it; None where that does not run here.
+        own_states: figures of each output (or part) of a network with states on whole sequences,
+            see `compress.own_states.compare_own_states`.
         has_free_batch: whether the file computes with any batch, as the float one does; None where
             that has a batch of its own.
     """
@@ -69,6 +72,7 @@ class QuantizeOutcome:
     float_bytes: int
     int8_bytes: int
     check: TargetCheck | None
+    own_states: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     has_free_batch: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,8 +86,8 @@ class QuantizeOutcome:
             "samples": self.samples,
             "float_bytes": self.float_bytes,
             "int8_bytes": self.int8_bytes,
-            "outputs": {name: {"sqnr_db": db} for name, db in self.result.outputs_db.items()},
-            "parts": {name: {"sqnr_db": db} for name, db in self.result.parts_db.items()},
+            "outputs": self._describe(self.result.outputs_db),
+            "parts": self._describe(self.result.parts_db),
             "has_free_batch": self.has_free_batch,
             "on_target": asdict(self.check) if self.check is not None else None,
             "layers": [
@@ -100,6 +104,12 @@ class QuantizeOutcome:
             "declined": [
                 {"node": item.node, "reason": item.reason} for item in self.result.declined
             ],
+        }
+
+    def _describe(self, measured_db: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        return {
+            name: {"sqnr_db": db, **self.own_states.get(name, {})}
+            for name, db in measured_db.items()
         }
 
 
@@ -222,6 +232,7 @@ def quantize_file(
     progress: Progress | None = None,
     labels: str | None = None,
     is_timed: bool = True,
+    recurrence: Recurrence | None = None,
 ) -> QuantizeOutcome:
     """Quantizes a model's file and writes the INT8 model.
 
@@ -239,11 +250,13 @@ def quantize_file(
         labels: labelled pictures for contracts on metrics, see `framefit.metric_judge.FORMS`.
         is_timed: times the result beside the float network where the target runs here, and keeps
             in float what makes it slower than that one.
+        recurrence: the model's states, see `open_model_with_data`.
 
     Raises:
         InputError: the model, the data or the output path is not usable.
     """
     from compress.free_batch import free_batch
+    from compress.own_states import FramesWithStates, compare_own_states
     from compress.quantize.api import quantize_model
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
@@ -253,7 +266,13 @@ def quantize_file(
         raise InputError(f"--out is {out}", "a file name ending in .onnx")
     require_another_file(out, {"the float model": model})
     opened, spec, calibration = open_model_with_data(
-        model, data, limit=samples, model_options=model_options, spec_options=spec_options
+        model,
+        data,
+        limit=samples,
+        model_options=model_options,
+        spec_options=spec_options,
+        recurrence=recurrence,
+        progress=progress,
     )
     clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Workspace().find_state(
@@ -284,6 +303,9 @@ def quantize_file(
         )
     elif result.layers:
         warn_if_refused(result.model, settings.target)
+    own_states = {}
+    if isinstance(calibration, FramesWithStates):
+        own_states = compare_own_states(opened.model, result.model, calibration, progress)
     return QuantizeOutcome(
         out=out,
         source=model,
@@ -293,5 +315,6 @@ def quantize_file(
         float_bytes=opened.model.ByteSize(),
         int8_bytes=out.stat().st_size,
         check=check,
+        own_states=own_states,
         has_free_batch=freed is not None if batches else None,
     )

@@ -15,6 +15,8 @@ from framefit.commands.options import (
     PixelScaleOption,
     ResizeOption,
     SamplesOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     TrustOption,
     spec_values,
@@ -26,6 +28,8 @@ def compare(
     candidate: Annotated[Path, typer.Argument(help="The network to judge, such as the INT8 one.")],
     data: DataOption,
     samples: SamplesOption = 100,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     color: ColorOption = None,
     pixel_scale: PixelScaleOption = None,
     mean: MeanOption = None,
@@ -38,9 +42,12 @@ def compare(
 ) -> None:
     """Compare two networks on the same samples, per output: SQNR, largest error, agreement.
 
-    Agreement is the share of positions where both decide for the same class.
+    Agreement is the share of positions where both decide for the same class. With --state the
+    figures are those of single frames that begin with the reference's states; "own states" is the
+    SQNR of whole sequences in which each network reads its own, "last quarter" that of their end.
     """
     from artifacts.atomic import require_writable, write_json
+    from artifacts.recurrence import Recurrence
     from framefit.compare_job import compare_files
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
@@ -57,11 +64,16 @@ def compare(
             model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
+            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
+    own = {"own_states_db": "own states", "own_states_end_db": "last quarter"} if state else {}
     print_table(
-        ("output", "head", "SQNR dB", "mean", "worst", "of sample", "largest error", "agreement"),
+        (
+            *("output", "head", "SQNR dB", "mean", "worst", "of sample", "largest error"),
+            *("agreement", *own.values()),
+        ),
         (
             (
                 item.name,
@@ -72,6 +84,7 @@ def compare(
                 item.worst_sample,
                 f"{item.figures['max_abs']:.4g}",
                 f"{item.figures['agreement']:.2%}",
+                *(f"{item.figures[key]:.1f}" for key in own),
             )
             for item in outcome.shown
         ),

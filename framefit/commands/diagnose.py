@@ -15,6 +15,8 @@ from framefit.commands.options import (
     PixelScaleOption,
     ResizeOption,
     SamplesOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     TrustOption,
     VerboseOption,
@@ -50,6 +52,8 @@ def diagnose(
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as a page.")] = None,
     samples: SamplesOption = 16,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     color: ColorOption = None,
     pixel_scale: PixelScaleOption = None,
     mean: MeanOption = None,
@@ -65,6 +69,7 @@ def diagnose(
 
     Every fourth sample judges, the others calibrate.
     """
+    from artifacts.recurrence import Recurrence
     from framefit.commands.quantize import read_settings
     from framefit.diagnose_job import DiagnoseOutputs, diagnose_file
     from framefit.model_source import ModelOptions
@@ -83,6 +88,7 @@ def diagnose(
             model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
+            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     show_diagnosis(diagnosis, is_verbose=verbose)
     if html is not None:

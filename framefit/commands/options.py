@@ -53,6 +53,22 @@ FactoryOption = Annotated[
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load a .pt2 even where that could run code it contains.")
 ]
+StateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        help="An input that an output gives for the next frame, INPUT=OUTPUT; repeatable. Samples "
+        "are frames in order then, and the float network computes the states they begin with, all "
+        "frames run; the first is zeros, or that of the .npz.",
+    ),
+]
+SequenceOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence-frames",
+        help="Frames after which another sequence begins, with --state (default: all are one).",
+    ),
+]
 JsonOption = Annotated[
     Path | None,
     typer.Option(

@@ -15,6 +15,8 @@ from framefit.commands.options import (
     PixelScaleOption,
     ResizeOption,
     SamplesOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     TrustOption,
     VerboseOption,
@@ -139,6 +141,8 @@ def quantize(
         ),
     ] = None,
     samples: SamplesOption = 32,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     color: ColorOption = None,
     pixel_scale: PixelScaleOption = None,
     mean: MeanOption = None,
@@ -152,6 +156,7 @@ def quantize(
 ) -> None:
     """Turn a float network into an INT8 one: Q/DQ pairs, per-channel weights, calibrated ranges."""
     from artifacts.atomic import require_writable, write_json
+    from artifacts.recurrence import Recurrence
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.quantize_job import choose_weights, quantize_file
@@ -185,6 +190,7 @@ def quantize(
             progress=progress,
             labels=labels,
             is_timed=timing,
+            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compress.quantize.result import CostlyLayers
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
@@ -29,7 +31,7 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
     if result.layers:
         hidden_db = find_hidden(result.outputs_db, result.parts_db)
-        show_errors(result.outputs_db | hidden_db, outcome.check)
+        show_errors(result.outputs_db | hidden_db, outcome.check, outcome.own_states)
     show_forms(result.settings)
     if result.costly is not None:
         show_costly(result.costly, result.precision)
@@ -86,8 +88,18 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo(f"{kind} round both addends, which makes the network faster here")
 
 
-def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> None:
-    """Prints the SQNR of outputs (and parts), as the file says and as the target computes it."""
+def show_errors(
+    outputs_db: dict[str, float],
+    check: "TargetCheck | None",
+    own_states: "Mapping[str, Mapping[str, float]]",
+) -> None:
+    """Prints the SQNR of outputs (and parts), as the file says and as the target computes it.
+
+    Args:
+        outputs_db: as the file says.
+        check: as the target computes it.
+        own_states: of sequences in which the network reads its own states, where it has such.
+    """
     from framefit.table import print_table
 
     headings = ["output", "SQNR dB on the calibration data"]
@@ -95,6 +107,9 @@ def show_errors(outputs_db: dict[str, float], check: "TargetCheck | None") -> No
     if check is not None:
         headings.append(f"on {check.runtime}, {check.samples} of them")
         rows = [[*row, f"{check.outputs_db[row[0]]:.1f}"] for row in rows]
+    if own_states:
+        headings += ["of sequences with its own states", "their last quarter"]
+        rows = [[*row, *(f"{db:.1f}" for db in own_states[row[0]].values())] for row in rows]
     print_table(headings, rows)
 
 

@@ -1,0 +1,111 @@
+"""`--state`: commands on networks that read what they computed in the frame before."""
+
+import json
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+STATE = ("--state", "h=h_next")
+
+
+@pytest.fixture
+def recurrent(folder):
+    """A network of a picture and a state that forgets slowly."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w1": rng.standard_normal((6, 3, 3, 3)).astype(np.float32) / 4,
+        "w2": rng.standard_normal((6, 6, 3, 3)).astype(np.float32) / 8,
+        "kept": np.float32(0.9),
+    }
+    nodes = [
+        helper.make_node("Conv", ["image", "w1"], ["seen"], "look", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["seen"], ["positive"], "relu"),
+        helper.make_node("Mul", ["h", "kept"], ["old"], "forget"),
+        helper.make_node("Add", ["positive", "old"], ["h_next"], "add"),
+        helper.make_node("Conv", ["h_next", "w2"], ["mask"], "head", pads=[1, 1, 1, 1]),
+    ]
+    shapes = {"image": [1, 3, 8, 12], "h": [1, 6, 8, 12], "mask": [1, 6, 8, 12]}
+    shapes["h_next"] = shapes["h"]
+    infos = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    }
+    graph = helper.make_graph(
+        nodes,
+        "recurrent",
+        [infos["image"], infos["h"]],
+        [infos["mask"], infos["h_next"]],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, folder / "recurrent.onnx")
+    return folder / "recurrent.onnx"
+
+
+def test_frames_alone_give_the_file_that_frames_with_states_give(run, recurrent, folder) -> None:
+    from artifacts.onnx_file import load_onnx
+    from compress.model_runner import open_runner
+
+    frames = np.random.default_rng(1).random((12, 3, 8, 12), np.float32)
+    network, h, states = open_runner(load_onnx(recurrent)), np.zeros((1, 6, 8, 12), np.float32), []
+    for frame in frames:
+        states.append(h)
+        h = network({"image": frame[None], "h": h})["h_next"]
+    np.savez(folder / "frames.npz", image=frames)
+    np.savez(folder / "all.npz", image=frames, h=np.concatenate(states))
+    quantize = ("compress", "quantize", recurrent, "--no-timing", "--data")
+    assert run(*quantize, "all.npz", "--out", "all.onnx").code == 0
+    result = run(*quantize, "frames.npz", *STATE, "--out", "frames.onnx", "--json", "done.json")
+    assert result.code == 0, result.err
+    assert "own states" in result.out
+    assert (folder / "all.onnx").read_bytes() == (folder / "frames.onnx").read_bytes()
+    mask = json.loads((folder / "done.json").read_text())["outputs"]["mask"]
+    assert mask["own_states_db"] < mask["sqnr_db"]
+
+
+def test_pictures_are_frames_in_the_order_of_their_names(run, recurrent, folder) -> None:
+    (folder / "clip").mkdir()
+    rng = np.random.default_rng(2)
+    for index in range(8):
+        picture = rng.integers(0, 256, (8, 12, 3), np.uint8)
+        cv2.imwrite(str(folder / "clip" / f"{index:03}.png"), picture)
+    spec = ("--pixel-scale", "0.01", *STATE)
+    done = run("compress", "quantize", recurrent, "--data", "clip", "--no-timing", *spec)
+    assert done.code == 0, done.err
+    result = run(
+        *("compress", "compare", recurrent, "recurrent.int8.onnx", "--data", "clip", "--samples"),
+        *("4", "--sequence-frames", "4", "--json", "compared.json", *spec),
+    )
+    assert result.code == 0, result.err
+    assert "own states" in result.out
+    compared = json.loads((folder / "compared.json").read_text())
+    assert compared["samples"] == 4
+    figures = compared["outputs"]["h_next"]
+    assert figures["own_states_db"] < figures["sqnr_db"]
+    assert "own_states_end_db" in figures
+
+
+def test_diagnose_takes_frames_too(run, recurrent, folder) -> None:
+    frames = np.random.default_rng(3).random((16, 3, 8, 12), np.float32)
+    np.savez(folder / "frames.npz", image=frames)
+    result = run("compress", "diagnose", recurrent, "--data", "frames.npz", *STATE)
+    assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--state", "h=mask_next"), "is no output"),
+        (("--state", "h"), "INPUT=OUTPUT"),
+        (("--sequence-frames", "4"), "no state"),
+        ((), "'h' [samples, 6, 8, 12] float32"),
+    ],
+)
+def test_a_wrong_state_is_bad_input(options, message, run, recurrent, folder) -> None:
+    np.savez(folder / "frames.npz", image=np.ones((4, 3, 8, 12), np.float32))
+    result = run("compress", "quantize", recurrent, "--data", "frames.npz", *options)
+    assert result.code == 2
+    assert message in result.err
