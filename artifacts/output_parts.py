@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.graph_reading import read_static_shapes, typed_values
+from artifacts.moved_axes import MOVES, move_axis
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -21,9 +22,6 @@ Span = tuple[int, int, int]
 
 HIDDEN_DB = 3.0
 """A part has at least twice the noise of the whole that hides it."""
-
-_RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
-_MOVES = _RESHAPES | {"Cast", "Identity", "Transpose"}
 
 
 @dataclass(frozen=True)
@@ -122,10 +120,15 @@ class _PartReader:
             return ()
         if node.op_type == "Concat":
             return self._read_join(node)
-        if node.op_type not in _MOVES:
+        if node.op_type not in MOVES:
             return ()
         found = self.read(node.input[0])
-        places = [(self._move_axis(node, axis), start, stop) for axis, start, stop in found]
+        before, after = self._shapes.get(node.input[0]), self._shapes.get(node.output[0])
+        if before is None or after is None:
+            return ()
+        places = [
+            (move_axis(node, before, after, axis), start, stop) for axis, start, stop in found
+        ]
         return tuple((axis, start, stop) for axis, start, stop in places if axis is not None)
 
     def _read_join(self, node: onnx.NodeProto) -> tuple[Span, ...]:
@@ -150,27 +153,6 @@ class _PartReader:
     def _find_kind(self, tensor: str) -> str | None:
         """Returns the operator that makes a tensor; None for a constant or an input."""
         maker = self._makers.get(tensor)
-        while maker is not None and maker.op_type in _MOVES:
+        while maker is not None and maker.op_type in MOVES:
             maker = self._makers.get(maker.input[0])
         return None if maker is None else maker.op_type
-
-    def _move_axis(self, node: onnx.NodeProto, axis: int) -> int | None:
-        """Returns where an axis of a node's input is in its output; None where it is in none."""
-        before, after = self._shapes.get(node.input[0]), self._shapes.get(node.output[0])
-        if before is None or after is None:
-            return None
-        if node.op_type == "Transpose":
-            stated = [list(item.ints) for item in node.attribute if item.name == "perm"]
-            order = stated[0] if stated else list(reversed(range(len(before))))
-            return order.index(axis)
-        if node.op_type not in _RESHAPES:
-            return axis
-        outside = math.prod(before[:axis])
-        return next(
-            (
-                place
-                for place, size in enumerate(after)
-                if size == before[axis] and math.prod(after[:place]) == outside
-            ),
-            None,
-        )

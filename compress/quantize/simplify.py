@@ -13,6 +13,7 @@ from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.known_shapes import infer_missing_shapes
+from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.split_sequences import split_sequences
 
@@ -31,6 +32,7 @@ def simplify(graph: Graph) -> list[str]:
         transpose_gemm_weights,
         separate_gemm_offsets,
         fold_batch_norms,
+        fold_linear_norms,
         fold_affines,
     ):
         done += simplification(graph)
@@ -232,19 +234,12 @@ def _add_behind(graph: Graph, gemm: onnx.NodeProto) -> None:
 def fold_batch_norms(graph: Graph) -> list[str]:
     """Folds BatchNormalization into the Conv, ConvTranspose or Gemm before it.
 
-    y = gamma * (x - mean) / sqrt(var + epsilon) + beta is a factor and an offset per channel, and
-    both move into the weights and the bias.
+    A norm is a factor and an offset per channel, and both move into the weights and the bias.
     """
     done = []
     for norm in [node for node in graph.nodes if node.op_type == "BatchNormalization"]:
-        if any(name not in graph.weights for name in norm.input[1:5]):
-            continue
-        gamma, beta, mean, variance = (
-            graph.weights[name].astype(np.float64) for name in norm.input[1:5]
-        )
-        factor = gamma / np.sqrt(variance + attribute(norm, "epsilon", 1e-5))
-        offset = beta - mean * factor
-        if _absorb(graph, norm, norm.input[0], factor, offset):
+        terms = read_norm(graph, norm)
+        if terms is not None and _absorb(graph, norm, norm.input[0], *terms):
             done.append(f"folded {norm.name}")
     return done
 

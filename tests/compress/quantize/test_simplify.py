@@ -47,6 +47,52 @@ def test_batch_norm_is_folded(op_type, groups, has_bias, make_model, run_model):
     assert_same(model, run_model, feeds, absent=["BatchNormalization"])
 
 
+NORM = ("gamma", "beta", "mean", "var")
+POINTS = {
+    "transposed": [helper.make_node("Transpose", ["p"], ["c"], perm=[0, 2, 1])],
+    "flat": [helper.make_node("Reshape", ["p", "flat"], ["c"])],
+    "both": [
+        helper.make_node("Unsqueeze", ["p", "first"], ["u"]),
+        helper.make_node("Transpose", ["u"], ["t"], perm=[0, 3, 1, 2]),
+        helper.make_node("Reshape", ["t", "last"], ["c"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("bias_shape", [None, (6,), (1, 1, 6), (1,)])
+@pytest.mark.parametrize("moves", POINTS)
+def test_a_batch_norm_of_points_is_folded(moves, bias_shape, make_model, run_model):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 6)).astype(np.float32), **norm_weights(6, rng)}
+    weights |= {
+        "flat": np.asarray([-1, 6]),
+        "first": np.asarray([0]),
+        "last": np.asarray([1, 6, 35]),
+    }
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p" if bias_shape is None else "m"])]
+    if bias_shape is not None:
+        weights["b"] = rng.standard_normal(bias_shape).astype(np.float32)
+        nodes.append(helper.make_node("Add", ["b", "m"], ["p"]))
+    nodes += [*POINTS[moves], helper.make_node("BatchNormalization", ["c", *NORM], ["y"])]
+    model = make_model(nodes, weights, {"x": (5, 7, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((5, 7, 4)).astype(np.float32)}
+    assert_same(model, run_model, feeds, absent=["BatchNormalization"])
+
+
+def test_a_batch_norm_over_points_stays(make_model, run_model):
+    """Axis 1 counts the points here, which the MatMul knows nothing of."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 6)).astype(np.float32), **norm_weights(6, rng)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", *NORM], ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (5, 6, 4)}, ["y"])
+    feeds = {"x": rng.standard_normal((5, 6, 4)).astype(np.float32)}
+    _, after = assert_same(model, run_model, feeds)
+    assert [node.op_type for node in after.graph.node] == ["MatMul", "BatchNormalization"]
+
+
 def test_a_batch_norm_whose_conv_is_read_elsewhere_stays(make_model, run_model):
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((6, 3, 1, 1)).astype(np.float32), **norm_weights(6, rng)}
