@@ -18,6 +18,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
+    LAYERS,
     count_multiplications,
     place_layers,
     sort_nodes,
@@ -64,7 +65,8 @@ class OnnxRuntime:
         moving, refused = tie_movement(graph, quantized, keep_float)
         inside = [_with_all_inputs(graph, item) for item in moving]
         quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
-        return sort_nodes(graph, _close(graph, [*quantized, *inside])), [*declined, *refused]
+        closed = _close(graph, [*quantized, *inside], keep_float)
+        return sort_nodes(graph, closed), [*declined, *refused]
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, whatever the values."""
@@ -119,14 +121,20 @@ def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:
     return replace(item, activations=moved_inputs(graph, node))
 
 
-def _close(graph: Graph, quantized: list[QuantizedNode]) -> list[QuantizedNode]:
-    """Lets every reader of a quantized layer's result read it in integers."""
+def _close(
+    graph: Graph, quantized: list[QuantizedNode], keep_float: frozenset[str]
+) -> list[QuantizedNode]:
+    """Lets every reader of a quantized layer's result read it in integers.
+
+    Layers in float do too, so that the one before them writes integers; other nodes that are to
+    stay in float read what it computed.
+    """
     chosen = {item.node: item for item in quantized}
     layers = [item.node for item in quantized if item.weight is not None]
     results = {fused_result(graph, graph.node(name)) for name in layers}
     for node in graph.nodes:
         read = {position for position, name in enumerate(node.input) if name in results}
-        if not read:
+        if not read or (node.name in keep_float and node.op_type not in LAYERS):
             continue
         item = chosen.get(node.name)
         if item is None:

@@ -167,6 +167,26 @@ def test_onnxruntime_leaves_alone_what_does_not_pay(placement, pattern, reason, 
     assert any(reason in item.reason for item in declined)
 
 
+def test_onnxruntime_leaves_in_float_what_is_named_behind_a_layer(make_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal((32, size, 3, 3)).astype(np.float32)
+        for name, size in (("w0", 3), ("w1", 32))
+    }
+    make_node = onnx.helper.make_node
+    nodes = [
+        make_node("Conv", ["x", "w0"], ["c"], "first"),
+        make_node("LeakyRelu", ["c"], ["r"], "leaky"),
+        make_node("Conv", ["r", "w1"], ["z"], "second"),
+        make_node("Tanh", ["z"], ["y"], "tanh"),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 3, 24, 32)}, ["y"]))
+    placement = OnnxRuntime(fewest_at_border=1)
+    names = [{item.node for item in placement.place(graph)[0]}]
+    names.append({item.node for item in placement.place(graph, frozenset({"leaky"}))[0]})
+    assert names[0] - names[1] == {"leaky"}
+
+
 def test_an_offset_that_was_corrected_is_corrected_once(make_model):
     """In the walk as in the file: what reads an integer Add reads the offset that is stored."""
     rng = np.random.default_rng(0)
