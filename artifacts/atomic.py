@@ -1,5 +1,6 @@
 """Writing files so that a reader sees the old content or the new, never a part."""
 
+import fcntl
 import json
 import os
 import secrets
@@ -99,6 +100,31 @@ def require_another_file(target: Path, inputs: Mapping[str, Path]) -> None:
     for name, path in inputs.items():
         if target.exists() and path.exists() and target.samefile(path):
             raise InputError(f"--out {target} is {name} itself", "another file")
+
+
+@contextmanager
+def only_writer(target: Path | str) -> Iterator[None]:
+    """Lets one process at a time read a file and write it again; others wait for it.
+
+    The lock is on the folder, since the file itself is replaced. It ends with its process.
+
+    Args:
+        target: the file; its folder is made if it is missing.
+
+    Raises:
+        InputError: the folder cannot be made or read.
+    """
+    target = Path(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(target: Path | str, content: bytes) -> None:

@@ -2,8 +2,8 @@
 
 A plan is executable code, so its bytes are compared with the digest of its manifest before anything
 deserializes them. That catches a damaged, mixed-up or half-copied plan. Whoever can replace both
-files can still replace the code: where that matters, keep the digest elsewhere and hand it to
-`read_verified_plan`.
+files can still replace the code: where that matters, sign them (`artifacts.release`) and hand the
+signed digest to `read_verified_plan`.
 """
 
 import json

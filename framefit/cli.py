@@ -47,6 +47,10 @@ FRAMEFIT = {
     "export": Row("Export to ONNX and TensorRT.", "framefit.commands.export:app"),
     "engines": Row("List and run the installed runtimes.", "framefit.commands.engines:app"),
     "budget": Row("Check that a frame keeps its latency budget.", "framefit.commands.budget:app"),
+    "sign": Row("Sign a file that is to ship.", "framefit.commands.sign:sign"),
+    "verify": Row(
+        "Refuse a file that is not signed, changed or too old.", "framefit.commands.sign:verify"
+    ),
     "watch": Row("Watch the latency of a running pipeline.", "framefit.commands.watch:watch"),
 }
 FRAMEFIT_HELP = "Fit a perception network into its camera's frame."

@@ -43,6 +43,7 @@ _EXTRAS = {
     "cuda": "tensorrt",
     "tensorrt_rtx": "tensorrt-rtx",
     "prometheus_client": "watch",
+    "cryptography": "signing",
 }
 _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"
