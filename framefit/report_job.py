@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from artifacts.atomic import write_text
+from artifacts.atomic import only_writer, write_text
 from artifacts.errors import FramefitError, InputError, first_line
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
@@ -79,7 +79,7 @@ def make_reports(path: Path, options: ReportOptions) -> tuple[Report, list[str]]
             write_report(report, options.out)
             write_text(options.out / COMMENT, comment)
     if options.history is not None:
-        _write_history(options.history, past)
+        extend_history(options.history, options.label, report)
     if options.step_summary is not None:
         append_step_summary(report, options.step_summary, comment)
     return report, annotations
@@ -189,9 +189,13 @@ def _read_options(path: Path) -> tuple[StageOption, ...]:
 
 
 def extend_history(path: Path, label: str, report: Report) -> tuple[HistoryPoint, ...]:
-    """Appends this verdict to the history; a label that is there already is replaced."""
-    points = _continue_history(path, label, report)
-    _write_history(path, points)
+    """Appends this verdict to the history; a label that is there already is replaced.
+
+    Jobs that end at the same time wait for each other, so that none loses the other's line.
+    """
+    with only_writer(path.resolve()):
+        points = _continue_history(path, label, report)
+        _write_history(path, points)
     return points
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from artifacts.errors import InputError
 from framefit.cli import budget_check_main
+from framefit.report_job import extend_history
 from latency_budget.artifact_match import match_artifact, match_limits
 from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.gate import Gate, Verdict
@@ -103,6 +105,17 @@ def test_a_history_behind_a_link_is_written_where_it_points(tmp_path):
         assert budget_check_main(words) == 0
     assert link.is_symlink()
     assert len(kept.read_text().splitlines()) == 2
+
+
+def test_jobs_that_add_to_one_history_lose_no_line(tmp_path):
+    """Two threads with files of their own wait for each other as two processes do."""
+    report, history = make_report(tmp_path), tmp_path / "history.jsonl"
+    labels = [f"{job} {turn}" for turn in range(10) for job in ("one", "two")]
+    with ThreadPoolExecutor(2) as jobs:
+        done = [jobs.submit(extend_history, history, label, report) for label in labels]
+    assert all(job.result() for job in done)
+    written = [json.loads(line)["label"] for line in history.read_text().splitlines()]
+    assert sorted(written) == sorted(labels)
 
 
 def test_nine_annotations_the_worst_first_and_one_that_counts(tmp_path):
