@@ -131,7 +131,7 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
 
     Returns:
         a checkpoint, or weights by name where the file holds only those; common wrappers
-        (`{"state_dict": …}`, a `module.` prefix) are taken off.
+        (`{"state_dict": …}`) are taken off; for prefixes of names see `fit_weights`.
 
     Raises:
         UnsafeFileError: the file could run code or is ambiguous.
@@ -153,8 +153,6 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
             f"checkpoint {label} is of another format",
             f"the format {FORMAT}, or a state dict (a dictionary of tensors)",
         )
-    if all(name.startswith("module.") for name in weights):
-        weights = {name.removeprefix("module."): value for name, value in weights.items()}
     return check_weights(weights, label)
 
 

@@ -1,9 +1,11 @@
 """Checks of weights by name: plain, finite, fitting their network. Torch is not imported here."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
+from artifacts.wording import name_some
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -11,16 +13,25 @@ if TYPE_CHECKING:
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "ema", "net")
 _SHOWN = 5
 _TENSOR_TYPES = ("Tensor", "Parameter")
+_TRAINING_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""What `torch.compile`, FSDP and activation checkpointing put in front of a layer's names."""
+
+_log = logging.getLogger(__name__)
 
 
 def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """Loads weights into a module, all of them and nothing else.
 
+    Where the module was a part of what was trained (`module.` of DDP and of averaged models,
+    `model.` of Lightning), its weights are those below one prefix; a warning names the others.
+
     Raises:
-        InputError: keys are missing or left over, or shapes differ; the first five are named.
+        InputError: keys are missing or left over, shapes differ (the first five are named), or the
+            network is found below several prefixes.
     """
     network = require_module(module)
     own = network.state_dict()
+    state_dict = _take_part(state_dict, own)
     problems = {
         "missing": [name for name in own if name not in state_dict],
         "not in the network": [name for name in state_dict if name not in own],
@@ -43,6 +54,40 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     network.load_state_dict(dict(state_dict), strict=True)
     network.eval()
     return network
+
+
+def _take_part(state_dict: Mapping[str, Any], own: Iterable[str]) -> Mapping[str, Any]:
+    """Returns the weights by the network's own names, where they have these behind a prefix."""
+    names = frozenset(own)
+    if names <= state_dict.keys():
+        return state_dict
+    plain = {_drop_training_wrappers(name): value for name, value in state_dict.items()}
+    if names <= plain.keys():
+        return plain
+    last = "." + min(names)
+    prefixes = [name.removesuffix(min(names)) for name in plain if name.endswith(last)]
+    fitting = [one for one in prefixes if all(one + name in plain for name in names)]
+    if len(fitting) > 1:
+        raise InputError(
+            f"the file holds the network {len(fitting)} times: below {', '.join(fitting)}",
+            "its weights once",
+            "save those to be used alone, without the prefix",
+        )
+    if not fitting:
+        return state_dict
+    (prefix,) = fitting
+    others = [name for name in plain if name.removeprefix(prefix) not in names]
+    if others:
+        _log.warning(
+            "the network's weights are those below '%s'; not used: %s",
+            prefix,
+            name_some(others, _SHOWN),
+        )
+    return {name: plain[prefix + name] for name in names}
+
+
+def _drop_training_wrappers(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in _TRAINING_WRAPPERS)
 
 
 def require_module(module: Any) -> "nn.Module":

@@ -21,6 +21,7 @@ from artifacts.checkpoint import (  # noqa: E402
 )
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError  # noqa: E402
 from artifacts.input_spec import InputSpec  # noqa: E402
+from artifacts.state_dict import fit_weights  # noqa: E402
 
 FACTORY = """
 import torch
@@ -182,15 +183,77 @@ def test_odd_weights_are_refused_by_name(tmp_path: Path, tensor) -> None:
         load_state_dict(tmp_path / "m.pt")
 
 
-def test_wrappers_and_prefixes_are_taken_off(tmp_path: Path, network) -> None:
+def test_wrappers_are_taken_off(tmp_path: Path, network) -> None:
     weights = network.state_dict()
-    for content in (
-        weights,
-        {"state_dict": weights, "epoch": 1},
-        {"model": {f"module.{name}": value for name, value in weights.items()}},
-    ):
+    for content in (weights, {"state_dict": weights, "epoch": 1}, {"model": weights}):
         torch.save(content, tmp_path / "m.pt")
         assert load_state_dict(tmp_path / "m.pt").keys() == weights.keys()
+
+
+class Holder(nn.Module):
+    """A network that a trainer holds by some name, beside what only training has."""
+
+    def __init__(self, name: str, part: nn.Module) -> None:
+        super().__init__()
+        self.add_module(name, part)
+        self.register_buffer("class_weights", torch.ones(3))
+
+
+def make_deep() -> nn.Sequential:
+    return nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), nn.Conv2d(4, 2, 1))
+
+
+def add_infix(weights: dict[str, Any], infix: str) -> dict[str, Any]:
+    return {name.replace("0.", f"0.{infix}.", 1): value for name, value in weights.items()}
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda network: nn.DataParallel(network).state_dict(),
+        lambda network: torch.compile(network).state_dict(),
+        lambda network: torch.optim.swa_utils.AveragedModel(network).state_dict(),
+        lambda network: Holder("model", network).state_dict(),
+        lambda network: Holder("net", nn.DataParallel(network)).state_dict(),
+        lambda network: add_infix(network.state_dict(), "_orig_mod"),
+        lambda network: add_infix(network.state_dict(), "_checkpoint_wrapped_module"),
+        lambda network: Holder(
+            "model", nn.ModuleList([nn.Linear(2, 2), torch.compile(network)])
+        ).state_dict(),
+        lambda network: {name: value.half() for name, value in network.state_dict().items()},
+    ],
+    ids=["ddp", "compiled", "ema", "lightning", "both", "part", "recompute", "deep", "half"],
+)
+def test_weights_are_found_behind_the_names_that_training_gave_them(tmp_path: Path, wrap) -> None:
+    network = make_deep()
+    torch.save({"state_dict": wrap(network), "epoch": 3}, tmp_path / "m.ckpt")
+    loaded = fit_weights(make_deep(), load_state_dict(tmp_path / "m.ckpt"))
+    for name, value in network.state_dict().items():
+        assert torch.allclose(loaded.state_dict()[name], value, atol=1e-3)
+    assert loaded[1].weight.dtype == torch.float32
+
+
+def test_what_is_beside_the_network_is_named(network, caplog) -> None:
+    fit_weights(nn.Conv2d(3, 4, 3), Holder("model", network).state_dict())
+    assert "below 'model.'" in caplog.text
+    assert "class_weights" in caplog.text
+
+
+def test_a_network_that_calls_its_own_part_module_keeps_its_names(tmp_path: Path, network) -> None:
+    holder = nn.Module()
+    holder.module = network
+    torch.save(holder.state_dict(), tmp_path / "m.pt")
+    fit_weights(holder, load_state_dict(tmp_path / "m.pt"))
+
+
+def test_a_network_that_is_there_twice_is_not_guessed(network) -> None:
+    twice = {
+        f"{prefix}{name}": value
+        for prefix in ("model.", "ema_model.")
+        for name, value in network.state_dict().items()
+    }
+    with pytest.raises(InputError, match=r"2 times: below model\., ema_model\."):
+        fit_weights(nn.Conv2d(3, 4, 3), twice)
 
 
 def test_factory_of_the_current_folder(tmp_path: Path, network, my_module: str) -> None:
