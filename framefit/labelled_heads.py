@@ -1,9 +1,11 @@
 """The heads of a perception network that have labels: their loss, and their figures."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.input_spec import InputSpec
+from framefit.trainable_network import TRAINABLE
 from framefit.training_samples import TrainingSamples
 
 if TYPE_CHECKING:
@@ -17,6 +19,22 @@ def label_heads(module: "nn.Module") -> dict[str, Any]:
     from perception.network import PerceptionNetwork
 
     return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
+
+
+def open_label_heads(path: Path) -> dict[str, Any]:
+    """Returns the heads of a perception network's file, see `label_heads`; empty for others.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    from artifacts.checkpoint import Checkpoint, build_module, load_checkpoint_or_weights
+
+    if path.suffix.lower() not in TRAINABLE:
+        return {}
+    content = load_checkpoint_or_weights(path)
+    if not isinstance(content, Checkpoint) or not content.builder.startswith("perception."):
+        return {}
+    return label_heads(build_module(content))
 
 
 def read_label_loss(heads: Mapping[str, Any], samples: TrainingSamples) -> "LabelLoss | None":

@@ -19,9 +19,10 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
+from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import name_inputs, open_training_samples
+from framefit.training_samples import LabelOptions, name_inputs, open_training_samples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def qat_file(
     training: "TrainerSettings",
     *,
     out: Path | None = None,
+    labels: LabelOptions | None = None,
     log: Path | None = None,
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
@@ -82,6 +84,7 @@ def qat_file(
         settings: what is learned.
         training: how.
         out: the file to write; None for the model's name with `.qat.onnx`, here.
+        labels: see `open_training_samples`; the teacher is then a network of perception.
         log: folder for TensorBoard.
         model_options: how to open the teacher.
         spec_options: input spec values given by the user, see `choose_spec`.
@@ -112,7 +115,10 @@ def qat_file(
     shapes = name_inputs(
         {name: tensor.shape for name, tensor in input_tensors(quantized.model).items()}
     )
-    samples = open_training_samples(data, shapes, spec)
+    heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
+    samples = open_training_samples(
+        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+    )
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,
@@ -122,6 +128,7 @@ def qat_file(
             settings,
             replace(training, flip_probability=samples.flip_probability),
             inputs=samples.inputs,
+            label_loss=read_label_loss(heads, samples),
             state_path=out.with_suffix(".state"),
             progress=progress,
             report=report,

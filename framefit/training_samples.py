@@ -51,6 +51,11 @@ class LabelOptions:
         """Whether labels of own pictures are given."""
         return self.annotations is not None or self.masks is not None
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there are labels to learn from."""
+        return self.is_used or self.has_files
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSamples:
@@ -175,10 +180,10 @@ def open_training_samples(
         InputError: the data do not fit, there are too few, or labels are asked for and not there.
     """
     labels = labels or LabelOptions()
-    if (labels.is_used or labels.has_files) and not encoders:
+    if labels.is_given and not encoders:
         raise InputError(
             "labels were given for a network that cannot learn from them",
-            "a network of perception",
+            "the checkpoint (.pt) of a network of perception",
             "leave the labels out: the teacher's answers suffice",
         )
     if data == SCENES or labels.has_files:
@@ -242,13 +247,12 @@ def _open_scenes(
     else:
         source = road_data(SCENE_COUNT, SCENE_SEED, MOST_HELD_OUT)
     height, width = int(shape[2]), int(shape[3])
-    is_used = labels.is_used or labels.has_files
-    used = tuple(encoders) if is_used else ()
+    used = tuple(encoders) if labels.is_given else ()
     training, held_out = source.training(height, width), source.held_out(height, width)
     return TrainingSamples(
         training=SceneSamples(training, used, spec),
         held_out=SceneSamples(held_out, used, spec, MOST_HELD_OUT),
-        labelled=source.heads if is_used else (),
+        labelled=source.heads if labels.is_given else (),
         scenes=source.held_out,
-        is_mirrored=not is_used,
+        is_mirrored=not labels.is_given,
     )

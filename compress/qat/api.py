@@ -12,7 +12,7 @@ from torch import Tensor
 
 from artifacts.errors import InputError
 from compress.distill.api import DistillResult, distill_module
-from compress.distill.lesson import IMAGE
+from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
@@ -51,20 +51,22 @@ def train_quantized(
     training: TrainerSettings | None = None,
     *,
     inputs: Sequence[str] = (IMAGE,),
+    label_loss: LabelLoss | None = None,
     state_path: Path | None = None,
     progress: Progress | None = None,
     report: Callable[[TrainStep], None] | None = None,
 ) -> QatResult:
-    """Lets a quantized network learn to answer as its float one does.
+    """Lets a quantized network learn to answer as its float one does, and from labels if given.
 
     Args:
         quantized: Q/DQ graph, of framefit or of another tool; it is not changed.
         teacher: the float graph, with the same outputs.
-        samples: those of `inputs`, [C, H, W] say, in each.
+        samples: those of `inputs`, [C, H, W] say, in each; the rest are labels.
         held_out: others, for the probe.
         settings: what is learned.
         training: how.
         inputs: names of the graphs' inputs in a sample, in the order of the quantized one.
+        label_loss: loss on labels; None learns from the float network alone.
         state_path: see `compress.train.trainer.train`.
         progress: see there.
         report: see there.
@@ -92,10 +94,14 @@ def train_quantized(
         samples,
         held_out,
         DistillSettings(
-            temperature=settings.temperature, feature_weight=0.0, negligible=NEGLIGIBLE
+            temperature=settings.temperature,
+            feature_weight=0.0,
+            label_weight=settings.label_weight,
+            negligible=NEGLIGIBLE,
         ),
         training,
         inputs=inputs,
+        label_loss=label_loss,
         state_path=state_path,
         progress=progress,
         report=report,

@@ -18,10 +18,14 @@ from framefit.commands.options import (
 )
 from framefit.commands.training_options import (
     AccumulateOption,
+    AnnotationsOption,
     BatchSizeOption,
     CompileOption,
+    LabelsOption,
     LearningRateOption,
     LogOption,
+    MaskFormatOption,
+    MasksOption,
     PatienceOption,
     PrecisionOption,
     ProbeEveryOption,
@@ -64,16 +68,10 @@ def distill(
     feature_weight: Annotated[
         float, typer.Option(help="Of the features beside one head; 0 copies none.")
     ] = 0.5,
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
-    ] = False,
-    annotations: Annotated[
-        Path | None, typer.Option(help="COCO boxes of the pictures, to learn from too.")
-    ] = None,
-    masks: Annotated[
-        Path | None, typer.Option(help="Folder of masks of the pictures, to learn from too.")
-    ] = None,
-    mask_format: Annotated[str, typer.Option(help="cityscapes or camvid.")] = "cityscapes",
+    labels: LabelsOption = False,
+    annotations: AnnotationsOption = None,
+    masks: MasksOption = None,
+    mask_format: MaskFormatOption = "cityscapes",
     probe_every: ProbeEveryOption = 50,
     patience: PatienceOption = 0,
     accumulate: AccumulateOption = 1,

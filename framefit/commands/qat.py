@@ -18,8 +18,12 @@ from framefit.commands.options import (
 )
 from framefit.commands.training_options import (
     AccumulateOption,
+    AnnotationsOption,
     BatchSizeOption,
+    LabelsOption,
     LogOption,
+    MaskFormatOption,
+    MasksOption,
     PatienceOption,
     PrecisionOption,
     ProbeEveryOption,
@@ -57,6 +61,10 @@ def qat(
     fixed_activations: Annotated[
         bool, typer.Option("--fixed-activations", help="Keep the scales of activations.")
     ] = False,
+    labels: LabelsOption = False,
+    annotations: AnnotationsOption = None,
+    masks: MasksOption = None,
+    mask_format: MaskFormatOption = "cityscapes",
     probe_every: ProbeEveryOption = 50,
     patience: PatienceOption = 0,
     accumulate: AccumulateOption = 1,
@@ -77,8 +85,9 @@ def qat(
 ) -> None:
     """Train a quantized network: scales, weights and biases, distilled from the float one.
 
-    What is written computes exactly what was trained. No labels are needed. A run that was
-    interrupted goes on from OUT with the suffix .state.
+    What is written computes exactly what was trained. No labels are needed; to learn from some
+    (--labels, --annotations, --masks), name the checkpoint (.pt) of a network of perception as the
+    teacher. A run that was interrupted goes on from OUT with the suffix .state.
     """
     from dataclasses import replace
 
@@ -87,6 +96,7 @@ def qat(
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.qat_job import qat_file
+    from framefit.training_samples import LabelOptions
 
     if json_file is not None:
         require_writable(json_file)
@@ -111,6 +121,9 @@ def qat(
             QatSettings(learns_weights=not fixed_weights, learns_activations=not fixed_activations),
             replace(training, weight_decay=0.0, average_decay=0.98),
             out=out,
+            labels=LabelOptions(
+                is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format
+            ),
             log=log,
             model_options=ModelOptions(tuple(input_shape or ()), factory),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),

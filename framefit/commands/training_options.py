@@ -16,6 +16,16 @@ TrainingDataOption = Annotated[
         "framefit.toml, or 'scenes' for rendered roads. Each tenth picture is held out.",
     ),
 ]
+LabelsOption = Annotated[
+    bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
+]
+AnnotationsOption = Annotated[
+    Path | None, typer.Option(help="COCO boxes of the pictures, to learn from too.")
+]
+MasksOption = Annotated[
+    Path | None, typer.Option(help="Folder of masks of the pictures, to learn from too.")
+]
+MaskFormatOption = Annotated[str, typer.Option(help="cityscapes or camvid.")]
 StepsOption = Annotated[int, typer.Option(min=1, help="Training steps.")]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Pictures per step.")]
 LearningRateOption = Annotated[float, typer.Option(help="The highest learning rate.")]

@@ -115,6 +115,29 @@ def test_quantize_then_qat_writes_the_same_graph_with_new_integers(
     assert "no quantized network" in result.err
 
 
+def test_qat_learns_from_labels_where_the_teacher_knows_them(
+    run, folder: Path, pictures: Path
+) -> None:
+    network = write_network(folder / "n.pt", ("segmentation", "depth"), 1)
+    assert run("compress", "quantize", network, "--data", pictures, "--out", "q.onnx").code == 0
+    masks = folder / "masks"
+    masks.mkdir()
+    for index in range(12):
+        mask = np.full((64, 96), 7, np.uint8)
+        cv2.imwrite(str(masks / f"{index}_gtFine_labelIds.png"), mask)
+        cv2.imwrite(str(pictures / f"{index}_leftImg8bit.png"), np.dstack([mask * index] * 3))
+    labels = ("--data", pictures, "--masks", masks, *QUICK)
+    result = run("compress", "qat", "q.onnx", "--teacher", network, *labels, "--json", "q.json")
+    assert result.code == 0, result.err
+    assert set(json.loads(Path("q.json").read_text())["losses"]) == {
+        *("segmentation", "depth", "labels")
+    }
+    assert run("export", "onnx", network, "--out", "n.onnx").code == 0
+    result = run("compress", "qat", "q.onnx", "--teacher", "n.onnx", *labels)
+    assert result.code == 2
+    assert "expected the checkpoint (.pt) of a network of perception" in result.err
+
+
 def test_substitute_measures_and_stores_edits(run, folder: Path, pictures: Path) -> None:
     network = write_network(folder / "n.pt", ("segmentation",), 1)
     result = run(

@@ -192,6 +192,31 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
     assert result.training.score_after < 0.9 * result.training.score_before
 
 
+def test_labels_are_learned_from_where_there_are_some(network) -> None:
+    """Labels that say something else than the float network pull away from it."""
+
+    def label_loss(outputs, targets):
+        return {"metres": (outputs["metres"] - targets["far"]).square().mean()}
+
+    far = np.full((1, 1, 1), 3, np.float32)
+    given, held_out = ([one | {"far": far} for one in samples(n, n)] for n in (16, 4))
+    losses = {}
+    for weight in (0.0, 1.0):
+        result = train_quantized(
+            quantize(network, weights="int4"),
+            network,
+            given,
+            held_out,
+            QatSettings(label_weight=weight),
+            TRAINING,
+            label_loss=label_loss,
+        )
+        outputs = run_exactly(result.model, images(1, 4)[0])
+        losses[weight] = float(np.square(outputs["metres"] - far).mean())
+        assert ("labels" in result.training.losses_before) == (weight > 0)
+    assert losses[1.0] < losses[0.0]
+
+
 def test_networks_that_shuffle_channels_learn_in_batches(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), nn.ChannelShuffle(2), nn.Conv2d(8, 4, 1))
