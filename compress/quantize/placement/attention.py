@@ -5,18 +5,22 @@
 TensorRT multiplies in integers only where both inputs of a MatMul are quantized, so both get a
 Q/DQ pair; the Softmax between stays in float. It computes the whole in one kernel only where both
 products are alike: queries that are constants (a decoder's first layer, whose learned queries have
-seen no picture yet) leave both in float.
+seen no picture yet) leave both in float. So do many keys: one scale serves all queries, and where
+one of them looks at a single key, the probabilities of another that looks at all alike are rounded
+to 0, the whole row of them.
 """
 
 import onnx
 
 from artifacts.openvino_attention import COMMUTING, put_first
-from compress.quantize.graph import Graph
+from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
 SCALING = COMMUTING | {"Div", "Sub", "Where"}
 MATRIX_RANK = 2
+MOST_KEYS = 254
+"""Alike, the probabilities of more are below half a step of INT8, which has 127 of them up to 1."""
 BOTH = 2
 
 
@@ -42,6 +46,10 @@ def quantize_attention(
     partner = _find_scores(graph, before) if before is not None else None
     if partner is not None and _has_constant_operand(graph, partner):
         reason = f"'{partner.name}' has a constant operand and stays in float: both or none of them"
+        return Declined(node=node.name, reason=reason)
+    keys = _count_keys(graph, behind or before)
+    if keys > MOST_KEYS:
+        reason = f"INT8 has no probabilities for a query that looks at all its {keys} keys alike"
         return Declined(node=node.name, reason=reason)
     return QuantizedNode(node=node.name, activations=(0, 1))
 
@@ -85,6 +93,12 @@ def _find_softmax(graph: Graph, tensor: str) -> onnx.NodeProto | None:
     while maker is not None and moved_inputs(graph, maker):
         maker = graph.producer(maker.input[0])
     return maker if maker is not None and maker.op_type == "Softmax" else None
+
+
+def _count_keys(graph: Graph, softmax: onnx.NodeProto | None) -> int:
+    """Returns over how many keys a Softmax goes; 0 where that is not known."""
+    shape = graph.shapes.get(softmax.output[0]) if softmax is not None else None
+    return shape[attribute(softmax, "axis", -1)] if softmax is not None and shape else 0
 
 
 def _find_scores(graph: Graph, softmax: onnx.NodeProto) -> onnx.NodeProto | None:

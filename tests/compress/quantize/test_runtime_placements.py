@@ -62,6 +62,39 @@ def test_both_products_of_an_attention_are_quantized_or_none(make_model, queries
     assert {item.node for item in declined} == {"qk", "pv"} - wanted
 
 
+def make_attention(make_model, keys):
+    """The first of two queries looks at one key, the other at all of them alike."""
+    rng = np.random.default_rng(0)
+    make_node = onnx.helper.make_node
+    nodes = [
+        make_node("MatMul", ["x", "w"], ["queries"], "first"),
+        make_node("MatMul", ["queries", "keys"], ["scores"], "qk"),
+        make_node("Softmax", ["scores"], ["likely"], "softmax"),
+        make_node("MatMul", ["likely", "values"], ["y"], "pv"),
+    ]
+    inputs = {"x": (1, 2, 4), "keys": (1, 4, keys), "values": (1, keys, 8)}
+    model = make_model(nodes, {"w": np.eye(4, dtype=np.float32)}, inputs, ["y"])
+    x = np.asarray([[[20, 0, 0, 0], [0, 0, 0, 0]]], np.float32)
+    feeds = [
+        {"x": x, "keys": rng.standard_normal((1, 4, keys)).astype(np.float32)}
+        | {"values": 1 + rng.standard_normal((1, keys, 8)).astype(np.float32)}
+        for _ in range(4)
+    ]
+    return model, feeds
+
+
+def test_attention_to_many_keys_stays_in_float(make_model, run_model):
+    placed = [
+        {item.node for item in PLACEMENTS["tensorrt"]().place(Graph(model))[0]}
+        for model in (make_attention(make_model, keys)[0] for keys in (254, 255))
+    ]
+    assert placed == [{"first", "qk", "pv"}, {"first"}]
+    model, samples = make_attention(make_model, 600)
+    quantized = quantize_model(model, samples).model
+    wanted, got = (run_model(item, samples[0])["y"][0, 1] for item in (model, quantized))
+    assert np.square(got - wanted).sum() < 1e-3 * np.square(wanted).sum()
+
+
 def test_openvino_adds_two_relus_in_integers(make_pattern):
     for target, wanted in (("openvino", [(0, 1)]), ("tensorrt", [])):
         graph = Graph(make_pattern("pyramid"))
