@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from artifacts.errors import InputError
 from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
 from artifacts.output_parts import find_hidden
-from artifacts.recurrence import Recurrence
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 
@@ -88,12 +87,11 @@ def compare_files(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    recurrence: Recurrence | None = None,
 ) -> ComparisonOutcome:
     """Compares two models' files on the same samples, both run by onnxruntime.
 
-    With a recurrence both begin each sample with the reference's states, and then run whole
-    sequences, each with its own.
+    Networks with states begin each sample with the reference's, and then run whole sequences, each
+    with its own.
 
     Raises:
         InputError: a file or the data is not usable, or the two networks do not fit together.
@@ -111,7 +109,6 @@ def compare_files(
         model_options=model_options,
         spec_options=spec_options,
         related_spec=left.spec,
-        recurrence=recurrence,
         progress=progress,
     )
     _refuse_other_inputs(right, left)

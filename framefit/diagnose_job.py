@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_writable, write_json, write_text
-from artifacts.recurrence import Recurrence
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.workspace import Workspace
@@ -46,7 +45,6 @@ def diagnose_file(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    recurrence: Recurrence | None = None,
 ) -> "Diagnosis":
     """Diagnoses a model's file and writes what `outputs` names.
 
@@ -60,7 +58,6 @@ def diagnose_file(
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`.
         progress: is told (what, done, total).
-        recurrence: the model's states, see `open_model_with_data`.
 
     Raises:
         InputError: the model or the data is not usable.
@@ -70,13 +67,7 @@ def diagnose_file(
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
     opened, _, calibration = open_model_with_data(
-        model,
-        data,
-        limit=samples,
-        model_options=model_options,
-        spec_options=spec_options,
-        recurrence=recurrence,
-        progress=progress,
+        model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     diagnosis = diagnose_model(opened.model, calibration, settings, progress)
     if outputs.json is not None:

@@ -25,7 +25,6 @@ def open_model_with_data(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     related_spec: InputSpec | None = None,
-    recurrence: Recurrence | None = None,
     progress: Progress | None = None,
 ) -> tuple[OpenedModel, InputSpec | None, Samples]:
     """Opens a model and samples for it; logs a warning where the input spec is assumed.
@@ -34,12 +33,11 @@ def open_model_with_data(
         path: the model's file.
         data: pictures, an `.npz`, or the name of a dataset in framefit.toml.
         limit: use at most this many samples.
-        model_options: how to open the model.
+        model_options: how to open the model. Where it has states, the data are frames in order, and
+            the samples get the states that it computes (`compress.own_states.FramesWithStates`).
         spec_options: input spec values given by the user; None or missing where not given.
         related_spec: what a file made from the model says, for a model that does not say itself.
-        recurrence: the model's states. The data are frames in order then, and the samples get the
-            states that the model computes on them (`compress.own_states.FramesWithStates`).
-        progress: is told what is run for that.
+        progress: is told how many frames are run for that.
 
     Returns:
         the model; the input spec to store with what is made of it (None where nothing is known);
@@ -51,6 +49,7 @@ def open_model_with_data(
     workspace = Workspace()
     data_path = workspace.find_dataset(data)
     opened = open_model(path, model_options)
+    recurrence = model_options.recurrence if model_options is not None else None
     inputs = input_tensors(opened.model)
     spec, warning = choose_spec(
         opened.spec or related_spec,

@@ -18,6 +18,7 @@ from artifacts.onnx_file import (
     read_metadata,
 )
 from artifacts.plugin_tail import PluginTail, join_plugins
+from artifacts.recurrence import Recurrence
 
 if TYPE_CHECKING:
     import onnx
@@ -57,11 +58,13 @@ class ModelOptions:
         input_shapes: `--input-shape` options, see `parse_input_shapes`.
         factory: "package.module:function" that builds the network of plain weights.
         is_trusted: load a `.pt2` even where that could run code.
+        recurrence: its states. Data are frames in order then, see `framefit.model_data`.
     """
 
     input_shapes: tuple[str, ...] = ()
     factory: str | None = None
     is_trusted: bool = False
+    recurrence: Recurrence | None = None
 
 
 def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:

@@ -23,7 +23,6 @@ from artifacts.onnx_file import (
     save_onnx,
 )
 from artifacts.processor import overflows_on_int8, read_flags
-from artifacts.recurrence import Recurrence
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
@@ -232,7 +231,6 @@ def quantize_file(
     progress: Progress | None = None,
     labels: str | None = None,
     is_timed: bool = True,
-    recurrence: Recurrence | None = None,
 ) -> QuantizeOutcome:
     """Quantizes a model's file and writes the INT8 model.
 
@@ -250,7 +248,6 @@ def quantize_file(
         labels: labelled pictures for contracts on metrics, see `framefit.metric_judge.FORMS`.
         is_timed: times the result beside the float network where the target runs here, and keeps
             in float what makes it slower than that one.
-        recurrence: the model's states, see `open_model_with_data`.
 
     Raises:
         InputError: the model, the data or the output path is not usable.
@@ -271,7 +268,6 @@ def quantize_file(
         limit=samples,
         model_options=model_options,
         spec_options=spec_options,
-        recurrence=recurrence,
         progress=progress,
     )
     clock = choose_clock(settings, is_timed=is_timed)

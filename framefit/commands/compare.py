@@ -55,16 +55,16 @@ def compare(
 
     if json_file is not None:
         require_writable(json_file)
+    recurrence = Recurrence.parse(state or (), sequence_frames)
     with show_progress() as progress:
         outcome = compare_files(
             reference,
             candidate,
             data,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
+            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
-            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())

@@ -76,6 +76,7 @@ def diagnose(
     from framefit.progress import show_progress
 
     outputs = DiagnoseOutputs(json=json_file, html=html)
+    recurrence = Recurrence.parse(state or (), sequence_frames)
     with show_progress() as progress:
         diagnosis = diagnose_file(
             model,
@@ -85,10 +86,9 @@ def diagnose(
             ),
             outputs,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
+            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
-            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     show_diagnosis(diagnosis, is_verbose=verbose)
     if html is not None:

@@ -178,6 +178,7 @@ def quantize(
         prefer=prefer,
         within_ms=within_ms,
     )
+    recurrence = Recurrence.parse(state or (), sequence_frames)
     with show_progress() as progress:
         outcome = quantize_file(
             model,
@@ -185,12 +186,11 @@ def quantize(
             settings,
             out=out,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
+            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
             labels=labels,
             is_timed=timing,
-            recurrence=Recurrence.parse(state or (), sequence_frames),
         )
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
