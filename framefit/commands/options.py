@@ -57,9 +57,9 @@ StateOption = Annotated[
     list[str] | None,
     typer.Option(
         "--state",
-        help="An input that an output gives for the next frame, INPUT=OUTPUT; repeatable. Samples "
-        "are frames in order then, and the float network computes the states they begin with, all "
-        "frames run; the first is zeros, or that of the .npz.",
+        help="An input that an output gives for the next frame, INPUT=OUTPUT; repeatable. The data "
+        "are frames in order then: the float network runs on all of them for the states of the "
+        "samples. The first state is zeros, or that of the .npz.",
     ),
 ]
 SequenceOption = Annotated[
