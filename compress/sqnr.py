@@ -95,3 +95,8 @@ def to_db(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np
     with np.errstate(divide="ignore", invalid="ignore"):
         values = 10 * np.log10(signal / noise)
     return np.asarray(np.clip(np.where(noise > 0, values, EXACT_DB), -EXACT_DB, EXACT_DB))
+
+
+def format_db(value: float) -> str:
+    """Returns a figure in dB as it is shown; one that stands for no noise as "exact"."""
+    return "exact" if value > EXACT_DB - 0.5 else f"{value:.1f}"

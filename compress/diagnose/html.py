@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.diagnose.report import Diagnosis, LayerDiagnosis, WeightFinding
+from compress.sqnr import format_db
 
 _HERE = Path(__file__).parent
 STRIP_CELLS = 64
@@ -45,11 +46,6 @@ def render_html(diagnosis: Diagnosis, title: str) -> str:
         largest_gain=max((abs(item.gain_db) for item in diagnosis.remedies), default=1.0) or 1.0,
     )
     return page
-
-
-def format_db(value: float) -> str:
-    """Returns a figure in dB; one that stands for "exact" as such."""
-    return "exact" if value >= 199.5 else f"{value:.1f}"
 
 
 def format_share(value: float) -> str:

@@ -48,6 +48,7 @@ def compare(
     """
     from artifacts.atomic import require_writable, write_json
     from artifacts.recurrence import Recurrence
+    from compress.sqnr import format_db
     from framefit.compare_job import compare_files
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
@@ -78,13 +79,13 @@ def compare(
             (
                 item.name,
                 item.head or "-",
-                f"{item.figures['sqnr_db']:.1f}",
-                f"{item.figures['sqnr_mean_db']:.1f}",
-                f"{item.figures['sqnr_worst_db']:.1f}",
+                format_db(item.figures["sqnr_db"]),
+                format_db(item.figures["sqnr_mean_db"]),
+                format_db(item.figures["sqnr_worst_db"]),
                 item.worst_sample,
                 f"{item.figures['max_abs']:.4g}",
                 f"{item.figures['agreement']:.2%}",
-                *(f"{item.figures[key]:.1f}" for key in own),
+                *(format_db(item.figures[key]) for key in own),
             )
             for item in outcome.shown
         ),

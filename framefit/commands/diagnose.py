@@ -97,7 +97,8 @@ def diagnose(
 
 def show_diagnosis(diagnosis: "Diagnosis", *, is_verbose: bool) -> None:
     """Prints the layers, the most costly ones only unless asked for all, and the remedies."""
-    from compress.diagnose.html import describe_layer, format_db, format_share
+    from compress.diagnose.html import describe_layer, format_share
+    from compress.sqnr import format_db
     from framefit.table import print_table
 
     shown = diagnosis.by_share if is_verbose else diagnosis.by_share[:SHOWN_LAYERS]

@@ -229,6 +229,7 @@ def compare(
     """
     from artifacts.atomic import write_json
     from artifacts.errors import InputError
+    from compress.sqnr import format_db
     from engines.runtimes import SessionSettings, default_runtime, open_session
     from framefit.engines_job import compare_sessions, open_data
     from framefit.progress import show_progress
@@ -258,7 +259,7 @@ def compare(
     print_table(
         ("output", "SQNR dB", "largest error", "agreement"),
         (
-            (name, f"{item['sqnr_db']:.1f}", _figure(item["max_abs"]), f"{item['agreement']:.2%}")
+            (name, format_db(item["sqnr_db"]), _figure(item["max_abs"]), f"{item['agreement']:.2%}")
             for name, item in result["outputs"].items()
         ),
     )

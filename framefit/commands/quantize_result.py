@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     """Prints what was made; the details only where asked for."""
     from artifacts.output_parts import find_hidden
+    from compress.sqnr import format_db
     from framefit.table import print_table
 
     result = outcome.result
     if is_verbose:
         print_table(
             ("layer", "operator", "SQNR dB"),
-            ((item.node, item.op_type, f"{item.sqnr_db:.1f}") for item in result.layers),
+            ((item.node, item.op_type, format_db(item.sqnr_db)) for item in result.layers),
         )
         for item in result.declined:
             typer.echo(f"stays in float: {item.node}: {item.reason}")
@@ -100,16 +101,17 @@ def show_errors(
         check: as the target computes it.
         own_states: of sequences in which the network reads its own states, where it has such.
     """
+    from compress.sqnr import format_db
     from framefit.table import print_table
 
     headings = ["output", "SQNR dB on the calibration data"]
-    rows = [[name, f"{value:.1f}"] for name, value in outputs_db.items()]
+    rows = [[name, format_db(value)] for name, value in outputs_db.items()]
     if check is not None:
         headings.append(f"on {check.runtime}, {check.samples} of them")
-        rows = [[*row, f"{check.outputs_db[row[0]]:.1f}"] for row in rows]
+        rows = [[*row, format_db(check.outputs_db[row[0]])] for row in rows]
     if own_states:
         headings += ["of sequences with its own states", "their last quarter"]
-        rows = [[*row, *(f"{db:.1f}" for db in own_states[row[0]].values())] for row in rows]
+        rows = [[*row, *map(format_db, own_states[row[0]].values())] for row in rows]
     print_table(headings, rows)
 
 

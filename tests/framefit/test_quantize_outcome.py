@@ -10,7 +10,8 @@ from compress.quantize.search.candidates import Candidate
 from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
-from framefit.commands.quantize_result import show_outcome
+from compress.sqnr import EXACT_DB
+from framefit.commands.quantize_result import show_errors, show_outcome
 from framefit.quantize_job import QuantizeOutcome
 
 
@@ -42,6 +43,12 @@ def show(layers, precision=None, costly=None):
 def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, capsys):
     show(layers)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
+
+
+def test_an_output_without_any_error_is_exact(capsys):
+    show_errors({"y": EXACT_DB, "z": 40.0}, None, {})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows[-2:] == [["y", "exact"], ["z", "40.0"]]
 
 
 def test_costly_layers_are_named_with_what_they_bring(capsys):
