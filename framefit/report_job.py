@@ -9,6 +9,7 @@ from typing import Any
 
 from artifacts.atomic import only_writer, write_text
 from artifacts.errors import FramefitError, InputError, first_line
+from artifacts.file_content import read_text
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
 from latency_budget.artifact_match import Match, match_artifact, match_limits
@@ -178,7 +179,7 @@ def view_roofline(model: Path, settings: SessionSettings | None = None) -> Roofl
 
 def _read_options(path: Path) -> tuple[StageOption, ...]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -223,7 +224,7 @@ def _read_history(path: Path) -> list[HistoryPoint]:
     if not path.exists():
         return []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
         return [_point(json.loads(line)) for line in lines if line.strip()]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error

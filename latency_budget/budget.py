@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from artifacts.errors import InputError
+from artifacts.file_content import read_text
 from latency_budget.budget_values import (
     check_choice,
     check_count,
@@ -87,7 +88,7 @@ class Budget:
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path)
         except OSError as error:
             raise InputError(
                 f"cannot read the budget {path}: {error.strerror or error}",

@@ -8,6 +8,7 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
+from artifacts.file_content import read_text
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
@@ -189,7 +190,7 @@ def read_quality(path: Path) -> dict[str, HeadQuality]:
     """
     expected = '{"HEAD": {"metric": "mAP50", "reference": 0.67, "candidate": 0.66}}'
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         return {
             str(head): HeadQuality(
                 str(values["metric"]), float(values["reference"]), float(values["candidate"])

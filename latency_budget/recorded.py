@@ -6,6 +6,7 @@ counter). The unit is part of the name: `_ns`, `_us` or `_ms`.
 """
 
 import csv
+import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from artifacts.file_content import read_content, read_text
 from latency_budget.reports.json_report import read_columns
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.statistics import find_step
@@ -170,7 +172,7 @@ def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
 
 
 def _read_csv(path: Path) -> Columns:
-    with path.open(newline="", encoding="utf-8-sig") as stream:
+    with io.StringIO(read_text(path), newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         names = [name.strip() for name in reader.fieldnames or []]
         for name in names:
@@ -184,12 +186,12 @@ def _read_csv(path: Path) -> Columns:
 
 
 def _read_jsonl(path: Path) -> Columns:
-    text = path.read_text(encoding="utf-8")
-    return _from_rows([json.loads(line) for line in text.splitlines() if line.strip()])
+    lines = read_text(path).splitlines()
+    return _from_rows([json.loads(line) for line in lines if line.strip()])
 
 
 def _read_json(path: Path) -> Columns:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(read_text(path))
     if isinstance(content, list):
         return _from_rows(content)
     if not isinstance(content, dict):
@@ -210,7 +212,7 @@ def _from_rows(rows: list[Any]) -> Columns:
 
 
 def _read_npz(path: Path) -> Columns:
-    loaded = np.load(path, allow_pickle=False)
+    loaded = np.load(io.BytesIO(read_content(path)), allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         raise ValueError("it holds one array without a name, as np.save writes it")
     with loaded as archive:

@@ -9,6 +9,7 @@ import numpy as np
 
 from artifacts.atomic import write_text
 from artifacts.errors import InputError
+from artifacts.file_content import read_text
 from latency_budget.report import SCHEMA, Report, Variant
 from latency_budget.run import Nanoseconds, Run
 
@@ -41,7 +42,7 @@ def read_baseline(path: Path | str) -> Nanoseconds:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}", "a report.json"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from artifacts.errors import InputError
+from artifacts.file_content import read_text
 from latency_budget.report import SCHEMA, Report, Variant
 from latency_budget.run import Run
 from latency_budget.verdict import Gate, Verdict
@@ -23,7 +24,7 @@ def read_content(path: Path | str) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", _WHAT) from error
     except (ValueError, RecursionError) as error:

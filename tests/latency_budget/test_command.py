@@ -1,6 +1,7 @@
 import json
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -443,3 +444,26 @@ def test_a_deadline_beyond_the_period_is_said_to_be_cut(budget, tmp_path):
     assert "50 ms is longer than a frame period at 30 Hz: 33.33 ms are judged" in text
     budget.write_text("[frame]\ndeadline_ms = 33.0")
     assert "is longer" not in run("check", "--budget", budget, "--samples", samples)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--budget", "budget.toml", "--samples", f"endless.{kind}"]
+          for kind in ("csv", "json", "jsonl", "npz")),
+        ["--budget", "endless.toml", "model.onnx"],
+        ["--budget", "budget.toml", "--samples", "one.csv", "--quality", "endless.json"],
+        ["--budget", "budget.toml", "--samples", "one.csv", "--baseline", "endless.json"],
+        ["report", "endless.json"],
+        ["verify", "endless.json", "budget.toml"],
+    ],
+)  # fmt: skip
+def test_a_device_as_a_file_is_bad_input(words, tmp_path, monkeypatch, capsys):
+    """/dev/zero has no end; each command read it until memory was used up."""
+    monkeypatch.chdir(tmp_path)
+    named = next(word for word in words if word.startswith("endless"))
+    Path(named).symlink_to("/dev/zero")
+    Path("budget.toml").write_text("[frame]\nrate_hz = 30\ndeadline_ms = 33\n")
+    Path("one.csv").write_text("latency_ms\n10\n")
+    assert budget_check_main(words) == 2
+    assert f"{named}: neither a file nor a pipe" in capsys.readouterr().err
