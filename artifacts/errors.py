@@ -10,6 +10,7 @@
 A failed gate (exit 1) is a result and is returned, never raised.
 """
 
+from importlib.util import find_spec
 from textwrap import shorten
 from typing import ClassVar
 
@@ -73,6 +74,21 @@ class MissingExtraError(UnavailableError):
             f"{needed_for} needs the Python package '{package}', which is not installed",
             fix=f"install it with: pip install 'framefit[{extra}]'",
         )
+
+
+def require_package(package: str, extra: str, needed_for: str) -> None:
+    """Checks before anything else that an extra is installed whole.
+
+    Args:
+        package: a top-level package that no other extra brings.
+        extra: the extra of framefit that brings it.
+        needed_for: the command that needs it.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if find_spec(package) is None:
+        raise MissingExtraError(package, extra, needed_for)
 
 
 def first_line(error: BaseException) -> str:

@@ -102,12 +102,14 @@ def distill(
     framefit compress distill ...
     """
     from artifacts.atomic import require_writable
+    from artifacts.errors import require_package
     from compress.distill.settings import DistillSettings
     from framefit.distill_job import distill_file
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.training_samples import LabelOptions
 
+    require_package("lightning_fabric", "train", "compress distill")
     if json_file is not None:
         require_writable(json_file)
     training = read_training(

@@ -80,12 +80,14 @@ def substitute(
     network learns to answer as it did before.
     """
     from artifacts.atomic import require_writable
+    from artifacts.errors import require_package
     from compress.distill.settings import DistillSettings
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.substitute_job import substitute_file
     from framefit.training_samples import LabelOptions
 
+    require_package("lightning_fabric", "train", "compress substitute")
     if json_file is not None:
         require_writable(json_file)
     training = read_training(

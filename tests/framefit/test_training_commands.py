@@ -1,6 +1,7 @@
 """`compress distill`, `qat` and `substitute` as a user runs them, and their bad input."""
 
 import json
+import sys
 from pathlib import Path
 
 import cv2
@@ -197,3 +198,14 @@ def test_a_run_that_goes_on_says_so(
     assert result.code == 0, result.err
     assert "4 steps (2 of them in a run before), best at step" in result.out
     assert json.loads(Path("d.json").read_text())["resumed_step"] == 2
+
+
+@pytest.mark.parametrize("command", ["distill", "qat", "substitute"])
+def test_a_training_without_its_extra_names_that_one(command, monkeypatch, run):
+    """Not `torch`: who installed that was sent on to `train`."""
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    teacher = () if command == "substitute" else ("--teacher", "teacher.pt")
+    lacking = run("compress", command, "model.pt", *teacher, "--data", "pictures")
+    assert lacking.code == 4
+    assert f"compress {command} needs" in lacking.err
+    assert "framefit[train]" in lacking.err
