@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_map
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
+from compress.prune.analysis.families import TIED_TOGETHER
 from compress.prune.analysis.tracer import (
     CONSTANTS,
     SPREADERS,
@@ -29,6 +30,9 @@ def move(tracer: ChannelTracer, call: Call) -> None:
     found: list[AxisIds] = [{} for _ in call.outputs]
     cut = find_cut(call) if call.name in CUTS else None
     for axis, ids in tracer.ids(source).items():
+        if (ids == ids[0]).all():
+            tracer.trace.sets.freeze(ids[:1], TIED_TOGETHER)
+            continue
         if call.name == "constant_pad_nd":
             found[0][axis] = _pad(call, ids, source.ndim - 1 - axis)
             continue
@@ -195,6 +199,15 @@ def unfold_windows(tracer: ChannelTracer, call: Call) -> None:
         tracer.set_ids(call.out, {1: np.repeat(ids, math.prod(call.args[1]))})
 
 
+def shuffle_channels(tracer: ChannelTracer, call: Call) -> None:
+    """Shuffles channels between groups (`F.channel_shuffle`): the n-th of every group leave."""
+    ids = tracer.ids(call.args[0]).get(1)
+    if ids is not None:
+        table = ids.reshape(call.args[1], -1)
+        tracer.trace.sets.tie(table[1:], table[:1], f"shuffled in '{tracer.place}'")
+    move(tracer, call)
+
+
 def fold_windows(tracer: ChannelTracer, call: Call) -> None:
     """Puts windows together (`F.fold`): a channel leaves with all places of its window."""
     ids = tracer.ids(call.args[0]).get(1)
@@ -292,8 +305,8 @@ MOVEMENT_RULES = {
             *_VIEWS,
             *("permute", "transpose", "t", "unsqueeze"),
             *("squeeze", "clone", "contiguous", "_to_copy", "alias", "detach", "roll", "flip"),
-            *("constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
-            *("native_channel_shuffle", "lift_fresh", "unfold", "transpose_"),
+            *("constant_pad_nd", "pixel_shuffle", "pixel_unshuffle"),
+            *("lift_fresh", "unfold", "transpose_"),
             *("unsqueeze_", "squeeze_", "movedim", "repeat_interleave"),
         ),
         move,
@@ -303,6 +316,7 @@ MOVEMENT_RULES = {
     "index": take_rows,
     "index_select": take_rows,
     "copy_": copy_into,
+    **dict.fromkeys(("channel_shuffle", "native_channel_shuffle"), shuffle_channels),
     "im2col": unfold_windows,
     "col2im": fold_windows,
     **dict.fromkeys(("zeros_like", "ones_like", "empty_like", "full_like", "rand_like"), like),

@@ -236,3 +236,47 @@ def test_only_what_moves_no_cut_leaves(
     assert [len(family.roots) for family in families] == widths
     removed = {root for family in families for root in family.roots[1:]}
     assert network.largest_difference(removed) < 1e-9
+
+
+class Shuffled(nn.Module):
+    """Blocks of ShuffleNetV2: half of the channels pass by, and both are shuffled."""
+
+    def __init__(self, blocks: int, *, is_by_hand: bool) -> None:
+        super().__init__()
+        self.is_by_hand = is_by_hand
+        self.first = nn.Conv2d(3, 32, 1)
+        self.inner = nn.ModuleList(nn.Conv2d(16, 12, 1) for _ in range(blocks))
+        self.outer = nn.ModuleList(nn.Conv2d(12, 16, 1) for _ in range(blocks))
+        self.output = nn.Conv2d(32, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for inner, outer in zip(self.inner, self.outer, strict=True):
+            passing, given = x.chunk(2, 1)
+            x = torch.cat([passing, outer(inner(given).relu())], 1)
+            if self.is_by_hand:
+                n, c, h, w = x.shape
+                x = x.view(n, 2, c // 2, h, w).transpose(1, 2).flatten(1, 2)
+            else:
+                x = F.channel_shuffle(x, 2)
+        return self.output(x)
+
+
+@pytest.mark.parametrize("is_by_hand", [True, False])
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_shuffled_halves_lose_channels_in_coarser_groups_from_block_to_block(
+    blocks: int, is_by_hand: bool
+) -> None:
+    network = open_network(Shuffled(blocks, is_by_hand=is_by_hand).eval(), IMAGE)
+    widths = {family.name: family.roots for family in network.channels.families}
+    assert len(widths["first.weight"]) == 16 // 2 ** (blocks - 1)
+    assert all(len(widths[f"inner.{index}.weight"]) == 12 for index in range(blocks))
+
+
+@pytest.mark.parametrize("is_by_hand", [True, False])
+def test_halves_that_many_blocks_tie_together_are_said_to_be_so(is_by_hand: bool) -> None:
+    network = open_network(Shuffled(7, is_by_hand=is_by_hand).eval(), IMAGE)
+    reasons = {left.weight: left.reason for left in network.channels.left_alone}
+    assert reasons["first.weight"] == "all its channels are tied together"
+    assert not any("single channel" in reason for reason in reasons.values())
+    assert len(network.channels.families) == 7
