@@ -28,10 +28,10 @@ from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch, require_learning
-from compress.train.output_parts import OutputParts, find_parts
 from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
+from compress.train.unit_parts import OutputParts, find_parts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
 from compress.train.lesson import Batch, Lesson, find_device
-from compress.train.output_parts import OutputParts
+from compress.train.unit_parts import OutputParts
 
 IMAGE = "image"
 """Name of a network's single input in a batch; everything else in it is labels."""

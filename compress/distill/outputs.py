@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from artifacts.errors import InputError
-from compress.train.output_parts import OutputParts
+from compress.train.unit_parts import OutputParts
 
 
 @dataclass(frozen=True, kw_only=True)

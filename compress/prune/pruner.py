@@ -20,7 +20,7 @@ from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
 from compress.train.batch_norm import improve_batch_norm
-from compress.train.output_parts import OutputParts, find_parts
+from compress.train.unit_parts import OutputParts, find_parts
 
 Inputs = tuple[Tensor, ...]
 _MOST_REASONS = 6

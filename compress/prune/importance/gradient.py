@@ -27,7 +27,7 @@ from compress.prune.importance.contract import (
     consumer_places,
     sum_over_others,
 )
-from compress.train.output_parts import OutputParts, find_parts
+from compress.train.unit_parts import OutputParts, find_parts
 
 Scores = NDArray[np.float64]
 _OTHER_WAY = "; or prune with --importance activation or magnitude, which need no gradients"

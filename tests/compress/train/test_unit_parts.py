@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compress.train.output_parts import OutputParts, find_parts
+from compress.train.unit_parts import OutputParts, find_parts
 
 PLACES = 20
 
