@@ -1,7 +1,7 @@
 """Checks of weights by name: plain, finite, fitting their network. Torch is not imported here."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
@@ -56,8 +56,11 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     return network
 
 
-def _take_part(state_dict: Mapping[str, Any], own: Iterable[str]) -> Mapping[str, Any]:
-    """Returns the weights by the network's own names, where they have these behind a prefix."""
+def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Mapping[str, Any]:
+    """Returns the weights by the network's own names, where they have these behind a prefix.
+
+    Names as short as a layer's own stand behind many prefixes; shapes then tell which are meant.
+    """
     names = frozenset(own)
     if names <= state_dict.keys():
         return state_dict
@@ -67,6 +70,12 @@ def _take_part(state_dict: Mapping[str, Any], own: Iterable[str]) -> Mapping[str
     last = "." + min(names)
     prefixes = [name.removesuffix(min(names)) for name in plain if name.endswith(last)]
     fitting = [one for one in prefixes if all(one + name in plain for name in names)]
+    if len(fitting) > 1:
+        fitting = [
+            one
+            for one in fitting
+            if all(plain[one + name].shape == value.shape for name, value in own.items())
+        ]
     if len(fitting) > 1:
         raise InputError(
             f"the file holds the network {len(fitting)} times: below {', '.join(fitting)}",

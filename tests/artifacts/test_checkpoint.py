@@ -256,6 +256,14 @@ def test_a_network_that_is_there_twice_is_not_guessed(network) -> None:
         fit_weights(nn.Conv2d(3, 4, 3), twice)
 
 
+def test_layers_of_other_shapes_are_not_taken_for_the_network() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).state_dict()
+    with pytest.raises(InputError, match="do not fit the network"):
+        fit_weights(nn.Conv2d(3, 4, 3), layers)
+    loaded = fit_weights(nn.Conv2d(8, 4, 3), layers)
+    assert torch.equal(loaded.weight, layers["2.weight"])
+
+
 def test_factory_of_the_current_folder(tmp_path: Path, network, my_module: str) -> None:
     built = build_from_factory("my_networks:make", network.state_dict())
     assert torch.equal(built.weight, network.weight)
