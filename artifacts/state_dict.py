@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "ema", "net")
 _SHOWN = 5
 _TENSOR_TYPES = ("Tensor", "Parameter")
+_LAZY_TYPES = ("UninitializedParameter", "UninitializedBuffer")
 _TRAINING_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """What `torch.compile`, FSDP and activation checkpointing put in front of a layer's names."""
 
@@ -103,12 +104,19 @@ def require_module(module: Any) -> "nn.Module":
     """Returns what a builder returned if it is a network.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is something else, or a layer of it does not know its shapes yet.
     """
     if not hasattr(module, "load_state_dict"):
         raise InputError(
             f"the builder returned {type(module).__name__}", "a torch.nn.Module (the network)"
         )
+    for name, value in module.state_dict().items():
+        if type(value).__name__ in _LAZY_TYPES:
+            raise InputError(
+                f"'{name}' has no shape: its layer (nn.Lazy...) has not run yet",
+                "a network whose weights have their shapes",
+                "run it once on a sample where it is built",
+            )
     return module  # type: ignore[no-any-return]
 
 

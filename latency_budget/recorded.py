@@ -175,6 +175,8 @@ def _read_csv(path: Path) -> Columns:
     with io.StringIO(read_text(path), newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         names = [name.strip() for name in reader.fieldnames or []]
+        if any(";" in name for name in names):
+            raise ValueError("semicolons between its cells; expected commas, and points in numbers")
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"its header has '{name}' twice")

@@ -264,6 +264,12 @@ def test_layers_of_other_shapes_are_not_taken_for_the_network() -> None:
     assert torch.equal(loaded.weight, layers["2.weight"])
 
 
+def test_layers_that_have_not_run_yet_are_refused() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.LazyLinear(2))
+    with pytest.raises(InputError, match=r"'2\.weight' has no shape.*run it once on a sample"):
+        fit_weights(network, {"2.weight": torch.ones(2, 4)})
+
+
 def test_factory_of_the_current_folder(tmp_path: Path, network, my_module: str) -> None:
     built = build_from_factory("my_networks:make", network.state_dict())
     assert torch.equal(built.weight, network.weight)
