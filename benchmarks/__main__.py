@@ -1,4 +1,4 @@
-"""`make bench`: measures everything in one run and writes docs/benchmarks.md."""
+"""`make bench`: measures everything in one run and writes its section of docs/benchmarks.md."""
 
 import json
 from datetime import date
@@ -9,7 +9,7 @@ from typing import Any
 from artifacts.atomic import write_json, write_text
 from benchmarks.demo_network import measure_demo, measure_help, measure_quantize
 from benchmarks.machine import describe_machine
-from benchmarks.marked import keep_sections
+from benchmarks.marked import replace_section
 from benchmarks.real_networks import measure_real_networks
 
 PAGE = Path("docs/benchmarks.md")
@@ -18,7 +18,7 @@ TOOLS = ("framefit", "openvino", "onnxruntime", "torch", "tensorrt-rtx")
 
 
 def main() -> None:
-    """Measures, writes the raw figures and the page."""
+    """Measures, writes the raw figures and the section of the page."""
     figures = {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
@@ -29,29 +29,24 @@ def main() -> None:
         "real": measure_real_networks(),
     }
     write_json(RAW, figures)
-    known = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    write_text(PAGE, keep_sections(render(figures), known))
+    known = PAGE.read_text(encoding="utf-8")
+    write_text(PAGE, replace_section(known, "bench", render(figures)))
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
 
 
-def render(figures: dict[str, Any]) -> str:
-    """Returns the page."""
+def render(figures: dict[str, Any]) -> list[str]:
+    """Returns the section's lines."""
     versions = ", ".join(f"{name} {value}" for name, value in figures["versions"].items())
-    return "\n".join(
-        [
-            "# Benchmarks",
-            "",
-            "Written by `make bench`, which measures everything below in one run. Speeds are "
-            "compared only inside that run, as ratios; the absolute figures are those of its "
-            "machine.",
-            "",
-            f"{figures['date']}; {figures['machine']}; {versions}.",
-            "",
-            *_demo_lines(figures["demo"]),
-            *_cost_lines(figures),
-            *_real_lines(figures["real"]),
-        ]
-    )
+    return [
+        "Written by `make bench`, which measures this section in one run. Speeds are compared "
+        "only inside that run, as ratios; the absolute figures are those of its machine.",
+        "",
+        f"{figures['date']}; {figures['machine']}; {versions}.",
+        "",
+        *_demo_lines(figures["demo"]),
+        *_cost_lines(figures),
+        *_real_lines(figures["real"]),
+    ]
 
 
 def _demo_lines(report: dict[str, Any]) -> list[str]:

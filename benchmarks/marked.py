@@ -1,11 +1,6 @@
 """Sections of a page that are written by a program, between two comments that name them."""
 
-import re
 from collections.abc import Iterable, Sequence
-
-_SECTION = re.compile(
-    r"<!-- (?P<name>[\w-]+): begin -->(?P<body>.*?)<!-- (?P=name): end -->", re.DOTALL
-)
 
 
 def replace_section(page: str, name: str, lines: list[str]) -> str:
@@ -16,13 +11,6 @@ def replace_section(page: str, name: str, lines: list[str]) -> str:
     if start < 0 or end < start:
         return page.rstrip("\n") + "\n\n" + body + "\n"
     return page[:start] + body + page[end + len(last) :]
-
-
-def keep_sections(page: str, known: str) -> str:
-    """Returns a new page with the marked sections of the known one at its end."""
-    for match in _SECTION.finditer(known):
-        page = replace_section(page, match["name"], match["body"].strip("\n").split("\n"))
-    return page
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
