@@ -165,6 +165,12 @@ def init(
             f"margin {margin}, rate {rate_hz}, {frames} frames",
             "a margin of 1 to 10, a rate in Hz, and at least 1 frame",
         )
+    if out.suffix.lower() != ".toml":
+        raise InputError(
+            f"the budget to write is {out}",
+            "a name ending in .toml, with the network behind it",
+            "budget-check init budget.toml MODEL",
+        )
     if out.exists() and not force:
         raise InputError(f"{out} exists already", fix="choose another name, or give --force")
     require_writable(out)

@@ -353,6 +353,15 @@ def test_init_writes_a_budget_once(tmp_path):
     assert "rate_hz = 25" in out.read_text()
 
 
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_init_does_not_take_a_network_for_the_budget(model, options):
+    before = model.read_bytes()
+    found, text = run("init", model, *options)
+    assert found == 2
+    assert "budget-check init budget.toml MODEL" in text
+    assert model.read_bytes() == before
+
+
 def test_init_refuses_what_it_would_ignore(tmp_path):
     samples = write_samples(tmp_path / "s.npz", 18)
     found, text = run("init", tmp_path / "b.toml", "--samples", samples, "--frames", 10)
