@@ -10,14 +10,13 @@ GPU: what TensorRT-RTX makes of both is compared in tests/export/lint/test_fusio
 import sys
 from pathlib import Path
 from statistics import mean, median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx, save_onnx
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
-from benchmarks.peers.cases import Case, CaseFiles, list_cases, own_case, read_feeds
+from benchmarks.peers.cases import Case, list_cases, own_case, read_feeds
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.quantize.api import quantize_model
@@ -37,9 +36,7 @@ def main() -> None:
 
 
 def _measure(case: Case) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        files = CaseFiles(Path(folder))
-        case.write(files)
+    with case.written() as files:
         model = load_onnx(files.model)
         calibration, held_out = read_feeds(files.calibration), read_feeds(files.held_out)
         paths = {"float": files.model}

@@ -10,7 +10,6 @@ files say (onnxruntime).
 import sys
 from pathlib import Path
 from statistics import mean
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +20,7 @@ from onnx import TensorProto, numpy_helper
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx
 from benchmarks.marked import replace_section, table_lines
-from benchmarks.peers.cases import Case, CaseFiles, list_cases, own_case, read_feeds
+from benchmarks.peers.cases import Case, list_cases, own_case, read_feeds
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
@@ -65,9 +64,7 @@ def to_float8(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _measure(case: Case) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        files = CaseFiles(Path(folder))
-        case.write(files)
+    with case.written() as files:
         model = load_onnx(files.model)
         calibration, held_out = read_feeds(files.calibration), read_feeds(files.held_out)
         plain = quantize_model(model, calibration, PLAIN).model

@@ -10,8 +10,6 @@ sensitivity matrices are those of real networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ import onnx
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx
 from benchmarks.marked import replace_section, table_lines
-from benchmarks.peers.cases import Case, CaseFiles, list_cases, read_feeds
+from benchmarks.peers.cases import Case, list_cases, read_feeds
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.quantize.decisions import Decisions
 from compress.quantize.prepared import PreparedNetwork, prepare_network
@@ -115,9 +113,7 @@ class Network:
     @classmethod
     def open(cls, case: Case) -> "Network":
         """Measures the sensitivity matrix of a network."""
-        with TemporaryDirectory() as folder:
-            files = CaseFiles(Path(folder))
-            case.write(files)
+        with case.written() as files:
             samples = read_feeds(files.calibration)[:SAMPLES]
             settings = QuantizeSettings(target="openvino", symmetric=False)
             prepared = prepare_network(load_onnx(files.model), samples, settings)

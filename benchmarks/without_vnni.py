@@ -8,15 +8,13 @@ without optimizations.
 """
 
 import os
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import load_onnx, save_onnx
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
-from benchmarks.peers.cases import Case, CaseFiles, list_cases, read_feeds
+from benchmarks.peers.cases import Case, list_cases, read_feeds
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.compare import compare_models
@@ -54,15 +52,13 @@ def main() -> None:
 
 
 def _measure(case: Case) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        files = CaseFiles(Path(folder))
-        case.write(files)
+    with case.written() as files:
         model, held_out = load_onnx(files.model), read_feeds(files.held_out)
         paths, row = {"float": files.model}, {"network": case.name}
         for weights in WEIGHTS:
             settings = QuantizeSettings(target="openvino", weights=weights)
             quantized = quantize_model(model, read_feeds(files.calibration), settings).model
-            paths[weights] = save_onnx(quantized, Path(folder, f"{weights}.onnx"), metadata={})
+            paths[weights] = save_onnx(quantized, files.folder / f"{weights}.onnx", metadata={})
             said = compare_models(model, quantized, held_out)["outputs"]
             row[weights] = {
                 "said_db": {name: figures["sqnr_db"] for name, figures in said.items()},

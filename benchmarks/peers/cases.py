@@ -1,10 +1,12 @@
 """What is quantized: a float network, pictures that calibrate it and pictures that judge it."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,14 @@ class Case:
     split: str
     write: Callable[["CaseFiles"], None]
     rounds: int = 300
+
+    @contextmanager
+    def written(self) -> Iterator["CaseFiles"]:
+        """Makes the files in a folder that ends with the block."""
+        with TemporaryDirectory() as folder:
+            files = CaseFiles(Path(folder))
+            self.write(files)
+            yield files
 
 
 @dataclass(frozen=True)

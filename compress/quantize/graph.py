@@ -106,6 +106,18 @@ class Graph:
             self.float32.add(node.output[0])
         self.index()
 
+    def add_behind(self, layer: onnx.NodeProto, offset: str) -> None:
+        """Lets an Add of a layer's products and the weight `offset` write what the layer wrote."""
+        result = layer.output[0]
+        products = layer.output[0] = self.unused_name(f"{layer.name}_products")
+        self.float32.add(products)
+        if result in self.shapes:
+            self.shapes[products] = self.shapes[result]
+        name = self.unused_name(f"{layer.name}_offset")
+        add = onnx.helper.make_node("Add", [products, offset], [result], name)
+        self.nodes.insert(self.nodes.index(layer) + 1, add)
+        self.index()
+
     def remove(self, names: Iterable[str]) -> None:
         """Removes the nodes called `names` and rebuilds the edges."""
         gone = set(names)

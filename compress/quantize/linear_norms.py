@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from artifacts.moved_axes import MOVES, move_axis
 from compress.quantize.graph import Array, Graph, attribute
@@ -114,7 +113,7 @@ def _fold(graph: Graph, product: _Product, factor: Array, offset: Array) -> None
     if add is None:
         bias = graph.unused_name(f"{matmul.name}_bias")
         graph.weights[bias] = offset.astype(np.float32)
-        _add_behind(graph, matmul, bias)
+        graph.add_behind(matmul, bias)
         return
     given = graph.weights[add.input[product.bias]]
     bias = graph.unused_name(f"{add.name}_bias")
@@ -124,14 +123,3 @@ def _fold(graph: Graph, product: _Product, factor: Array, offset: Array) -> None
         [factor.size if at == axis else 1 for at in range(given.ndim)]
     )
     add.input[product.bias] = bias
-
-
-def _add_behind(graph: Graph, matmul: onnx.NodeProto, bias: str) -> None:
-    """Lets an Add write what a MatMul wrote."""
-    result = matmul.output[0]
-    products = matmul.output[0] = graph.unused_name(f"{matmul.name}_products")
-    graph.shapes[products] = graph.shapes[result]
-    graph.float32.add(products)
-    name = graph.unused_name(f"{matmul.name}_offset")
-    add = helper.make_node("Add", [products, bias], [result], name)
-    graph.insert(graph.nodes.index(matmul) + 1, add)

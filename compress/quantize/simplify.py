@@ -213,22 +213,10 @@ def separate_gemm_offsets(graph: Graph) -> list[str]:
             node.input[2] = graph.unused_name(f"{node.name}_bias")
             graph.weights[node.input[2]] = bias.astype(np.float32)
         else:
-            _add_behind(graph, node)
+            graph.add_behind(node, node.input.pop())
         done.append(f"gave {node.name} a bias of one value per output, or none")
     graph.index()
     return done
-
-
-def _add_behind(graph: Graph, gemm: onnx.NodeProto) -> None:
-    """Lets an Add behind a Gemm add what the Gemm added to its products."""
-    result, offset = gemm.output[0], gemm.input.pop()
-    products = gemm.output[0] = graph.unused_name(f"{gemm.name}_products")
-    name = graph.unused_name(f"{gemm.name}_offset")
-    graph.float32.add(products)
-    if result in graph.shapes:
-        graph.shapes[products] = graph.shapes[result]
-    add = helper.make_node("Add", [products, offset], [result], name)
-    graph.nodes.insert(graph.nodes.index(gemm) + 1, add)
 
 
 def fold_batch_norms(graph: Graph) -> list[str]:

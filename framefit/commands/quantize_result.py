@@ -134,7 +134,8 @@ def show_frontier(choice: "PrecisionChoice") -> None:
     """Prints what other latencies would bring, where the search knows of more than one."""
     from framefit.table import print_table
 
-    if len(choice.frontier) < 2:
+    frontier = choice.frontier
+    if len(frontier) < 2:
         return
     print_table(
         ("latency ms", "layers in float", "SQNR dB expected, mean", "worst head", ""),
@@ -146,7 +147,7 @@ def show_frontier(choice: "PrecisionChoice") -> None:
                 f"{min(item.head_db.values()):.1f}",
                 "chosen" if item == choice.chosen else "",
             )
-            for item in choice.frontier
+            for item in frontier
         ),
     )
     typer.echo("for another row: --within-ms MS, or --keep-float with the layers that --json lists")
