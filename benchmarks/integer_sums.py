@@ -1,11 +1,11 @@
 """What rounding both addends of sums saves on OpenVINO, and what it costs; a table of the page.
 
-`python -m benchmarks.integer_sums`
+`python -m benchmarks.integer_sums`, after `python -m benchmarks.package_networks`
 
 Each network is quantized for OpenVINO without and with the second rounding
-(`compress.quantize.placement.integer_sums`), and the files are timed in turn. The
-demo's network is trained and judged on held-out scenes; those of timm have random weights, and are
-judged on noise.
+(`compress.quantize.placement.integer_sums`), and with that of gated tensors (`integer_gates`). The
+files are timed in turn. The demo's network and those of packages are trained and judged on held-out
+pictures; those of timm have random weights, and are judged on noise.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,14 @@ from typing import Any
 from artifacts.onnx_file import load_onnx
 from benchmarks.compared_forms import Case, compare_forms, make_timm_case, write_table
 from benchmarks.machine import OtherProcesses
+from benchmarks.package_networks import fetched_networks
 from benchmarks.peers.cases import CaseFiles, list_cases, read_feeds
 from compress.quantize.api import quantize_model
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.settings import QuantizeSettings
 
-TIMM = ("resnet18", "resnet50", "regnetx_008", "dla34", "hrnet_w18_small")
+TIMM = ("resnet18", "resnet50", "regnetx_008", "dla34", "hrnet_w18_small", "seresnet50")
+PACKAGES = ("PP-OCRv4 text detection",)
 HEIGHT, WIDTH = 320, 608
 
 
@@ -29,7 +31,7 @@ def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     with OtherProcesses() as others:
         rows = [_measure(case) for case in _cases()]
-    title = "Both addends in integers: of no sums, of residual sums, of pyramids too."
+    title = "In integers: no sums, residual sums, pyramids too, what gates multiply too."
     write_table("integer_sums", title, rows, others.share)
 
 
@@ -44,6 +46,9 @@ def _cases() -> Iterator[Case]:
             read_feeds(files.calibration),
             read_feeds(files.held_out),
         )
+    for network in fetched_networks(PACKAGES):
+        model = network.load()
+        yield Case(network.name, model, *network.samples(model))
     for name in TIMM:
         yield make_timm_case(name, HEIGHT, WIDTH)
 

@@ -72,9 +72,10 @@ class QuantizeSettings:
         swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
             from computing it inside them. None: a measurement decides, or it is left as it is.
             Other targets leave it.
-        integer_sums: "blocks" for residual sums and "all" for those of pyramids too that round both
-            addends, which lets OpenVINO compute them inside its layers; "none" for none. None: a
-            measurement decides, or there are none. Other targets have none.
+        integer_sums: "blocks" for residual sums and "pyramids" for those of pyramids too that round
+            both addends, which lets OpenVINO compute them inside its layers; "gates" to round also
+            what squeeze-and-excite reads; "none" for none. None: a measurement decides, or there
+            are none. Other targets have none.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Auto` with int4 and `Nearest` else.

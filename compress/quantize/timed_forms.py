@@ -5,8 +5,8 @@ a bit more than without. What that costs depends on the machine: with OpenVINO's
 of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/zero_points.py`).
 Most of it is lost in padded Convs, so that the rest may keep its zero points.
 
-Sums of integers: see `compress.quantize.placement.integer_sums`. SiLU with tanh: see
-`compress.quantize.placement.openvino_forms`.
+Sums of integers: see `compress.quantize.placement.integer_sums` and `integer_gates`. SiLU with
+tanh: see `compress.quantize.placement.openvino_forms`.
 """
 
 import logging
@@ -18,6 +18,7 @@ import onnx
 from compress.quantize.decisions import Decisions
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
+from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
 from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork, prepare_network
@@ -132,7 +133,8 @@ def _time_sums(
     What costs no quality, residual sums, stands for the network without where it is faster.
     """
     networks: dict[str | None, PreparedNetwork] = {}
-    for kind in (settings.integer_sums,) if settings.integer_sums else (None, "blocks", "all"):
+    kinds = (None, *INTEGER_SUMS[1:])
+    for kind in (settings.integer_sums,) if settings.integer_sums else kinds:
         placement = replace(settings, integer_sums=kind).placement
         item = replace(network, placement=placement).with_float_nodes(network.kept)
         if all(item.quantized != known.quantized for known in networks.values()):
@@ -183,7 +185,7 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
     if chosen.swish_by_tanh != settings.swish_by_tanh:
         _log.info("SiLU is written with tanh, with which this network is faster here")
     if chosen.integer_sums != settings.integer_sums:
-        _log.info("sums round both addends, with which this network is faster here")
+        _log.info("sums are rounded (%s), which is faster here", chosen.integer_sums)
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
     allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]

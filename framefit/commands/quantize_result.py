@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+_ROUNDED = {
+    "blocks": "residual sums round both addends",
+    "pyramids": "sums round both addends",
+    "gates": "sums round both addends, and what gates multiply is rounded",
+}
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -84,9 +90,8 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if settings.swish_by_tanh:
         typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
-    if settings.integer_sums in ("blocks", "all"):
-        kind = "residual sums" if settings.integer_sums == "blocks" else "sums"
-        typer.echo(f"{kind} round both addends, which makes the network faster here")
+    if settings.integer_sums in _ROUNDED:
+        typer.echo(f"{_ROUNDED[settings.integer_sums]}, which makes the network faster here")
 
 
 def show_errors(

@@ -18,8 +18,8 @@ from compress.quantize.placement.contract import QuantizedNode
 from compress.quantize.placement.layers import CUTTING, sort_nodes
 from compress.quantize.placement.movement import moved_inputs
 
-INTEGER_SUMS = ("none", "blocks", "all")
-"""Residual sums alone, or pyramids too."""
+INTEGER_SUMS = ("none", "blocks", "pyramids", "gates")
+"""Residual sums alone, or pyramids too, or gated tensors too (`integer_gates`)."""
 
 
 def add_integer_sums(

@@ -15,6 +15,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement.attention import put_masks_first
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
+from compress.quantize.placement.integer_gates import add_integer_gates
 from compress.quantize.placement.integer_sums import add_integer_sums
 from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
@@ -62,8 +63,10 @@ class TensorRT:
         )
         if self.integer_sums != "none":
             in_float = keep_float | {item.node for item in declined}
-            has_pyramids = self.integer_sums == "all"
+            has_pyramids = self.integer_sums != "blocks"
             quantized = add_integer_sums(graph, quantized, in_float, has_pyramids=has_pyramids)
+            if self.integer_sums == "gates":
+                quantized = add_integer_gates(graph, quantized, in_float)
         moving, refused = tie_movement(graph, quantized, keep_float)
         if self.spares_float_sums:
             alone = find_lone_sums(graph, [*quantized, *moving])

@@ -20,6 +20,13 @@ Array = np.ndarray
 
 
 @pytest.fixture
+def amx() -> None:
+    """Skips what goes wrong only in OpenVINO's kernels for AMX, on processors without."""
+    if "amx_int8" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("only OpenVINO's kernels for AMX are wrong, and this processor has none")
+
+
+@pytest.fixture
 def make_model() -> Callable[..., onnx.ModelProto]:
     def make(
         nodes: Sequence[onnx.NodeProto],

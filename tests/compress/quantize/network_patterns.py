@@ -158,6 +158,24 @@ def levels(net):
     return net.conv(coarse, 8, 5, size=3, relu=False)
 
 
+def gated_levels(net):
+    """Two levels of a feature pyramid; each adds squeeze and excite of a layer to its result."""
+
+    def laterals(data):
+        lateral = net.conv(data, 8, 8, size=3, relu=False)
+        squeezed = net.conv(net.add("GlobalAveragePool", [lateral]), 8, 4)
+        excited = net.add("Sigmoid", [net.conv(squeezed, 4, 8, relu=False)])
+        return net.add("Add", [lateral, net.add("Mul", [lateral, excited])])
+
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    fine = net.conv("x", 3, 8)
+    coarse = laterals(net.conv(fine, 8, 8, strides=[2, 2]))
+    larger = net.add("Resize", [coarse, "", scales], mode="nearest")
+    near = net.conv(net.add("Add", [laterals(fine), larger]), 8, 5, size=3, relu=False)
+    far = net.conv(coarse, 8, 5, size=3, relu=False)
+    return net.add("Mul", [near, net.add("Resize", [far, "", scales], mode="linear")])
+
+
 PATTERNS = {
     rule.__name__: rule
     for rule in (
@@ -174,5 +192,6 @@ PATTERNS = {
         pyramid,
         blocks,
         levels,
+        gated_levels,
     )
 }

@@ -23,8 +23,8 @@ BOTH, ONE = [(0, 1), (0, 1)], [(1,), (1,)]
 @pytest.mark.parametrize(
     ("pattern", "sums"),
     [
-        ("blocks", {"none": ONE, "blocks": BOTH, "all": BOTH}),
-        ("levels", {"none": [], "blocks": [], "all": BOTH}),
+        ("blocks", {"none": ONE, "blocks": BOTH, "pyramids": BOTH}),
+        ("levels", {"none": [], "blocks": [], "pyramids": BOTH}),
     ],
 )
 def test_both_addends_are_rounded_where_it_is_asked_for(make_pattern, pattern, sums):
@@ -44,21 +44,21 @@ def test_a_block_that_no_relu_surrounds_keeps_one_branch(make_pattern, change):
         model.graph.node[-1].op_type = "Sigmoid"
         del model.graph.node[-1].input[1:], model.graph.node[-1].attribute[:]
     changed = {"before": 0, "behind": 0, "unread": 1}[change]
-    sums = read_sums(model, integer_sums="all")
+    sums = read_sums(model, integer_sums="pyramids")
     assert sums[changed] == (1,)
 
 
 def test_a_sum_that_is_to_stay_in_float_does(make_pattern):
     graph = Graph(make_pattern("levels"))
     first = next(node.name for node in graph.nodes if node.op_type == "Add")
-    placed, _ = OpenVINO(integer_sums="all").place(graph, frozenset({first}))
+    placed, _ = OpenVINO(integer_sums="pyramids").place(graph, frozenset({first}))
     assert not [item for item in placed if graph.node(item.node).op_type == "Add"]
 
 
 @pytest.mark.parametrize("pattern", ["blocks", "levels"])
 def test_openvino_computes_such_sums_inside_its_layers(make_pattern, samples, pattern):
     kernels = {}
-    for integer_sums in ("none", "all"):
+    for integer_sums in ("none", "pyramids"):
         settings = QuantizeSettings(
             target="openvino", symmetric=True, integer_sums=integer_sums, equalization=False
         )
@@ -73,7 +73,7 @@ def test_openvino_computes_such_sums_inside_its_layers(make_pattern, samples, pa
             and node.get_rt_info()["layerType"].value != "Convolution"
         ]
     assert len(kernels["none"]) == 2
-    assert not kernels["all"]
+    assert not kernels["pyramids"]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_openvino_computes_such_sums_inside_its_layers(make_pattern, samples, pa
     [
         ("blocks", None, 0.03, "blocks"),
         ("blocks", None, 0.01, None),
-        ("levels", None, 0.10, "all"),
+        ("levels", None, 0.10, "pyramids"),
         ("levels", None, 0.03, None),
-        ("levels", "speed", 0.03, "all"),
+        ("levels", "speed", 0.03, "pyramids"),
         ("levels", "quality", 0.03, None),
     ],
 )

@@ -1,7 +1,5 @@
 """Convolutions that OpenVINO's kernels for AMX get wrong in integers stay in float."""
 
-from pathlib import Path
-
 import numpy as np
 import openvino
 import pytest
@@ -11,7 +9,6 @@ from compress.quantize.api import quantize_model
 from compress.quantize.placement import tensorrt
 from compress.quantize.settings import QuantizeSettings
 
-HAS_AMX = "amx_int8" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 WRONG = [
     *((32, 4, 4, 32), (48, 4, 4, 24), (16, 8, 8, 32), (32, 8, 4, 32), (16, 8, 1, 37)),
     *((64, 5, 2, 5, 13), (20, 7, 3, 13, 31, 2), (192, 1, 1, 8, 8, 1, 2), (400, 1, 1, 5, 1, 1, 4)),
@@ -79,7 +76,7 @@ def test_other_kernels_compute_in_integers(case, make_strided, run_model):
     assert agreement_db(result.model, feeds, run_model) > 50
 
 
-@pytest.mark.skipif(not HAS_AMX, reason="only the kernels for AMX are wrong")
+@pytest.mark.usefixtures("amx")
 @pytest.mark.parametrize("case", WRONG)
 def test_openvino_miscomputes_the_kernel(case, make_strided, run_model, monkeypatch):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
@@ -88,7 +85,7 @@ def test_openvino_miscomputes_the_kernel(case, make_strided, run_model, monkeypa
     assert agreement_db(result.model, feeds, run_model) < 30
 
 
-@pytest.mark.skipif(not HAS_AMX, reason="only the kernels for AMX are wrong")
+@pytest.mark.usefixtures("amx")
 @pytest.mark.parametrize("case", [(16, 4, 4, 32), (8, 12, 1, 37), (64, 5, 2, 5, 13)])
 def test_openvino_miscomputes_a_float_kernel_in_bfloat16(case, make_strided, run_model):
     """Negative control of what lint says of float networks, and of OpenVINO's default."""

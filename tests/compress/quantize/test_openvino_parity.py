@@ -79,7 +79,8 @@ PATTERNS = (
 )
 SCHEMES = {target: QuantizeSettings(target=target) for target in PLACEMENTS}
 SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=True)
-SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums="all")
+SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums="pyramids")
+SCHEMES["openvino, gates"] = QuantizeSettings(target="openvino", integer_sums="gates")
 SCHEMES["openvino, spared"] = QuantizeSettings(target="openvino", spares_padded=True)
 CASES = [
     (pattern, target)
@@ -87,6 +88,7 @@ CASES = [
     for target in ("tensorrt", "openvino", "openvino, symmetric", "openvino, spared")
 ]
 CASES += [(pattern, "openvino, integer sums") for pattern in ("pyramid", "blocks", "levels")]
+CASES += [(pattern, "openvino, gates") for pattern in ("gate", "levels", "gated_levels")]
 CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
 
@@ -272,6 +274,7 @@ def test_masked_attention_is_computed_as_written(masked_attention, run_model, ru
     assert sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 50
 
 
+@pytest.mark.usefixtures("amx")
 def test_with_the_mask_second_openvino_goes_wrong(masked_attention, run_model, run_openvino):
     """The negative control; once it fails, OpenVINO is mended and masks can stay where they are."""
     model, many = masked_attention
