@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framefit.commands.options import JsonOption
+from framefit.commands.options import JsonOption, NewestOption, RevokedOption, TrustedKeyOption
 from framefit.commands.report import report, verify
 from framefit.unused_options import refuse_unused
 
@@ -17,8 +17,10 @@ app.command()(report)
 app.command()(verify)
 
 _ENGINE = ("runtime", "threads", "input_shape", "data")
+_TRUST = ("trusted_key", "revoked", "newest")
 _MEASURING = (
     *_ENGINE,
+    *_TRUST,
     *("frames", "restarts", "warmup", "policy", "sweep", "cpus", "priority", "ledger"),
 )
 _TIERS = "smoke, pr, nightly, release, mlperf-automotive"
@@ -91,6 +93,9 @@ def check(
     quality: Annotated[
         Path | None, typer.Option(help="JSON with each head's metric, reference and candidate.")
     ] = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     baseline: Annotated[
         Path | None, typer.Option(help="A report.json that must not be faster.")
     ] = None,
@@ -107,6 +112,7 @@ def check(
     """
     from artifacts.atomic import require_writable
     from framefit.budget_job import make_report, read_check_settings
+    from framefit.trusted_models import Trust, open_trusted
 
     for path in (out / "report.json" if out else None, json_file):
         if path is not None:
@@ -129,9 +135,11 @@ def check(
     )
     _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
-    report = make_report(
-        settings, model, samples, pipeline, against, engine, progress=_say_progress
-    )
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, model, against) as (opened, older):
+        report = make_report(
+            settings, opened, samples, pipeline, older, engine, progress=_say_progress
+        )
     _show(report, out, json_file)
     raise typer.Exit(report.verdict.exit_code)
 
@@ -152,12 +160,16 @@ def init(
     frames: Annotated[int, typer.Option(help="Frames to time, where MODEL is measured.")] = 400,
     rate_hz: Annotated[float, typer.Option(help="The camera's frames per second.")] = 30.0,
     margin: Annotated[float, typer.Option(help="Factor on the measured P99 of a stage.")] = 1.1,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write a budget file from a measurement of MODEL or --pipeline, or from recorded latencies."""
     from artifacts.atomic import require_writable, write_text
     from artifacts.errors import InputError
     from framefit.budget_job import measure_or_read
+    from framefit.trusted_models import Trust, open_trusted
     from latency_budget.budget_file import render_budget
 
     if not 1 <= margin <= 10 or not 0.1 <= rate_hz <= 10_000 or frames < 1:
@@ -176,9 +188,17 @@ def init(
     require_writable(out)
     _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
-    run, heads = measure_or_read(
-        model, samples, pipeline, engine, frames=frames, rate_hz=rate_hz, progress=_say_progress
-    )
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, model) as (opened,):
+        run, heads = measure_or_read(
+            opened,
+            samples,
+            pipeline,
+            engine,
+            frames=frames,
+            rate_hz=rate_hz,
+            progress=_say_progress,
+        )
     write_text(out, render_budget(run, rate_hz=rate_hz, margin=margin, heads=heads))
     typer.echo(f"wrote {out}")
 

@@ -10,10 +10,13 @@ from framefit.commands.options import (
     InputShapeOption,
     JsonOption,
     MeanOption,
+    NewestOption,
     PixelScaleOption,
     ResizeOption,
+    RevokedOption,
     SamplesOption,
     StdOption,
+    TrustedKeyOption,
     spec_values,
 )
 from framefit.commands.shapes import options
@@ -118,6 +121,9 @@ def run(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Run a network on pictures and summarize its outputs."""
@@ -126,11 +132,17 @@ def run(
     from framefit.engines_job import open_data, run_network
     from framefit.progress import show_progress
     from framefit.table import print_table
+    from framefit.trusted_models import Trust, open_trusted
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
     spec = spec_values(color, pixel_scale, mean, std, resize)
-    with open_session(model, runtime, settings) as session, show_progress() as progress:
-        inputs = open_data(model, session, data, limit=samples, spec_options=spec)
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with (
+        open_trusted(trust, model) as (opened,),
+        open_session(opened, runtime, settings) as session,
+        show_progress() as progress,
+    ):
+        inputs = open_data(opened, session, data, limit=samples, spec_options=spec)
         result = run_network(session, inputs, out, progress)
     if json_file is not None:
         write_json(json_file, result)
@@ -163,6 +175,9 @@ def bench(
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each network.")] = 300,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before each turn.")] = 10,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Time networks back to back on random input: P50, P95, P99 (nearest rank) and the maximum.
@@ -174,13 +189,16 @@ def bench(
     from framefit.engines_job import bench_networks
     from framefit.progress import show_progress
     from framefit.table import print_table
+    from framefit.trusted_models import Trust, open_trusted
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
-    with show_progress() as progress:
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, *models) as opened, show_progress() as progress:
         timings = bench_networks(
-            models, runtime, settings, runs=runs, warmup=warmup, progress=progress
+            opened, runtime, settings, runs=runs, warmup=warmup, progress=progress
         )
-    results = [timing.to_dict() for timing in timings]
+    named = zip(timings, models, strict=True)
+    results = [timing.to_dict() | {"model": str(model)} for timing, model in named]
     if json_file is not None:
         write_json(json_file, {"models": results})
     for result in results:
@@ -221,6 +239,9 @@ def compare(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Compare what two runtimes make of a network, or two networks as they really run.
@@ -234,6 +255,7 @@ def compare(
     from framefit.engines_job import compare_sessions, open_data
     from framefit.progress import show_progress
     from framefit.table import print_table
+    from framefit.trusted_models import Trust, open_trusted
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
     own = default_runtime(reference)
@@ -245,12 +267,14 @@ def compare(
         )
     plain = SessionSettings(input_shapes=settings.input_shapes)
     spec = spec_values(color, pixel_scale, mean, std, resize)
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
     with (
-        open_session(reference, reference_runtime, plain) as left,
-        open_session(candidate or reference, runtime, settings) as right,
+        open_trusted(trust, reference, candidate or reference) as (first, second),
+        open_session(first, reference_runtime, plain) as left,
+        open_session(second, runtime, settings) as right,
         show_progress() as progress,
     ):
-        inputs = open_data(reference, left, data, limit=samples, spec_options=spec)
+        inputs = open_data(first, left, data, limit=samples, spec_options=spec)
         result = compare_sessions(left, right, inputs, progress)
     if json_file is not None:
         write_json(json_file, result)

@@ -53,6 +53,20 @@ FactoryOption = Annotated[
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load a .pt2 even where that could run code it contains.")
 ]
+TrustedKeyOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trusted-key", help="Refuse a file that this public key (PEM) did not sign; repeatable."
+    ),
+]
+RevokedOption = Annotated[
+    Path | None,
+    typer.Option(help="Refuse these keys and files: one SHA-256 a line, # for comments."),
+]
+NewestOption = Annotated[
+    Path | None,
+    typer.Option(help="Keeps the newest accepted release, and refuses older ones."),
+]
 StateOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -5,7 +5,12 @@ from typing import Annotated
 
 import typer
 
-from framefit.commands.options import InputShapeOption
+from framefit.commands.options import (
+    InputShapeOption,
+    NewestOption,
+    RevokedOption,
+    TrustedKeyOption,
+)
 
 
 def options(
@@ -21,6 +26,9 @@ def options(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each shape.")] = 300,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
 ) -> None:
     """Measure a network without each of its heads, and with a backbone of its own for each.
 
@@ -32,6 +40,7 @@ def options(
     from framefit.options_job import measure_options
     from framefit.progress import show_progress
     from framefit.table import print_table
+    from framefit.trusted_models import Trust, open_trusted
 
     named = {}
     for text in models:
@@ -39,9 +48,10 @@ def options(
         if not separator or not name or not path or name in named:
             raise InputError(f"MODELS has '{text}'", "NAME=model.onnx, each name once")
         named[name] = Path(path)
-    with show_progress() as progress:
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, *named.values()) as opened, show_progress() as progress:
         found = measure_options(
-            named,
+            dict(zip(named, opened, strict=True)),
             read_settings(threads, False, 0, input_shape),
             runtime=runtime,
             runs=runs,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from framefit.commands.options import JsonOption
+from framefit.commands.options import JsonOption, NewestOption, RevokedOption
 
 
 def sign(
@@ -37,16 +37,15 @@ def sign(
 def verify(
     file: Annotated[Path, typer.Argument(help="The file; FILE.sig lies beside it.")],
     key: Annotated[
-        list[Path], typer.Option(help="A trusted public Ed25519 key (PEM); may be repeated.")
+        list[Path],
+        typer.Option(
+            "--key",
+            "--trusted-key",
+            help="A trusted public Ed25519 key (PEM); may be repeated.",
+        ),
     ],
-    revoked: Annotated[
-        Path | None,
-        typer.Option(help="Refuse these keys and files: one SHA-256 a line, # for comments."),
-    ] = None,
-    newest: Annotated[
-        Path | None,
-        typer.Option(help="Keeps the newest accepted release, and refuses older ones."),
-    ] = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Refuse a file that no trusted key signed, that was changed, or whose time is over.
@@ -57,17 +56,9 @@ def verify(
     from datetime import UTC, datetime
 
     from artifacts.atomic import write_json
-    from artifacts.release import read_revoked, refuse_older, verify_release
-    from artifacts.signature import read_public_key
+    from framefit.trusted_models import Trust
 
-    found = verify_release(
-        file,
-        [read_public_key(path) for path in key],
-        now=datetime.now(UTC),
-        revoked=read_revoked(revoked) if revoked else (),
-    )
-    if newest is not None:
-        refuse_older(found, newest)
+    found = Trust(keys=tuple(key), revoked=revoked, newest=newest).verify(file)
     if json_file is not None:
         write_json(json_file, asdict(found))
     until = datetime.fromtimestamp(found.expires_s, UTC)

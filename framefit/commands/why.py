@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framefit.commands.options import InputShapeOption, JsonOption
+from framefit.commands.options import (
+    InputShapeOption,
+    JsonOption,
+    NewestOption,
+    RevokedOption,
+    TrustedKeyOption,
+)
 
 if TYPE_CHECKING:
     from framefit.why_job import RooflineResult
@@ -27,6 +33,9 @@ def profile(
     runs: Annotated[int, typer.Option(min=1, help="Profiled runs.")] = 20,
     top: Annotated[int, typer.Option(min=0, help="Slowest layers to show.")] = 10,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Show how long each layer takes on a runtime, summed by owner: the trunk and each head.
@@ -36,10 +45,13 @@ def profile(
     from artifacts.atomic import write_json
     from framefit.commands.engines import read_settings
     from framefit.table import print_table
+    from framefit.trusted_models import Trust, open_trusted
     from framefit.why_job import owner_times_to_dict, profile_network
 
     settings = read_settings(threads, False, device, input_shape)
-    times = profile_network(model, runtime, settings, runs=runs, onnx_path=onnx)
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, model, onnx or model) as (opened, network):
+        times = profile_network(opened, runtime, settings, runs=runs, onnx_path=onnx and network)
     result = owner_times_to_dict(times)
     if json_file is not None:
         write_json(json_file, result)
@@ -87,6 +99,9 @@ def roofline(
     ] = None,
     threads: Threads = None,
     input_shape: InputShapeOption = None,
+    trusted_key: TrustedKeyOption = None,
+    revoked: RevokedOption = None,
+    newest: NewestOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Name the wall that a network stands at (compute, bandwidth, overhead), and what moves it.
@@ -96,11 +111,13 @@ def roofline(
     from artifacts.atomic import write_json
     from framefit.commands.engines import read_settings
     from framefit.progress import show_progress
+    from framefit.trusted_models import Trust, open_trusted
     from framefit.why_job import known_targets, roofline_network
 
-    with show_progress() as progress:
+    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    with open_trusted(trust, model) as (opened,), show_progress() as progress:
         result = roofline_network(
-            model,
+            opened,
             read_settings(threads, False, 0, input_shape),
             targets=target or known_targets(),
             is_measured=measure,
