@@ -1,6 +1,7 @@
 """The errors that every package shares.
 
     FramefitError                 exit 5: ours to mend
+    ├── DeviceFaultError          exit 5: the GPU failed under way, and this process lost it
     ├── InputError (ValueError)   exit 2: wrong use or bad input; the user can mend it
     │   └── UnsafeFileError       exit 2: the file could run code, or is not what its digest says
     ├── InconclusiveError         exit 3: not enough evidence
@@ -36,6 +37,10 @@ class FramefitError(Exception):
         if fix:
             parts.append(fix)
         super().__init__("; ".join(" ".join(part.split()) for part in parts))
+
+
+class DeviceFaultError(FramefitError):
+    """The GPU failed in a way that stays: this process cannot use it again, a fresh one may."""
 
 
 class InputError(FramefitError, ValueError):

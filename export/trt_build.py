@@ -1,6 +1,7 @@
 """Runs the child process that builds a plan, and turns its answers into one-line errors."""
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -8,11 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from artifacts.atomic import write_bytes
 from artifacts.errors import InputError, UnavailableError
 from artifacts.plan_manifest import FLAVOURS
 
 _TITLES = {"tensorrt": "TensorRT", "tensorrt-rtx": "TensorRT-RTX"}
 _UNSUPPORTED = ("UNSUPPORTED_NODE", "UNSUPPORTED_NODE_ATTR", "UNSUPPORTED_NODE_INPUT")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,8 @@ def build_plan(
         onnx_path: the strongly typed model.
         flavour: a key of `FLAVOURS` whose module is installed.
         compute_capabilities: as 86 for 8.6; classic TensorRT builds only for the GPU it runs on.
-        timing_cache: file with the timings of earlier builds, read and written; None for none.
+        timing_cache: file with the timings of earlier builds, read and replaced; None for none. One
+            that cannot be used is ignored with a warning, and made anew.
         timeout_s: the longest that the build may take.
         script: the child to run; None for `trt_child.py`.
 
@@ -58,8 +63,9 @@ def build_plan(
     """
     title = _TITLES[flavour]
     with TemporaryDirectory(prefix="framefit-trt-") as folder:
-        plan, request, response = (
-            Path(folder, name) for name in ("model.plan", "request.json", "response.json")
+        plan, request, response, cache = (
+            Path(folder, name)
+            for name in ("model.plan", "request.json", "response.json", "timing.cache")
         )
         content = {
             "module": FLAVOURS[flavour],
@@ -67,6 +73,7 @@ def build_plan(
             "plan": str(plan),
             "compute_capabilities": list(compute_capabilities),
             "timing_cache": None if timing_cache is None else str(timing_cache.resolve()),
+            "new_timing_cache": str(cache),
         }
         request.write_text(json.dumps(content), encoding="utf-8")
         child = script or Path(__file__).with_name("trt_child.py")
@@ -74,6 +81,13 @@ def build_plan(
         answer = json.loads(response.read_text(encoding="utf-8"))
         if "error" in answer:
             raise _explain(answer["error"], title, onnx_path)
+        if timing_cache is not None:
+            if answer["is_cache_ignored"]:
+                _log.warning(
+                    f"the timing cache {timing_cache} is damaged, or of another {title} or GPU;"
+                    " it was ignored and made anew"
+                )
+            write_bytes(timing_cache, cache.read_bytes())
         return BuiltPlan(
             content=plan.read_bytes(),
             version=answer["version"],

@@ -34,14 +34,18 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     parse(trt, network, logger, Path(request["onnx"]))
     config = builder.create_builder_config()
     capabilities = set_capabilities(trt, config, request["compute_capabilities"])
-    cache = load_timing_cache(config, request["timing_cache"])
+    is_cache_ignored = not load_timing_cache(config, request["timing_cache"])
     plan = builder.build_serialized_network(network, config)
     if plan is None:
         raise BuildError("build", logger.errors[-1] if logger.errors else "no reason given")
     Path(request["plan"]).write_bytes(plan)
-    if cache is not None:
-        Path(request["timing_cache"]).write_bytes(config.get_timing_cache().serialize())
-    return {"version": str(trt.__version__), "compute_capabilities": capabilities}
+    if request["timing_cache"] is not None:
+        Path(request["new_timing_cache"]).write_bytes(config.get_timing_cache().serialize())
+    return {
+        "version": str(trt.__version__),
+        "compute_capabilities": capabilities,
+        "is_cache_ignored": is_cache_ignored,
+    }
 
 
 def make_logger(trt: Any) -> Any:
@@ -138,15 +142,30 @@ def read_gpu() -> int:
     return 10 * digits[0] + digits[1]
 
 
-def load_timing_cache(config: Any, path: str | None) -> Any:
-    """Gives the builder the timings of earlier builds, if a file is named."""
+def load_timing_cache(config: Any, path: str | None) -> bool:
+    """Gives the builder the timings of earlier builds, if a file is named.
+
+    Returns:
+        whether they could be used: those of another TensorRT or GPU, and half a file, are replaced
+        by an empty cache, which the build fills.
+    """
     if path is None:
-        return None
+        return True
     file = Path(path)
-    cache = config.create_timing_cache(file.read_bytes() if file.exists() else b"")
-    if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
-        raise BuildError("build", f"the timing cache {file.name} is of another TensorRT or GPU")
-    return cache
+    content = file.read_bytes() if file.exists() else b""
+    for known in (content, b""):
+        cache = create_timing_cache(config, known)
+        if cache is not None and config.set_timing_cache(cache, ignore_mismatch=False):
+            return known == content
+    raise BuildError("build", "an empty timing cache was refused")
+
+
+def create_timing_cache(config: Any, content: bytes) -> Any:
+    """Returns a timing cache, None where TensorRT cannot read the content."""
+    try:
+        return config.create_timing_cache(content)
+    except (RuntimeError, TypeError, ValueError):
+        return None
 
 
 def main(request: Path, response: Path) -> None:

@@ -6,6 +6,7 @@ ISMM 2013). Two variants are measured in turns, A B B A, so that a slow drift me
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from artifacts import errors
-from artifacts.errors import FramefitError
+from artifacts.errors import DeviceFaultError, FramefitError
 from latency_budget.clock import MonotonicClock
 from latency_budget.environment import Check, Environment, join_environments
 from latency_budget.experiment import ColdStart, Experiment, Harness, Parts, Progress
@@ -33,6 +34,8 @@ from latency_budget.workload import Recipe
 
 ENDING_S = 5.0
 _REPEATED = Parts(control=30, closed=0, other=0)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,7 @@ def measure_in_processes(
         progress: called with (what, done, total) between the parts.
 
     Raises:
+        DeviceFaultError: the GPU failed in a process, and again in the one that took its place.
         FramefitError: what a process raised, of the same kind; or a process that died.
     """
     return measure_in_turns({"": recipe}, settings, progress)[""]
@@ -101,7 +105,7 @@ def measure_in_turns(
         for name in names:
             label = f"{name}: " if name else ""
             label += f"process {number + 1}/{settings.restarts}: " if settings.restarts > 1 else ""
-            found[name].append(_measure_once(bound[name], settings, number, progress, label))
+            found[name].append(_measure_part(bound[name], settings, number, progress, label))
     return {name: join_experiments(parts) for name, parts in found.items()}
 
 
@@ -143,6 +147,25 @@ def load_experiment(path: Path) -> Experiment:
         session=facts["session"],
         runtime=facts["runtime"],
     )
+
+
+def _measure_part(
+    recipe: Recipe,
+    settings: ProcessSettings,
+    number: int,
+    progress: Progress | None,
+    label: str,
+) -> Experiment:
+    """Measures in one process, and once more in a fresh one where the GPU failed under way."""
+    try:
+        return _measure_once(recipe, settings, number, progress, label)
+    except DeviceFaultError as error:
+        told = f"the GPU failed under way and its frames were measured again: {error}"
+    _log.warning(told)
+    experiment = _measure_once(recipe, settings, number, progress, label)
+    environment = experiment.environment
+    checks = (*environment.checks, Check("gpu fault", "warn", told))
+    return replace(experiment, environment=replace(environment, checks=checks))
 
 
 def _measure_once(
@@ -255,7 +278,12 @@ def _child_environment() -> dict[str, str]:
 
 def _error_of(message: dict[str, Any]) -> FramefitError:
     kind = getattr(errors, message["kind"], FramefitError)
-    if kind in (errors.InputError, errors.UnsafeFileError, errors.UnavailableError):
+    if kind in (
+        errors.InputError,
+        errors.UnsafeFileError,
+        errors.UnavailableError,
+        errors.DeviceFaultError,
+    ):
         return kind(**message["error"])
     error = FramefitError(**message["error"])
     if isinstance(kind, type) and issubclass(kind, errors.UnavailableError):

@@ -12,10 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.errors import InputError, MissingExtraError, UnavailableError
+from artifacts.errors import DeviceFaultError, InputError, MissingExtraError, UnavailableError
 
 _HOST_ALLOC_DEFAULT = 0
 _STREAM_NON_BLOCKING = 1
+_STICKY = {
+    "cudaErrorIllegalAddress",
+    "cudaErrorLaunchTimeout",
+    "cudaErrorAssert",
+    "cudaErrorHardwareStackError",
+    "cudaErrorIllegalInstruction",
+    "cudaErrorMisalignedAddress",
+    "cudaErrorInvalidAddressSpace",
+    "cudaErrorInvalidPc",
+    "cudaErrorLaunchFailure",
+    "cudaErrorECCUncorrectable",
+    "cudaErrorNvlinkUncorrectable",
+    "cudaErrorContained",
+}
+"""Errors after which CUDA's documentation has the process end and be launched again."""
 
 
 class Cuda:
@@ -51,11 +66,13 @@ class Cuda:
         """Calls a function of the CUDA runtime and returns its result.
 
         Raises:
-            UnavailableError: the call failed; the message holds CUDA's own words.
+            DeviceFaultError: an error that all later calls of this process repeat.
+        UnavailableError: the call failed; the message holds CUDA's own words.
         """
         error, *results = getattr(self.api, name)(*arguments)
         if error != self.api.cudaError_t.cudaSuccess:
-            raise UnavailableError(f"{name} failed: {self._explain(error)}")
+            kind = DeviceFaultError if error.name in _STICKY else UnavailableError
+            raise kind(f"{name} failed: {self._explain(error)}")
         return results[0] if results else None
 
     def _explain(self, error: Any) -> str:

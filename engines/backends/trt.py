@@ -114,6 +114,7 @@ class TrtSession(SessionBase):
         for tensor in self.inputs:
             self._cuda.copy_in(self._buffers[tensor.name])
         if not self._context.execute_async_v3(int(self._cuda.stream)):
+            self._cuda.synchronize()  # An error of CUDA's that stays is told as such.
             raise UnavailableError(f"TensorRT could not execute: {_last_error(self._module)}")
         for tensor in self.outputs:
             self._cuda.copy_out(self._buffers[tensor.name])

@@ -11,7 +11,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from artifacts.errors import InputError, MissingExtraError, UnavailableError, UnsafeFileError
+from artifacts.errors import (
+    DeviceFaultError,
+    InputError,
+    MissingExtraError,
+    UnavailableError,
+    UnsafeFileError,
+)
 from artifacts.plan_manifest import PlanManifest, write_plan
 from engines.runtimes import SessionSettings, list_runtimes, open_session
 
@@ -210,6 +216,26 @@ def test_feeds_travel_to_the_device_and_back(cuda, tmp_path, cuda_graph):
             session.run({"x": first.astype(np.float64)})
     assert not cuda.live
     session.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("cudaErrorIllegalAddress", DeviceFaultError), ("cudaErrorBad", UnavailableError)],
+)
+@pytest.mark.parametrize("call", ["synchronize", "execute"])
+def test_an_error_that_stays_is_told_from_one_that_passes(
+    cuda, tmp_path, monkeypatch, name, kind, call
+):
+    with open_session(make_plan(tmp_path)) as session:
+        monkeypatch.setattr(
+            cuda, "cudaStreamSynchronize", lambda stream: (SimpleNamespace(name=name),)
+        )
+        if call == "execute":
+            monkeypatch.setattr(FakeContext, "execute_async_v3", lambda self, stream: False)
+        with pytest.raises(kind) as caught:
+            session.run({"x": np.zeros(SHAPE, np.float32)})
+        assert type(caught.value) is kind
+    assert not cuda.live
 
 
 def test_a_graph_that_cannot_be_had_is_an_error_and_frees_everything(cuda, tmp_path, monkeypatch):

@@ -149,6 +149,38 @@ def test_a_child_that_dies_is_one_clear_line(code, tmp_path, float_path):
     assert "\n" not in str(caught.value)
 
 
+CACHE_CHILD = """
+import json, os, sys
+from pathlib import Path
+request = json.loads(Path(sys.argv[1]).read_text())
+Path(request["plan"]).write_bytes(b"engine")
+Path(request["new_timing_cache"]).write_bytes(b"new timings")
+is_ignored = Path(request["timing_cache"]).read_bytes() != b"good"
+answer = {"version": "1", "compute_capabilities": [86], "is_cache_ignored": is_ignored}
+Path(sys.argv[2]).write_text(json.dumps(answer))
+"""
+
+
+@pytest.mark.parametrize(("content", "is_warned"), [(b"good", False), (b"torn", True)])
+def test_an_ignored_timing_cache_is_made_anew_with_a_warning(
+    tmp_path, float_path, caplog, content, is_warned
+):
+    script, cache = tmp_path / "child.py", tmp_path / "timing.cache"
+    script.write_text(CACHE_CHILD)
+    cache.write_bytes(content)
+    build_plan(
+        float_path,
+        flavour="tensorrt",
+        compute_capabilities=(86,),
+        timing_cache=cache,
+        timeout_s=60.0,
+        script=script,
+    )
+    assert ("ignored and made anew" in caplog.text) == is_warned
+    assert cache.read_bytes() == b"new timings"
+    assert sorted(path.name for path in tmp_path.glob("*timing*")) == ["timing.cache"]
+
+
 def test_wrong_settings_are_refused(float_path, tmp_path):
     for wrong in ({"flavour": "onnx"}, {"timeout_s": 0.0}, {"sm": (8,)}):
         with pytest.raises(InputError):

@@ -4,7 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from export.trt_child import BuildError, parse, set_capabilities, strongly_typed_flag
+from export.trt_child import (
+    BuildError,
+    load_timing_cache,
+    parse,
+    set_capabilities,
+    strongly_typed_flag,
+)
 
 
 def make_module(version, flags, builder_flags):
@@ -60,3 +66,39 @@ def test_a_parser_that_fails_without_a_reason_is_reported(tmp_path):
     module = SimpleNamespace(OnnxParser=lambda network, logger: parser)
     with pytest.raises(BuildError, match="told to the logger"):
         parse(module, None, SimpleNamespace(errors=["told to the logger"]), path)
+
+
+class CacheConfig:
+    """A builder's configuration that knows the caches `b"mine"`, `b"other gpu"` and empty ones."""
+
+    def __init__(self):
+        self.used = None
+
+    def create_timing_cache(self, content):
+        if content == b"torn, raises":
+            raise RuntimeError("bad magic")
+        return content if content in (b"", b"mine", b"other gpu") else None
+
+    def set_timing_cache(self, cache, ignore_mismatch):
+        assert not ignore_mismatch
+        self.used = cache
+        return cache != b"other gpu"
+
+
+@pytest.mark.parametrize("content", [b"other gpu", b"torn", b"torn, raises"])
+def test_a_timing_cache_that_cannot_be_used_is_ignored(tmp_path, content):
+    path, config = tmp_path / "timing.cache", CacheConfig()
+    path.write_bytes(content)
+    assert not load_timing_cache(config, str(path))
+    assert config.used == b""
+    assert path.read_bytes() == content
+
+
+def test_a_timing_cache_of_this_builder_is_used(tmp_path):
+    path, config = tmp_path / "timing.cache", CacheConfig()
+    assert load_timing_cache(config, None)
+    assert config.used is None
+    assert load_timing_cache(config, str(path))
+    path.write_bytes(b"mine")
+    assert load_timing_cache(config, str(path))
+    assert config.used == b"mine"

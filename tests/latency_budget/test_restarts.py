@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from artifacts.errors import FramefitError, InputError, UnsafeFileError
+from artifacts.errors import DeviceFaultError, FramefitError, InputError, UnsafeFileError
 from latency_budget import restarts
 from latency_budget.budget import Budget
 from latency_budget.experiment import Parts
@@ -29,6 +29,7 @@ from latency_budget.workload import Recipe
 MS = 1_000_000
 MODULE = """
 import os, signal, subprocess, sys, threading, time
+from artifacts.errors import DeviceFaultError
 from latency_budget import Stage
 from latency_budget.workload import Workload
 
@@ -74,6 +75,19 @@ def killed():
 
 def nothing():
     return 3
+
+def lost_gpu(note, faults):
+    # Loses the GPU on the fourth frame of the first `faults` processes.
+    with open(note, "a") as stream:
+        stream.write(f"{os.getpid()}\\n")
+    with open(note) as stream:
+        is_lost = len(stream.readlines()) <= faults
+    seen = []
+    def work(x):
+        seen.append(x)
+        if is_lost and len(seen) > 3:
+            raise DeviceFaultError("cudaStreamSynchronize failed: illegal memory access")
+    return Workload(stages=[Stage("work", work)], frames=[0])
 """
 
 
@@ -110,6 +124,41 @@ def test_each_restart_is_a_process_of_its_own_without_torch(tmp_path):
     assert experiment.session == {"threads": 1}
     assert (experiment.paced.latency_ns >= MS).all()
     assert experiment.paced.counters.shape == (31, 5)
+
+
+def test_a_process_that_lost_the_gpu_is_replaced_once_and_that_is_told(tmp_path, caplog):
+    note = tmp_path / "pids"
+    experiment = measure_in_processes(recipe("lost_gpu", note=str(note), faults=1), settings(30, 2))
+    assert len(note.read_text().split()) == 3
+    assert experiment.paced.count == 30
+    (told,) = [check for check in experiment.environment.checks if check.name == "gpu fault"]
+    assert told.verdict == "warn"
+    assert "illegal memory access" in told.detail
+    assert "measured again" in caplog.text
+
+
+def test_a_gpu_that_is_lost_again_is_an_internal_error_and_the_old_report_stays(
+    tmp_path, monkeypatch
+):
+    note = tmp_path / "pids"
+    lost = recipe("lost_gpu", note=str(note), faults=9)
+    with pytest.raises(DeviceFaultError, match="illegal memory access") as caught:
+        measure_in_processes(lost, settings())
+    assert caught.value.exit_code == 5
+    assert len(note.read_text().split()) == 2
+    from framefit import budget_job
+    from framefit.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(budget_job, "_make_recipe", lambda *arguments: lost)
+    old = tmp_path / "report" / "report.json"
+    old.parent.mkdir()
+    old.write_text("the report of an earlier check")
+    (tmp_path / "model.onnx").write_bytes(b"network")
+    budget = str(Path(__file__).parents[2] / "examples" / "budget.toml")
+    check = ["budget", "check", "--budget", budget, "model.onnx", "--frames", "30"]
+    assert main([*check, "--out", "report"]) == 5
+    assert old.read_text() == "the report of an earlier check"
 
 
 def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
