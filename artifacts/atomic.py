@@ -18,11 +18,11 @@ from artifacts.errors import InputError
 def atomic_path(target: Path | str) -> Iterator[Path]:
     """Yields a temporary path beside `target`, which replaces it if the block succeeds.
 
-    The temporary file is fsynced before the rename and the folder after it, so that a power loss
-    leaves the old file or the new one. The new file may be read and written by whom the old one
-    could, or else by whom the umask lets. On any exception (interrupts too) the temporary file is
-    removed and `target` is as it was. A device, a pipe or an open stream such as /dev/stdout is
-    written to and never replaced.
+    The temporary file is fsynced before the rename and the folder after it, and so are the folders
+    in which new ones were made, so that a power loss leaves the old file or the new one. The new
+    file may be read and written by whom the old one could, or else by whom the umask lets. On any
+    exception (interrupts too) the temporary file is removed and `target` is as it was. A device, a
+    pipe or an open stream such as /dev/stdout is written to and never replaced.
 
     Args:
         target: the file to write; its folder is made if it is missing.
@@ -42,7 +42,7 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
             _pour(Path(folder) / target.name, target)
         return
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(target.parent)
         temporary = _make_temporary(target)
     except OSError as error:
         raise _unwritable(target, error) from error
@@ -141,6 +141,14 @@ def write_text(target: Path | str, content: str) -> None:
 def write_json(target: Path | str, content: Any) -> None:
     """Writes `content` to `target` atomically; NaN and infinity are refused, JSON has none."""
     write_text(target, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, such that a power loss does not take them away."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        _fsync(place.parent)
 
 
 def _make_temporary(target: Path) -> Path:

@@ -197,7 +197,9 @@ class Workspace:
         try:
             size = os.fstat(descriptor).st_size
             is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            os.write(descriptor, (("\n" if is_torn else "") + line + "\n").encode())
+            rest = (("\n" if is_torn else "") + line + "\n").encode()
+            while rest:  # A write may take a part only, where it is interrupted.
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -163,3 +164,93 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
         write_text(pipe, "content")
         assert reader.communicate()[0] == b"content"
     assert pipe.is_fifo()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path, bytes]]:
+    """What was made durable or renamed, in order: ("fsync" or "replace", path, content)."""
+    told: list[tuple[str, Path, bytes]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def note_fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        told.append(("fsync", path, path.read_bytes() if path.is_file() else b""))
+        fsync(descriptor)
+
+    def note_replace(source: Path, target: Path) -> Path:
+        told.append(("replace", source, source.read_bytes()))
+        return replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    return told
+
+
+def contents_after_power_loss(
+    steps: list[tuple[str, Path, bytes]], folder: Path, old: bytes
+) -> list[set[bytes]]:
+    """Returns after each step what a power loss may leave under the name.
+
+    Unsynced content of a file may be lost, and a rename lasts from its folder's fsync on.
+    """
+    durable: dict[Path, bytes] = {}
+    possible, found = {old}, []
+    renamed: bytes | None = None
+    for what, path, content in steps:
+        if what == "replace":
+            renamed = durable.get(path, b"")
+            possible = possible | {renamed}
+        elif path == folder and renamed is not None:
+            possible = {renamed}
+        else:
+            durable[path] = content
+        found.append(possible)
+    return found
+
+
+def test_a_power_loss_at_any_step_leaves_the_old_file_or_the_new(
+    tmp_path: Path, steps: list[tuple[str, Path, bytes]]
+) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(b"old")
+    write_bytes(path, b"new")
+    states = contents_after_power_loss(steps, tmp_path, b"old")
+    assert all(state <= {b"old", b"new"} for state in states)
+    assert {b"old", b"new"} in states
+    assert states[-1] == {b"new"}
+    too_late = [step for step in steps if step[0] == "replace"]  # The control: nothing was synced.
+    assert b"" in contents_after_power_loss(too_late, tmp_path, b"old")[-1]
+
+
+def test_new_folders_survive_a_power_loss(
+    tmp_path: Path, steps: list[tuple[str, Path, bytes]]
+) -> None:
+    write_bytes(tmp_path / "a" / "b" / "file.bin", b"new")
+    synced = {path for what, path, _ in steps if what == "fsync"}
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= synced
+
+
+def test_signals_and_short_writes_tear_nothing(tmp_path: Path) -> None:
+    """A slow reader makes writes to a pipe short, and a timer interrupts them."""
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(pipe)
+    content = bytes(range(256)) * 20_000
+    ticks = []
+    before = signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+    reader = (
+        "import sys, time\nfrom pathlib import Path\ncopy = b''\n"
+        "with open(sys.argv[1], 'rb', buffering=0) as stream:\n"
+        "    while part := stream.read(50_000):\n        copy += part\n        time.sleep(0.001)\n"
+        "Path(sys.argv[2]).write_bytes(copy)"
+    )
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        with subprocess.Popen([sys.executable, "-c", reader, pipe, copy]) as process:
+            write_bytes(pipe, content)
+            write_bytes(tmp_path / "file.bin", content)
+            assert process.wait(60) == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(ticks) > 10
+    assert copy.read_bytes() == (tmp_path / "file.bin").read_bytes() == content

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_newest_fitting_artifact_is_found(folder: Path) -> None:
 def test_folder_without_a_journal_has_no_artifacts(folder: Path) -> None:
     assert Workspace().list_artifacts() == []
     assert list(folder.iterdir()) == []
+
+
+def test_a_write_that_takes_a_part_only_tears_no_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "model.onnx").write_bytes(b"network")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    Workspace(folder).record_artifact(folder / "model.onnx", "float-onnx", "export onnx")
+    assert [found.kind for found in Workspace(folder).list_artifacts()] == ["float-onnx"]
 
 
 def test_torn_line_is_left_out_and_the_next_one_is_whole(folder: Path) -> None:
