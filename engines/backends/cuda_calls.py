@@ -67,7 +67,7 @@ class Cuda:
 
         Raises:
             DeviceFaultError: an error that all later calls of this process repeat.
-        UnavailableError: the call failed; the message holds CUDA's own words.
+            UnavailableError: the call failed; the message holds CUDA's own words.
         """
         error, *results = getattr(self.api, name)(*arguments)
         if error != self.api.cudaError_t.cudaSuccess:
