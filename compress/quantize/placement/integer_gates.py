@@ -29,7 +29,7 @@ AVERAGES = frozenset({"GlobalAveragePool", "ReduceMean"})
 def add_integer_gates(
     graph: Graph, quantized: Sequence[QuantizedNode], in_float: Collection[str]
 ) -> list[QuantizedNode]:
-    """Quantizes gated tensors for all of their readers, and the larger halves of pyramids' sums.
+    """Quantizes gated tensors for all of their readers, and what pyramids enlarge for their sums.
 
     Args:
         graph: the simplified float graph.
@@ -45,7 +45,7 @@ def add_integer_gates(
         for node in graph.nodes
         if node.op_type in AVERAGES and _is_gated(graph, node.input[0], in_float)
     }
-    for tensor in gated - find_read(graph, quantized):
+    for tensor in gated:
         for reader in graph.consumers(tensor):
             _read_integers(found, reader, tensor)
     if gated:
