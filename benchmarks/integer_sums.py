@@ -1,6 +1,7 @@
 """What rounding both addends of sums saves on OpenVINO, and what it costs; a table of the page.
 
-`python -m benchmarks.integer_sums`, after `python -m benchmarks.package_networks`
+`python -m benchmarks.integer_sums`, after `python -m benchmarks.package_networks`; with names of
+networks (of packages, or of timm below) only these are measured, and printed.
 
 Each network is quantized for OpenVINO without and with the second rounding
 (`compress.quantize.placement.integer_sums`), and with that of gated tensors (`integer_gates`). The
@@ -8,7 +9,9 @@ files are timed in turn. The demo's network and those of packages are trained an
 pictures; those of timm have random weights, and are judged on noise.
 """
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,8 +32,12 @@ HEIGHT, WIDTH = 320, 608
 
 def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
+    names = sys.argv[1:]
     with OtherProcesses() as others:
-        rows = [_measure(case) for case in _cases()]
+        rows = [_measure(case) for case in (_named(names) if names else _cases())]
+    if names:
+        print(json.dumps({"others": others.share, "networks": rows}, indent=1))
+        return
     title = "In integers: no sums, residual sums, pyramids too, what gates multiply too."
     write_table("integer_sums", title, rows, others.share)
 
@@ -46,11 +53,16 @@ def _cases() -> Iterator[Case]:
             read_feeds(files.calibration),
             read_feeds(files.held_out),
         )
-    for network in fetched_networks(PACKAGES):
+    yield from _named((*PACKAGES, *TIMM))
+
+
+def _named(names: Sequence[str]) -> Iterator[Case]:
+    for network in fetched_networks(names):
         model = network.load()
         yield Case(network.name, model, *network.samples(model))
     for name in TIMM:
-        yield make_timm_case(name, HEIGHT, WIDTH)
+        if name in names:
+            yield make_timm_case(name, HEIGHT, WIDTH)
 
 
 def _measure(case: Case) -> dict[str, Any]:
