@@ -75,11 +75,7 @@ def load_external_data(model: onnx.ModelProto, path: Path, size_bytes: int) -> N
         UnsafeFileError: the data's path leaves the folder or passes a link or a special file.
         InputError: the data is missing, too short, overlapping, altered or too large.
     """
-    tensors = [
-        tensor
-        for tensor in _all_tensors(model)
-        if tensor.data_location == onnx.TensorProto.EXTERNAL
-    ]
+    tensors = find_external(model)
     ranges = [_read_range(tensor, path) for tensor in tensors]
     if size_bytes + sum(item.length for item in ranges) > MAX_MODEL_BYTES:
         raise InputError(f"{path} and its data are larger than 2 GiB", "a model below 2 GiB")
@@ -91,6 +87,15 @@ def load_external_data(model: onnx.ModelProto, path: Path, size_bytes: int) -> N
                     tensor.raw_data = _read(descriptor, item, path)
                     tensor.ClearField("external_data")
                     tensor.data_location = onnx.TensorProto.DEFAULT
+
+
+def find_external(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """Returns the tensors whose values lie in files beside the model's."""
+    return [
+        tensor
+        for tensor in _all_tensors(model)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+    ]
 
 
 def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -14,8 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
-from artifacts.errors import FramefitError, InputError
+from artifacts.errors import FramefitError, InputError, UnsafeFileError
+from artifacts.external_data import find_external
 from artifacts.file_kind import printable, require_file
+from artifacts.onnx_file import read_as_stored
 from artifacts.plan_manifest import manifest_path
 from artifacts.release import Release, read_revoked, refuse_older, signature_path, verify_release
 from artifacts.signature import read_public_key
@@ -89,6 +91,7 @@ def open_trusted(trust: Trust, *paths: _Given) -> Iterator[tuple[_Given, ...]]:
             for path, copy in named:
                 _copy(path, copy.parent)
                 trust.verify(copy)
+                _refuse_weights_beside(copy)
             lent = tuple(place[1] if place else None for place in places)
             yield cast("tuple[_Given, ...]", lent)
         except FramefitError as error:
@@ -111,6 +114,16 @@ def _copy(path: Path, folder: Path) -> None:
                     f"cannot copy {printable(member)} to verify it: {error.strerror or error}",
                     "a readable file, and room for it in the folder for temporary files",
                 ) from error
+
+
+def _refuse_weights_beside(path: Path) -> None:
+    """Refuses a network whose weights lie in other files, which its signature does not cover."""
+    if path.suffix == ".onnx" and find_external(read_as_stored(path)):
+        raise UnsafeFileError(
+            f"{path} has weights in files beside it, which no signature covers",
+            "a network in one file",
+            "save it with all of its weights (onnx.save does so by default) and sign that",
+        )
 
 
 def _name_as_given(error: FramefitError, path: Path, folder: Path) -> None:

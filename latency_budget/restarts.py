@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def measure_in_turns(
         for name in names:
             label = f"{name}: " if name else ""
             label += f"process {number + 1}/{settings.restarts}: " if settings.restarts > 1 else ""
-            found[name].append(_measure_part(bound[name], settings, number, progress, label))
+            measure = partial(_measure_once, bound[name], settings, number, progress, label)
+            found[name].append(_try_twice(measure))
     return {name: join_experiments(parts) for name, parts in found.items()}
 
 
@@ -149,20 +151,14 @@ def load_experiment(path: Path) -> Experiment:
     )
 
 
-def _measure_part(
-    recipe: Recipe,
-    settings: ProcessSettings,
-    number: int,
-    progress: Progress | None,
-    label: str,
-) -> Experiment:
+def _try_twice(measure: Callable[[], Experiment]) -> Experiment:
     """Measures in one process, and once more in a fresh one where the GPU failed under way."""
     try:
-        return _measure_once(recipe, settings, number, progress, label)
+        return measure()
     except DeviceFaultError as error:
         told = f"the GPU failed under way and its frames were measured again: {error}"
     _log.warning(told)
-    experiment = _measure_once(recipe, settings, number, progress, label)
+    experiment = measure()
     environment = experiment.environment
     checks = (*environment.checks, Check("gpu fault", "warn", told))
     return replace(experiment, environment=replace(environment, checks=checks))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -172,3 +173,12 @@ def test_without_the_extra_it_is_named(signed, run, monkeypatch):
     assert lacking.code == 4
     assert "framefit[signing]" in lacking.err
     assert len(lacking.err.splitlines()) == 1
+
+
+def test_weights_beside_the_signed_file_are_refused(signed, run):
+    model = onnx.load("net.onnx")
+    onnx.save(model, "net.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert run("sign", "net.onnx", "--key", "release.key", "--release", 4).code == 0
+    result = run("engines", "bench", "net.onnx", "--runs", 2, "--trusted-key", "release.pub")
+    assert result.code == 2
+    assert "net.onnx has weights in files beside it, which no signature covers" in result.err
