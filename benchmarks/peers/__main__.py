@@ -54,7 +54,8 @@ def main() -> None:
 
 
 def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
-    goes_on = raw.exists() and (arguments.reuse or arguments.retime)
+    is_reused = arguments.reuse or arguments.retime
+    goes_on = raw.exists() and (is_reused or arguments.case)
     figures = json.loads(raw.read_text()) if goes_on else {"cases": {}}
     figures |= {
         "date": date.today().isoformat(),
@@ -64,7 +65,7 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
     for case in [own_case(folder) for folder in arguments.own] or list_cases():
         if arguments.case and case.name not in arguments.case:
             continue
-        known = figures["cases"].get(case.name, {}).get("files", {})
+        known = figures["cases"].get(case.name, {}).get("files", {}) if is_reused else {}
         figures["cases"][case.name] = _measure(
             case, arguments.out, known, keeps_ours=arguments.retime
         )
@@ -77,7 +78,10 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument(
-        "--case", action="append", default=[], help=f"one network's name, or '{COST}'"
+        "--case",
+        action="append",
+        default=[],
+        help=f"one network's name, or '{COST}'; the others' figures stay",
     )
     parser.add_argument(
         "--own",
