@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.package_networks import PACKAGE_NETWORKS
 from benchmarks.peers.makers import OURS
-from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED
+from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, find_misread
 
 OURS_TO_TUNE, PACKAGES, OWN = "peers", "packages", "own"
 """The networks that framefit was tuned on, those of public packages, a user's own."""
@@ -89,7 +89,17 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
             " The machine had other work, so that latencies say little: fast is here what takes "
             "little processor time."
         )
+    summary += f" {_misread_line(find_misread(case['files']))}"
     return [*lines, "", summary, "", *_standing_lines(case["standing"]), ""]
+
+
+def _misread_line(misread: Mapping[str, bool]) -> str:
+    ours = [is_misread for file, is_misread in misread.items() if file.startswith(OURS)]
+    peers = [is_misread for file, is_misread in misread.items() if not file.startswith(OURS)]
+    return (
+        f"With at least {BETTER_DB:g} dB less than they say OpenVINO computes {sum(peers)} of "
+        f"{len(peers)} of the peers' files, and {sum(ours)} of framefit's {len(ours)}."
+    )
 
 
 def _standing_lines(standing: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

@@ -1,6 +1,7 @@
 """Whether a peer's file is left standing: no file of framefit is as fast and clearly better."""
 
 from collections.abc import Callable, Mapping
+from statistics import mean
 from typing import Any
 
 SLOWER_ALLOWED = 1.03
@@ -59,6 +60,26 @@ def judge_peer(
     best = min(rows, key=lambda row: row["_order"])
     del best["_order"]
     return best
+
+
+def find_misread(files: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """Returns of which files OpenVINO computes something else than they say.
+
+    Args:
+        files: {"said", "run"} each; those that only one runtime takes are left out.
+
+    Returns:
+        by file, whether its outputs have at least `BETTER_DB` less on OpenVINO, as their mean.
+    """
+    return {
+        name: _mean_db(item["said"]) - _mean_db(item["run"]) >= BETTER_DB
+        for name, item in files.items()
+        if "said" in item and not any("failure" in item[kind] for kind in ("said", "run"))
+    }
+
+
+def _mean_db(outputs: Mapping[str, Mapping[str, float]]) -> float:
+    return mean(figures["sqnr_mean_db"] for figures in outputs.values())
 
 
 def _pick(item: Mapping[str, Any], choose: Callable[..., float]) -> dict[str, dict[str, float]]:

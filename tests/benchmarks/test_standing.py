@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.peers.standing import CPU_TIME, judge_peer
+from benchmarks.peers.standing import CPU_TIME, find_misread, judge_peer
 
 
 def file(ms: float, said: dict[str, float], run: dict[str, float] | None = None) -> dict:
@@ -52,3 +52,18 @@ def test_on_a_busy_machine_processor_time_says_what_is_fast() -> None:
     peer, ours = file(2.0, {"a": 20}), file(1.0, {"a": 30}) | {"cpu_ms": 9.0}
     assert judge_peer(peer, {"ours": ours})["beaten_by"] == "ours"
     assert judge_peer(peer, {"ours": ours}, CPU_TIME)["beaten_by"] is None
+
+
+def test_files_that_openvino_computes_otherwise_are_found() -> None:
+    only_openvino = file(3.0, {"a": 20.0}) | {"said": {"failure": "not ONNX"}}
+    found = find_misread(
+        {
+            "same": file(3.0, {"a": 20.0, "b": 30.0}),
+            "little": file(3.0, {"a": 20.0, "b": 30.0}, {"a": 15.0, "b": 30.0}),
+            "much": file(3.0, {"a": 20.0, "b": 30.0}, {"a": 14.0, "b": 30.0}),
+            "better": file(3.0, {"a": 20.0}, {"a": 40.0}),
+            "one runtime": only_openvino,
+            "not made": {"failure": "refused"},
+        }
+    )
+    assert found == {"same": False, "little": False, "much": True, "better": False}
