@@ -12,15 +12,13 @@ pictures; those of timm have random weights, and are judged on noise.
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from artifacts.onnx_file import load_onnx
 from benchmarks.compared_forms import Case, compare_forms, make_timm_case, write_table
 from benchmarks.machine import OtherProcesses
 from benchmarks.package_networks import fetched_networks
-from benchmarks.peers.cases import CaseFiles, list_cases, read_feeds
+from benchmarks.peers.cases import list_cases, read_feeds
 from compress.quantize.api import quantize_model
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.settings import QuantizeSettings
@@ -44,9 +42,7 @@ def main() -> None:
 
 def _cases() -> Iterator[Case]:
     demo = next(case for case in list_cases() if case.name == "demo")
-    with TemporaryDirectory() as folder:
-        files = CaseFiles(Path(folder))
-        demo.write(files)
+    with demo.written() as files:
         yield Case(
             "demo",
             load_onnx(files.model),

@@ -6,7 +6,7 @@ copy is verified, and the copy is what the runtime is given.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,12 +30,12 @@ class Trust:
     """Whose releases may be opened.
 
     Attributes:
-        keys: public Ed25519 keys (PEM); empty where every file is opened.
+        keys: public Ed25519 keys (PEM); none where every file is opened.
         revoked: keys and files that hold no longer, see `read_revoked`.
         newest: the record of the newest accepted releases, see `refuse_older`.
     """
 
-    keys: tuple[Path, ...] = ()
+    keys: Sequence[Path] | None = None
     revoked: Path | None = None
     newest: Path | None = None
 
@@ -54,7 +54,7 @@ class Trust:
         """
         release = verify_release(
             path,
-            [read_public_key(key) for key in self.keys],
+            [read_public_key(key) for key in self.keys or ()],
             now=datetime.now(UTC),
             revoked=read_revoked(self.revoked) if self.revoked else (),
         )

@@ -135,7 +135,7 @@ def check(
     )
     _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model, against) as (opened, older):
         report = make_report(
             settings, opened, samples, pipeline, older, engine, progress=_say_progress
@@ -188,7 +188,7 @@ def init(
     require_writable(out)
     _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model) as (opened,):
         run, heads = measure_or_read(
             opened,

@@ -136,7 +136,7 @@ def run(
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
     spec = spec_values(color, pixel_scale, mean, std, resize)
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, model) as (opened,),
         open_session(opened, runtime, settings) as session,
@@ -192,7 +192,7 @@ def bench(
     from framefit.trusted_models import Trust, open_trusted
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, *models) as opened, show_progress() as progress:
         timings = bench_networks(
             opened, runtime, settings, runs=runs, warmup=warmup, progress=progress
@@ -267,7 +267,7 @@ def compare(
         )
     plain = SessionSettings(input_shapes=settings.input_shapes)
     spec = spec_values(color, pixel_scale, mean, std, resize)
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, reference, candidate or reference) as (first, second),
         open_session(first, reference_runtime, plain) as left,

@@ -6,12 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-_ROUNDED = {
-    "blocks": "residual sums round both addends",
-    "pyramids": "sums round both addends",
-    "gates": "sums round both addends, and what gates multiply is rounded",
-}
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,6 +14,12 @@ if TYPE_CHECKING:
     from compress.quantize.settings import QuantizeSettings
     from framefit.quantize_job import QuantizeOutcome
     from framefit.target_check import TargetCheck
+
+_ROUNDED = {
+    "blocks": "residual sums round both addends",
+    "pyramids": "sums round both addends",
+    "gates": "sums round both addends, and what gates multiply is rounded",
+}
 
 
 def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:

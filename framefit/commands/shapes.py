@@ -48,7 +48,7 @@ def options(
         if not separator or not name or not path or name in named:
             raise InputError(f"MODELS has '{text}'", "NAME=model.onnx, each name once")
         named[name] = Path(path)
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, *named.values()) as opened, show_progress() as progress:
         found = measure_options(
             dict(zip(named, opened, strict=True)),

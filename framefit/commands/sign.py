@@ -58,7 +58,7 @@ def verify(
     from artifacts.atomic import write_json
     from framefit.trusted_models import Trust
 
-    found = Trust(keys=tuple(key), revoked=revoked, newest=newest).verify(file)
+    found = Trust(keys=key, revoked=revoked, newest=newest).verify(file)
     if json_file is not None:
         write_json(json_file, asdict(found))
     until = datetime.fromtimestamp(found.expires_s, UTC)

@@ -49,7 +49,7 @@ def profile(
     from framefit.why_job import owner_times_to_dict, profile_network
 
     settings = read_settings(threads, False, device, input_shape)
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model, onnx or model) as (opened, network):
         times = profile_network(opened, runtime, settings, runs=runs, onnx_path=onnx and network)
     result = owner_times_to_dict(times)
@@ -114,7 +114,7 @@ def roofline(
     from framefit.trusted_models import Trust, open_trusted
     from framefit.why_job import known_targets, roofline_network
 
-    trust = Trust(keys=tuple(trusted_key or ()), revoked=revoked, newest=newest)
+    trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model) as (opened,), show_progress() as progress:
         result = roofline_network(
             opened,

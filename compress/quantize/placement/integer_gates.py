@@ -77,17 +77,22 @@ def _is_gated(graph: Graph, tensor: str, in_float: Collection[str]) -> bool:
 
 def _applies_gate(graph: Graph, node: onnx.NodeProto, tensor: str) -> bool:
     """Whether a node multiplies a tensor with a smaller one that is computed."""
-    others = [name for name in node.input if name != tensor]
-    if node.op_type != "Mul" or len(others) != 1 or others[0] in graph.weights:
+    gate = _find_partner(graph, node, tensor)
+    if node.op_type != "Mul" or gate is None:
         return False
-    shape, gate = graph.shapes.get(tensor), graph.shapes.get(others[0])
-    return shape is not None and gate is not None and prod(gate) < prod(shape)
+    shape, gate_shape = graph.shapes.get(tensor), graph.shapes.get(gate)
+    return shape is not None and gate_shape is not None and prod(gate_shape) < prod(shape)
 
 
 def _adds(graph: Graph, node: onnx.NodeProto, tensor: str) -> bool:
     """Whether a node adds a tensor to another one that is computed."""
+    return node.op_type == "Add" and _find_partner(graph, node, tensor) is not None
+
+
+def _find_partner(graph: Graph, node: onnx.NodeProto, tensor: str) -> str | None:
+    """Returns the one other input of a node, None where it is a constant or there are more."""
     others = [name for name in node.input if name != tensor]
-    return node.op_type == "Add" and len(others) == 1 and others[0] not in graph.weights
+    return others[0] if len(others) == 1 and others[0] not in graph.weights else None
 
 
 def _enlarges_for_sum(graph: Graph, node: onnx.NodeProto, read: Collection[str]) -> bool:
