@@ -66,34 +66,35 @@ class UnavailableError(FramefitError):
 
 
 class MissingExtraError(UnavailableError):
-    """An optional package is not installed.
+    """An optional package is not installed; the command line names the command before it.
 
     Args:
         package: the Python module that could not be imported.
-        extra: the extra of framefit that brings it.
-        needed_for: the command or feature that needs it.
+        extra: the extra of framefit that brings it; empty where it is a package of its own.
+        needed_for: the feature that needs it, where that is not the whole command.
     """
 
-    def __init__(self, package: str, extra: str, needed_for: str) -> None:
-        super().__init__(
-            f"{needed_for} needs the Python package '{package}', which is not installed",
-            fix=f"install it with: pip install 'framefit[{extra}]'",
-        )
+    def __init__(self, package: str, extra: str, needed_for: str = "") -> None:
+        if needed_for:
+            what = f"{needed_for} needs the Python package '{package}', which is not installed"
+        else:
+            what = f"the Python package '{package}' is not installed"
+        wanted = f"'framefit[{extra}]'" if extra else package
+        super().__init__(what, fix=f"install it with: pip install {wanted}")
 
 
-def require_package(package: str, extra: str, needed_for: str) -> None:
+def require_package(package: str, extra: str) -> None:
     """Checks before anything else that an extra is installed whole.
 
     Args:
         package: a top-level package that no other extra brings.
         extra: the extra of framefit that brings it.
-        needed_for: the command that needs it.
 
     Raises:
         MissingExtraError: it is not installed.
     """
     if find_spec(package) is None:
-        raise MissingExtraError(package, extra, needed_for)
+        raise MissingExtraError(package, extra)
 
 
 def first_line(error: BaseException) -> str:

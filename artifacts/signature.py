@@ -165,5 +165,5 @@ def _import_cryptography() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
-        raise MissingExtraError("cryptography", "signing", "framefit sign or verify") from error
+        raise MissingExtraError("cryptography", "signing") from error
     return ed25519, serialization

@@ -158,11 +158,11 @@ def choose_flavour(wanted: str) -> str:
     installed = [name for name, module in FLAVOURS.items() if importlib.util.find_spec(module)]
     if wanted != AUTO:
         if wanted not in installed:
-            raise MissingExtraError(FLAVOURS[wanted], wanted, f"export trt --flavour {wanted}")
+            raise MissingExtraError(FLAVOURS[wanted], wanted, f"--flavour {wanted}")
         return wanted
     if not installed:
         raise MissingExtraError(
-            "tensorrt_rtx' or 'tensorrt", "tensorrt-rtx]' or 'framefit[tensorrt", "export trt"
+            "tensorrt_rtx' or 'tensorrt", "tensorrt-rtx]' or 'framefit[tensorrt"
         )
     if RTX in installed and not _has_gpu():
         return RTX

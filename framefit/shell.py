@@ -86,7 +86,7 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     except Exception as error:
         if is_debug:
             traceback.print_exc()
-        return _report(error, program)
+        return _report(error, program, name_command(program, command, arguments))
 
 
 def _open_streams() -> None:
@@ -142,19 +142,42 @@ def _invoke(program: str, command: Any, arguments: list[str]) -> int:
         return int(end.exit_code)
 
 
-def _report(error: Exception, program: str) -> int:
-    """Prints an error as one line and returns its exit code."""
+def name_command(program: str, command: Any, arguments: Sequence[str]) -> str:
+    """Returns the program with the names of the commands that its arguments begin with."""
+    names = [program]
+    for argument in arguments:
+        if argument.startswith("-"):
+            continue
+        if not hasattr(command, "list_commands") or argument not in command.list_commands(None):
+            break
+        names.append(argument)
+        try:
+            command = command.get_command(None, argument)
+        except ImportError:
+            break
+    return " ".join(names)
+
+
+def _report(error: Exception, program: str, name: str) -> int:
+    """Prints an error as one line and returns its exit code.
+
+    Args:
+        error: what ended the command.
+        program: the program that was called.
+        name: the program and its command.
+    """
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package in _EXTRAS:
-            error = MissingExtraError(package, _EXTRAS[package], program)
+            error = MissingExtraError(package, _EXTRAS[package])
     if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
         error = InputError(
             f"cannot write to standard output or a temporary file: {error.strerror}",
             fix="free space on the disk, or send the output elsewhere",
         )
     if isinstance(error, FramefitError):
-        _say(f"error: {error}")
+        before = f"{name}: " if isinstance(error, MissingExtraError) else ""
+        _say(f"error: {before}{error}")
         return error.exit_code
     if isinstance(error, _ClickException):
         return _report_usage(error, program)

@@ -126,7 +126,7 @@ def _import() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError("onnxruntime", "onnxruntime", "running on onnxruntime") from error
+        raise MissingExtraError("onnxruntime", "", "running on onnxruntime") from error
     return onnxruntime
 
 

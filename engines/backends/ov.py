@@ -157,7 +157,7 @@ def _import() -> Any:
     try:
         import openvino
     except ImportError as error:
-        raise MissingExtraError("openvino", "openvino", "running on OpenVINO") from error
+        raise MissingExtraError("openvino", "", "running on OpenVINO") from error
     return openvino
 
 

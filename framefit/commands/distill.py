@@ -109,7 +109,7 @@ def distill(
     from framefit.progress import show_progress
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train", "compress distill")
+    require_package("lightning_fabric", "train")
     if json_file is not None:
         require_writable(json_file)
     training = read_training(

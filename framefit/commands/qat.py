@@ -99,7 +99,7 @@ def qat(
     from framefit.qat_job import qat_file
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train", "compress qat")
+    require_package("lightning_fabric", "train")
     if json_file is not None:
         require_writable(json_file)
     training = read_training(

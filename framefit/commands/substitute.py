@@ -87,7 +87,7 @@ def substitute(
     from framefit.substitute_job import substitute_file
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train", "compress substitute")
+    require_package("lightning_fabric", "train")
     if json_file is not None:
         require_writable(json_file)
     training = read_training(

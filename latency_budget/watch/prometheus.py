@@ -29,9 +29,7 @@ class PrometheusEndpoint:
         try:
             import prometheus_client as client
         except ImportError as error:
-            raise MissingExtraError(
-                "prometheus_client", "watch", "framefit watch --prometheus"
-            ) from error
+            raise MissingExtraError("prometheus_client", "watch", "--prometheus") from error
         if not 0 <= port <= 65_535:
             raise InputError(f"port is {port}", "0 to 65535")
         self._registry = client.CollectorRegistry()

@@ -27,7 +27,9 @@ def test_message_is_one_line(what: str, expected: str, fix: str) -> None:
     assert len(str(errors.InputError(what, expected, fix)).splitlines()) <= 1
 
 
-def test_missing_extra_says_which_command_and_what_to_install() -> None:
-    message = str(errors.MissingExtraError("torch", "torch", "compress quantize of a .pt"))
-    assert "compress quantize of a .pt" in message
-    assert "pip install 'framefit[torch]'" in message
+def test_missing_extra_says_what_needs_it_and_what_to_install() -> None:
+    message = str(errors.MissingExtraError("tensorrt", "tensorrt", "running a TensorRT plan"))
+    assert message.startswith("running a TensorRT plan needs the Python package 'tensorrt'")
+    assert "pip install 'framefit[tensorrt]'" in message
+    assert str(errors.MissingExtraError("torch", "torch")).startswith("the Python package 'torch'")
+    assert str(errors.MissingExtraError("openvino", "")).endswith("pip install openvino")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -17,11 +18,12 @@ from artifacts.errors import (
     FramefitError,
     InconclusiveError,
     InputError,
+    MissingExtraError,
     UnavailableError,
 )
 from framefit import cli
 from framefit.lazy_group import Row, build_command, build_group
-from framefit.shell import run_command
+from framefit.shell import name_command, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,6 +138,26 @@ def test_exit_codes(
     assert captured.out == ""
     assert text in captured.err
     assert captured.err.count("\n") == (1 if text else 0)
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("x", name="torch"), None])
+def test_a_missing_extra_names_the_command_in_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    module = ModuleType("leaf_module")
+    module.leaf = raising(error or MissingExtraError("torch", "torch"))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "leaf_module", module)
+    inner = {"leaf": Row("Fail.", "leaf_module:leaf"), "torn": Row("Torn.", "no_such_module:x")}
+    group = build_group("tool", "help", {"inner": Row("Group.", group=inner)})
+    assert run_command("tool", group, ["inner", "leaf"]) == 4
+    line = capsys.readouterr().err
+    assert line.startswith("error: tool inner leaf: the Python package 'torch' is not installed")
+
+
+def test_a_command_that_cannot_be_imported_is_named_too() -> None:
+    group = build_group("tool", "help", {"torn": Row("Torn.", "no_such_module:x")})
+    assert name_command("tool", group, ["--debug", "torn", "torn"]) == "tool torn"
+    assert name_command("tool", group, ["unheard", "torn"]) == "tool"
 
 
 def test_traceback_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:

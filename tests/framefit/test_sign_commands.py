@@ -48,4 +48,5 @@ def test_without_the_extra_it_is_named(keys, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     lacking = run("verify", "model.plan", "--key", "release.pub")
     assert lacking.code == 4
+    assert "error: framefit verify: the Python package 'cryptography'" in lacking.err
     assert "framefit[signing]" in lacking.err

@@ -207,5 +207,5 @@ def test_a_training_without_its_extra_names_that_one(command, monkeypatch, run):
     teacher = () if command == "substitute" else ("--teacher", "teacher.pt")
     lacking = run("compress", command, "model.pt", *teacher, "--data", "pictures")
     assert lacking.code == 4
-    assert f"compress {command} needs" in lacking.err
+    assert f"framefit compress {command}: the Python package" in lacking.err
     assert "framefit[train]" in lacking.err
