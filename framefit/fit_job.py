@@ -7,7 +7,7 @@ from typing import Any
 
 from artifacts.atomic import write_json
 from artifacts.digest import sha256_file
-from artifacts.errors import InputError
+from artifacts.errors import InputError, UnavailableError
 from framefit.budget_job import read_check_settings
 from framefit.fit_ladder import Fitted, climb
 from framefit.fit_workshop import FitSettings, FitWorkshop
@@ -42,10 +42,9 @@ class FitOutcome:
     @property
     def exit_code(self) -> int:
         """That of the network's verdict; 1 where none keeps the budget, 4 where none could tell."""
-        report = self.report
-        if report is not None and (self.fitted.chosen or self.fitted.tried[-1].is_invalid):
-            return report.verdict.exit_code
-        return 1
+        if self.fitted.chosen is not None:
+            return self.fitted.chosen.report.verdict.exit_code
+        return UnavailableError.exit_code if self.fitted.is_undecided else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome as `fit.json` holds it."""

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from artifacts.errors import MissingExtraError
 from compress.errors import LatencyError
 from latency_budget.gate import Verdict
 from latency_budget.report import Report
@@ -75,11 +76,19 @@ class Fitted:
         tried: every network that was judged, in order.
         chosen: the one that keeps the budget; None where none does.
         notes: why rungs were left out or left behind.
+        lacks_extra: a rung was left out because a package for it is not installed.
     """
 
     tried: tuple[Tried, ...]
     chosen: Tried | None
     notes: tuple[str, ...]
+    lacks_extra: bool = False
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a network might keep the budget that this machine could not make or measure."""
+        is_invalid = bool(self.tried) and self.tried[-1].is_invalid
+        return self.chosen is None and (self.lacks_extra or is_invalid)
 
 
 class Workshop(Protocol):
@@ -108,6 +117,7 @@ class Workshop(Protocol):
 
         Raises:
             LatencyError: the narrowest network is not that fast.
+            MissingExtraError: nothing can be distilled here.
         """
 
 
@@ -118,6 +128,7 @@ class _Climb:
     tried: list[Tried] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     within_ms: float = 0.0
+    lacks_extra: bool = False
 
     @property
     def is_disturbed(self) -> bool:
@@ -181,7 +192,12 @@ def climb(workshop: Workshop, limit_ms: float) -> Fitted:
         chosen, _ = state.fit_integers(None, "INT8")
         if chosen is None and not state.is_disturbed:
             chosen = _narrow(state)
-    return Fitted(tried=tuple(state.tried), chosen=chosen, notes=tuple(state.notes))
+    return Fitted(
+        tried=tuple(state.tried),
+        chosen=chosen,
+        notes=tuple(state.notes),
+        lacks_extra=state.lacks_extra,
+    )
 
 
 def _narrow(state: _Climb) -> Tried | None:
@@ -197,8 +213,9 @@ def _narrow(state: _Climb) -> Tried | None:
         aim_ms = margin * state.within_ms
         try:
             source = state.workshop.narrow(aim_ms)
-        except LatencyError as error:
+        except (LatencyError, MissingExtraError) as error:
             state.notes.append(f"fewer channels: {error}")
+            state.lacks_extra = isinstance(error, MissingExtraError)
             return None
         chosen, fastest_ms = state.fit_integers(source, f"narrowed to {aim_ms:.2f} ms, INT8")
         if chosen is not None or state.is_disturbed:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import write_json
-from artifacts.errors import InputError
+from artifacts.errors import InputError, require_package
 from framefit.budget_job import make_report
 from framefit.compare_job import compare_files
 from framefit.export_job import export_onnx_file
@@ -135,6 +135,7 @@ class FitWorkshop:
         from framefit.distill_job import distill_file
         from framefit.prune_job import PruneGoal, prune_file
 
+        require_package("lightning_fabric", "train")
         settings = self._settings
         stem = settings.out / f"{settings.model.stem}.{int8_ms:.2f}ms"
         common: dict[str, Any] = {

@@ -125,7 +125,8 @@ def show_outcome(outcome: "FitOutcome") -> None:
     for note in fitted.notes:
         typer.echo(note)
     if fitted.chosen is None:
-        typer.echo("no network keeps the budget")
+        undecided = "whether a network keeps the budget could not be told here"
+        typer.echo(undecided if fitted.is_undecided else "no network keeps the budget")
         return
     report = fitted.chosen.report
     broken = [gate for gate in report.gates if gate.verdict.value != "pass"]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from artifacts.errors import MissingExtraError
 from compress.errors import LatencyError
+from framefit.fit_job import FitOutcome
 from framefit.fit_ladder import LATENCY_GATES, MEASUREMENTS, Tried, climb
 from latency_budget.gate import Gate, Verdict
 
@@ -36,6 +38,7 @@ class FakeWorkshop:
     narrowest_ms: float = 0.0
     disturbances: int = 0
     is_trainable: bool = False
+    lacks_extra: bool = False
     slower_than_aimed: float = 1.0
     measured_again: int = 0
     goals: list = field(default_factory=list)
@@ -59,6 +62,8 @@ class FakeWorkshop:
         return self._judge(name, within_ms)
 
     def narrow(self, int8_ms):
+        if self.lacks_extra:
+            raise MissingExtraError("lightning_fabric", "train")
         self.aims.append(int8_ms)
         if int8_ms < self.narrowest_ms:
             raise LatencyError("faster than the narrowest network", "", "", fastest_ms=1.0)
@@ -161,6 +166,16 @@ def test_a_machine_that_is_never_fast_enough_ends():
     assert found.chosen is None
     assert found.tried
     assert not any(item.keeps for item in found.tried)
+
+
+def test_what_an_extra_is_missing_for_is_said_and_nothing_is_lost():
+    workshop = FakeWorkshop(spread=2.5, is_trainable=True, lacks_extra=True)
+    found = climb(workshop, LIMIT_MS)
+    assert found.is_undecided
+    assert len(found.tried) == 1
+    assert "fewer channels" in found.notes[-1]
+    assert "framefit[train]" in found.notes[-1]
+    assert FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality={}).exit_code == 4
 
 
 def test_a_network_that_cannot_be_narrow_enough_is_said_and_nothing_is_lost():
