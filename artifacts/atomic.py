@@ -42,15 +42,15 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
             _pour(Path(folder) / target.name, target)
         return
     try:
-        _make_folder(target.parent)
+        make_folder(target.parent)
         temporary = _make_temporary(target)
     except OSError as error:
         raise _unwritable(target, error) from error
     try:
         yield temporary
-        _fsync(temporary)
+        sync(temporary)
         temporary.replace(target)
-        _fsync(target.parent)
+        sync(target.parent)
     except OSError as error:
         if error.filename in (None, str(temporary), str(target)):
             raise _unwritable(target, error) from error
@@ -116,13 +116,30 @@ def only_writer(target: Path | str) -> Iterator[None]:
     """
     target = Path(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _unwritable(target, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, such that a power loss does not take them away."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync(place.parent)
+
+
+def sync(path: Path) -> None:
+    """Waits until a file's content, or what a folder lists, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -141,14 +158,6 @@ def write_text(target: Path | str, content: str) -> None:
 def write_json(target: Path | str, content: Any) -> None:
     """Writes `content` to `target` atomically; NaN and infinity are refused, JSON has none."""
     write_text(target, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def _make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, such that a power loss does not take them away."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for place in missing:
-        _fsync(place.parent)
 
 
 def _make_temporary(target: Path) -> Path:
@@ -190,14 +199,6 @@ def _pour(source: Path, target: Path) -> None:
         raise
     except OSError as error:
         raise _unwritable(target, error) from error
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from artifacts.atomic import make_folder, sync
 from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from latency_budget.budget import Budget
@@ -90,7 +91,7 @@ def begin_attempt(plan: Plan, ledger: Path | None, *, is_judged: bool = True) ->
     if ledger is None:
         return plan
     try:
-        ledger.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(ledger.parent)
         with ledger.open("a", encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             before, is_torn = _count(ledger, plan.sha256)
@@ -98,6 +99,7 @@ def begin_attempt(plan: Plan, ledger: Path | None, *, is_judged: bool = True) ->
             stream.write("\n" * is_torn + json.dumps(line) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
+            sync(ledger.parent)
     except OSError as error:
         what = f"cannot write the attempts to {ledger}: {error.strerror}"
         if is_judged:

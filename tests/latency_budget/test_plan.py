@@ -1,5 +1,7 @@
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +44,19 @@ def test_attempts_are_counted_per_plan_before_they_begin(tmp_path):
         stream.write('{"plan": "torn\n[]\n')
     assert begin_attempt(plan_of(), ledger).attempt == 4
     assert begin_attempt(plan_of(), None).attempt == 1
+
+
+def test_the_first_attempt_survives_a_power_loss_in_a_new_folder(tmp_path, monkeypatch):
+    synced, fsync = set(), os.fsync
+
+    def note(descriptor):
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    ledger = tmp_path / "new" / "deep" / "attempts.jsonl"
+    begin_attempt(plan_of(), ledger)
+    assert {ledger, *list(ledger.parents)[:3]} <= synced
 
 
 def test_a_ledger_that_cannot_be_written_is_bad_input(tmp_path):
