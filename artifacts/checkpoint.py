@@ -28,10 +28,10 @@ from artifacts.safetensors_checkpoint import read_content, write_safetensors
 from artifacts.state_dict import (
     check_tensor,
     check_weights,
-    find_weights,
     fit_weights,
     require_module,
 )
+from artifacts.wrapped_weights import find_weights, name_state_dicts
 from artifacts.zip_check import check_torch_zip, refuse_compressed
 
 FORMAT = "framefit/1"
@@ -149,9 +149,11 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
         return _read_checkpoint(content, label)
     weights = find_weights(content)
     if not weights:
+        several = name_state_dicts(content)
         raise InputError(
             f"checkpoint {label} is of another format",
             f"the format {FORMAT}, or a state dict (a dictionary of tensors)",
+            several and f"it holds several ({', '.join(several)}): save the one to be used alone",
         )
     return check_weights(weights, label)
 

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
 from artifacts.wording import name_some
+from artifacts.wrapped_weights import drop_training_wrappers, is_averaged
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "ema", "net")
 _SHOWN = 5
-_TENSOR_TYPES = ("Tensor", "Parameter")
 _LAZY_TYPES = ("UninitializedParameter", "UninitializedBuffer")
-_TRAINING_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""What `torch.compile`, FSDP and activation checkpointing put in front of a layer's names."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +21,8 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """Loads weights into a module, all of them and nothing else.
 
     Where the module was a part of what was trained (`module.` of DDP and of averaged models,
-    `model.` of Lightning), its weights are those below one prefix; a warning names the others.
+    `model.` of Lightning), its weights are those below one prefix; a warning names the others. Of
+    several the averaged ones are taken (`ema_model.`).
 
     Raises:
         InputError: keys are missing or left over, shapes differ (the first five are named), or the
@@ -65,7 +63,7 @@ def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Ma
     names = frozenset(own)
     if names <= state_dict.keys():
         return state_dict
-    plain = {_drop_training_wrappers(name): value for name, value in state_dict.items()}
+    plain = {drop_training_wrappers(name): value for name, value in state_dict.items()}
     if names <= plain.keys():
         return plain
     last = "." + min(names)
@@ -77,6 +75,9 @@ def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Ma
             for one in fitting
             if all(plain[one + name].shape == value.shape for name, value in own.items())
         ]
+    averaged = [one for one in fitting if is_averaged(one)]
+    if len(fitting) > 1 and len(averaged) == 1:
+        fitting = averaged
     if len(fitting) > 1:
         raise InputError(
             f"the file holds the network {len(fitting)} times: below {', '.join(fitting)}",
@@ -94,10 +95,6 @@ def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Ma
             name_some(others, _SHOWN),
         )
     return {name: plain[prefix + name] for name in names}
-
-
-def _drop_training_wrappers(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in _TRAINING_WRAPPERS)
 
 
 def require_module(module: Any) -> "nn.Module":
@@ -118,22 +115,6 @@ def require_module(module: Any) -> "nn.Module":
                 "run it once on a sample where it is built",
             )
     return module  # type: ignore[no-any-return]
-
-
-def find_weights(content: Any) -> dict[str, "Tensor"]:
-    """Returns the state dict inside common wrappers, or nothing."""
-    if not isinstance(content, dict):
-        return {}
-    if content and all(
-        isinstance(name, str) and type(value).__name__ in _TENSOR_TYPES
-        for name, value in content.items()
-    ):
-        return content
-    for key in _WRAPPERS:
-        inner = find_weights(content.get(key))
-        if inner:
-            return inner
-    return {}
 
 
 def check_weights(weights: Mapping[str, "Tensor"], label: str) -> dict[str, "Tensor"]:

@@ -249,11 +249,48 @@ def test_a_network_that_calls_its_own_part_module_keeps_its_names(tmp_path: Path
 def test_a_network_that_is_there_twice_is_not_guessed(network) -> None:
     twice = {
         f"{prefix}{name}": value
-        for prefix in ("model.", "ema_model.")
+        for prefix in ("student.", "teacher.")
         for name, value in network.state_dict().items()
     }
-    with pytest.raises(InputError, match=r"2 times: below model\., ema_model\."):
+    with pytest.raises(InputError, match=r"2 times: below student\., teacher\."):
         fit_weights(nn.Conv2d(3, 4, 3), twice)
+
+
+def shift(weights: dict[str, Any], by: float, prefix: str = "") -> dict[str, Any]:
+    return {f"{prefix}{name}": value + by for name, value in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("wrap", "taken"),
+    [
+        (lambda w: {"state_dict": w, "state_dict_ema": shift(w, 1)}, "state_dict_ema"),
+        (lambda w: {"model": w, "ema": {"module": shift(w, 1), "updates": 7}}, "ema"),
+        (lambda w: {"model": w, "model_ema": shift(w, 1, "module.")}, "model_ema"),
+        (lambda w: {"state_dict": shift(w, 0, "model.") | shift(w, 1, "model_ema.")}, "model_ema"),
+        (
+            lambda w: {"ema_state_dict": w, "state_dict": shift(w, 1), "message_hub": {}},
+            "'state_dict'",
+        ),
+        (lambda w: {"generator": shift(w, 1), "epoch": 3}, "generator"),
+        (lambda w: {"params": w, "params_ema": shift(w, 1, "_orig_mod.")}, "params_ema"),
+        (lambda w: {"model": shift(w, 1), "ema": {"shadow": {"weight": w["weight"]}}}, "model"),
+    ],
+    ids=["timm", "detr", "torchvision", "lightning", "mm", "only", "sr", "in part"],
+)
+def test_of_averaged_weights_and_others_the_averaged_are_taken_and_named(
+    tmp_path: Path, network, wrap, taken, caplog
+) -> None:
+    torch.save(wrap(network.state_dict()), tmp_path / "m.pt")
+    loaded = fit_weights(nn.Conv2d(3, 4, 3), load_state_dict(tmp_path / "m.pt"))
+    assert torch.allclose(loaded.weight, network.weight + 1)
+    assert taken in caplog.text
+
+
+def test_of_several_unknown_state_dicts_none_is_guessed(tmp_path: Path, network) -> None:
+    weights = network.state_dict()
+    torch.save({"generator": weights, "critic": weights}, tmp_path / "m.pt")
+    with pytest.raises(InputError, match=r"several \(generator, critic\): save the one"):
+        load_state_dict(tmp_path / "m.pt")
 
 
 def test_layers_of_other_shapes_are_not_taken_for_the_network() -> None:
