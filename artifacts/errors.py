@@ -3,7 +3,8 @@
     FramefitError                 exit 5: ours to mend
     ├── DeviceFaultError          exit 5: the GPU failed under way, and this process lost it
     ├── InputError (ValueError)   exit 2: wrong use or bad input; the user can mend it
-    │   └── UnsafeFileError       exit 2: the file could run code, or is not what its digest says
+    │   ├── UnsafeFileError       exit 2: the file could run code, or is not what its digest says
+    │   └── MissingInputsError    exit 2: the data give a network not all of its inputs
     ├── InconclusiveError         exit 3: not enough evidence
     └── UnavailableError          exit 4: this machine lacks what the work needs
         └── MissingExtraError     exit 4: an optional package is not installed
@@ -51,6 +52,16 @@ class InputError(FramefitError, ValueError):
 
 class UnsafeFileError(InputError):
     """A file that could run code when read, or whose digest does not match."""
+
+
+class MissingInputsError(InputError):
+    """Data that give a network not all of its inputs.
+
+    Attributes:
+        missing: names of the inputs that get nothing.
+    """
+
+    missing: tuple[str, ...] = ()
 
 
 class InconclusiveError(FramefitError):

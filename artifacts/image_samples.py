@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, MissingInputsError
 from artifacts.file_kind import printable
 from artifacts.input_spec import InputSpec
 from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
@@ -125,13 +125,19 @@ class ImageSamples(Samples):
         return {self._name: values[None].astype(self._tensor.dtype)}
 
 
+def _is_picture_like(tensor: TensorShape) -> bool:
+    return len(tensor.shape) == 4 and bool({1, 3} & {tensor.shape[1], tensor.shape[3]})
+
+
 def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
     if len(inputs) != 1:
-        raise InputError(
+        error = MissingInputsError(
             f"the network has {len(inputs)} inputs ({', '.join(inputs)})",
             "one input for a folder of pictures",
             "give an .npz with one array per input",
         )
+        error.missing = tuple(name for name, item in inputs.items() if not _is_picture_like(item))
+        raise error
     name, tensor = next(iter(inputs.items()))
     if tensor.shape[:1] != (1,):
         raise InputError(

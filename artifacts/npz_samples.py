@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from artifacts.errors import InputError, UnsafeFileError
+from artifacts.errors import InputError, MissingInputsError, UnsafeFileError
 from artifacts.file_kind import printable
 from artifacts.samples import Samples, TensorShape, spread_indices
 
@@ -82,11 +82,13 @@ class NpzSamples(Samples):
             info = self._archive.getinfo(f"{name}.npy")
         except KeyError:
             names = [item.removesuffix(".npy") for item in self._archive.namelist()]
-            raise InputError(
+            error = MissingInputsError(
                 f"{self._label} has the arrays {', '.join(names[:5]) or '(none)'}",
                 f"one per network input: {_describe(self._inputs)}",
                 f"write it with numpy.savez(FILE, **{{'{name}': array}})",
-            ) from None
+            )
+            error.missing = tuple(item for item in self._inputs if item not in names)
+            raise error from None
         try:
             stream = self._archive.open(info)
             shape, is_fortran, dtype = _read_header(stream)

@@ -115,6 +115,7 @@ def export_plan(
             limit=CHECK_SAMPLES,
             model_options=ModelOptions(input_shapes),
             spec_options=spec_options,
+            takes_states=False,
         )
     (result,) = build_plans(
         model,

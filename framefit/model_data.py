@@ -2,9 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+import onnx
+
+from artifacts.errors import InputError, MissingInputsError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import input_tensors
 from artifacts.recurrence import Recurrence
@@ -26,6 +30,7 @@ def open_model_with_data(
     spec_options: Mapping[str, Any] | None = None,
     related_spec: InputSpec | None = None,
     progress: Progress | None = None,
+    takes_states: bool = True,
 ) -> tuple[OpenedModel, InputSpec | None, Samples]:
     """Opens a model and samples for it; logs a warning where the input spec is assumed.
 
@@ -38,6 +43,7 @@ def open_model_with_data(
         spec_options: input spec values given by the user; None or missing where not given.
         related_spec: what a file made from the model says, for a model that does not say itself.
         progress: is told how many frames are run for that.
+        takes_states: the command has the option `--state`, which an error may then name.
 
     Returns:
         the model; the input spec to store with what is made of it (None where nothing is known);
@@ -57,7 +63,10 @@ def open_model_with_data(
         spec_options or {},
         channels=_count_channels(inputs, recurrence.states if recurrence is not None else ()),
     )
-    samples = _open_frames(opened, data_path, spec, limit, recurrence, progress)
+    try:
+        samples = _open_frames(opened, data_path, spec, limit, recurrence, progress)
+    except MissingInputsError as error:
+        raise (_with_states_named(error, opened.model) if takes_states else error) from error
     if not warning:
         return opened, spec, samples
     if data_path.suffix.lower() == ".npz":
@@ -82,6 +91,24 @@ def _open_frames(
     recurrence.require_in(opened.model)
     frames = open_samples(data, inputs, spec, optional=recurrence.states)
     return FramesWithStates(opened.model, frames, recurrence, limit=limit, progress=progress)
+
+
+def _with_states_named(error: MissingInputsError, model: onnx.ModelProto) -> InputError:
+    """Returns the error with the `--state` options that make up for the inputs without data."""
+    inputs = input_tensors(model)
+    states = {name: _find_next_state(model, name) for name in error.missing}
+    options = " ".join(f"--state {name}={output}" for name, output in states.items() if output)
+    if not options or len(states) == len(inputs):
+        return error
+    fix = f"{error.fix}; or, if the network computes it frame by frame, {options}"
+    return InputError(error.what, error.expected, fix)
+
+
+def _find_next_state(model: onnx.ModelProto, name: str) -> str | None:
+    """Returns the output that looks most like an input's next state: its shape, and a like name."""
+    like = next(item.type for item in model.graph.input if item.name == name)
+    outputs = [item.name for item in model.graph.output if item.type == like]
+    return max(outputs, key=lambda out: SequenceMatcher(None, name, out).ratio(), default=None)
 
 
 def _count_channels(inputs: Mapping[str, TensorShape], states: Collection[str]) -> int:

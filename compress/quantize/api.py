@@ -115,6 +115,27 @@ def quantize_model(
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     _warn_of_constants(samples)
+    result = _quantize_checked(model, samples, settings, progress, clock, log_folder, judge)
+    for name, how in result.constant_outputs.items():
+        _log.warning(
+            "output '%s' of the float network is %s on the calibration samples: nothing can be "
+            "said of its quality; give samples of the field, prepared as in training",
+            name,
+            how,
+        )
+    return result
+
+
+def _quantize_checked(
+    model: onnx.ModelProto,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    progress: Progress | None,
+    clock: Clock | None,
+    log_folder: Path | None,
+    judge: Judge | None,
+) -> QuantizeResult:
+    """Quantizes what `quantize_model` has checked."""
     if settings.weights == "int4" and len(samples) < FEW_SAMPLES:
         samples = [*pick_evenly(samples, len(samples)), *enlarge_quarters(samples)]
     settings = choose_int8_weights(model, samples, settings, progress)

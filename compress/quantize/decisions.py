@@ -42,6 +42,7 @@ class Decisions:
         layers: one result per quantized node, in order.
         outputs_db: SQNR of each graph output on the calibration samples.
         parts_db: the same for the parts of outputs that join unlike tensors.
+        constant_outputs: those that the samples do not change in the float network, and how.
     """
 
     activations: dict[str, QParams] = field(default_factory=dict)
@@ -53,3 +54,4 @@ class Decisions:
     layers: list[LayerResult] = field(default_factory=list)
     outputs_db: dict[str, float] = field(default_factory=dict)
     parts_db: dict[str, float] = field(default_factory=dict)
+    constant_outputs: dict[str, str] = field(default_factory=dict)

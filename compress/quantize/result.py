@@ -39,6 +39,8 @@ class QuantizeResult:
         parts_db: the same for the parts of outputs that join unlike tensors (boxes and scores), see
             `artifacts.output_parts`.
         settings: those given, with what a measurement decided about forms (`timed_forms`).
+        constant_outputs: those that the samples do not change in the float network, and how; what
+            `outputs_db` says of them means nothing.
         costly: layers that make most of a poor output's noise, where there are such; they stay in
             float where `precision` says so.
         precision: which layers stay in float for quality or speed, and the measured times; None
@@ -54,6 +56,7 @@ class QuantizeResult:
     precision: PrecisionChoice | None = None
     parts_db: dict[str, float] = field(default_factory=dict)
     costly: CostlyLayers | None = None
+    constant_outputs: dict[str, str] = field(default_factory=dict)
 
     @property
     def measured_db(self) -> dict[str, float]:

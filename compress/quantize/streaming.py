@@ -311,11 +311,25 @@ class StreamingPass:
 
     def _measure_outputs(self) -> None:
         for output, tensors in self._graph.results.items():
-            found = [self._measure(name) for name in tensors if name not in self._graph.weights]
-            if found:
-                self._decisions.outputs_db[output] = min(found)
+            computed = [name for name in tensors if name not in self._graph.weights]
+            if not computed:
+                continue
+            self._decisions.outputs_db[output] = min(map(self._measure, computed))
+            constants = [self._describe_constant(name) for name in computed]
+            if None not in constants:
+                self._decisions.constant_outputs[output] = " and ".join(dict.fromkeys(constants))
         for part in self._graph.find_parts():
             self._decisions.parts_db[part.name] = self._measure(part.tensor, part)
+
+    def _describe_constant(self, tensor: str) -> str | None:
+        """Returns how a tensor is constant in the float network; None where samples change it."""
+        first = self._prefix.float_value(tensor, 0)
+        others = range(1, self._prefix.samples)
+        if not all(np.array_equal(first, self._prefix.float_value(tensor, at)) for at in others):
+            return None
+        if first.size + len(others) > 1 and np.all(first == first.flat[:1]):
+            return f"{first.flat[0]:g} everywhere" if first.size else "empty"
+        return "the same in all samples" if others else None
 
     def _measure(self, tensor: str, part: OutputPart | None = None) -> float:
         meter = SignalToNoise()

@@ -69,6 +69,7 @@ class Work:
             simplified=network.simplified,
             outputs_db=decisions.outputs_db,
             parts_db=decisions.parts_db,
+            constant_outputs=decisions.constant_outputs,
             settings=self.settings,
         )
 

@@ -109,3 +109,17 @@ def test_a_wrong_state_is_bad_input(options, message, run, recurrent, folder) ->
     result = run("compress", "quantize", recurrent, "--data", "frames.npz", *options)
     assert result.code == 2
     assert message in result.err
+
+
+def test_data_without_the_state_name_the_option(run, recurrent, folder) -> None:
+    np.savez(folder / "frames.npz", image=np.zeros((4, 3, 8, 12), np.float32))
+    np.savez(folder / "states.npz", h=np.zeros((4, 6, 8, 12), np.float32))
+    (folder / "pictures").mkdir()
+    cv2.imwrite(str(folder / "pictures" / "0.png"), np.zeros((8, 12, 3), np.uint8))
+    for data in ("frames.npz", "pictures"):
+        for command in ("quantize", "diagnose"):
+            result = run("compress", command, recurrent, "--data", data)
+            assert result.code == 2
+            assert result.err.rstrip().endswith("--state h=h_next")
+    assert "--state" not in run("compress", "quantize", recurrent, "--data", "states.npz").err
+    assert "--state" not in run("export", "trt", recurrent, "--data", "frames.npz").err

@@ -330,3 +330,15 @@ def test_layers_that_do_not_pay_are_the_reason_why_nothing_is_quantized(make_mod
     model = make_model([node], {"w": normal(2, 4, 1, 1)}, {"x": SHAPE}, ["y"])
     with pytest.raises(InputError, match="layer 'small' stays in float, because"):
         quantize_model(model, draw_samples(), QuantizeSettings(target="onnxruntime"))
+
+
+def test_outputs_that_no_sample_changes_are_named(make_model, quantize, caplog):
+    still = {"dead": np.zeros((4, 4, 3, 3), np.float32), "w": normal(4, 4, 3, 3)}
+    still["offset"] = normal(1, 4, 1, 1, seed=2)
+    nodes = [conv("x", "w", "alive"), conv("x", "dead", "zero")]
+    nodes.append(helper.make_node("Add", ["zero", "offset"], ["still"]))
+    model = make_model(nodes, still, {"x": SHAPE}, ["alive", "zero", "still"])
+    result = quantize(model)
+    assert result.constant_outputs == {"zero": "0 everywhere", "still": "the same in all samples"}
+    assert "output 'zero' of the float network is 0 everywhere" in caplog.text
+    assert "'alive'" not in caplog.text
