@@ -153,7 +153,7 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
         raise InputError(
             f"checkpoint {label} is of another format",
             f"the format {FORMAT}, or a state dict (a dictionary of tensors)",
-            several and f"it holds several ({', '.join(several)}): save the one to be used alone",
+            f"it holds several ({', '.join(several)}): save the one to use alone" * bool(several),
         )
     return check_weights(weights, label)
 

@@ -315,8 +315,8 @@ class StreamingPass:
             if not computed:
                 continue
             self._decisions.outputs_db[output] = min(map(self._measure, computed))
-            constants = [self._describe_constant(name) for name in computed]
-            if None not in constants:
+            constants = [how for how in map(self._describe_constant, computed) if how is not None]
+            if len(constants) == len(computed):
                 self._decisions.constant_outputs[output] = " and ".join(dict.fromkeys(constants))
         for part in self._graph.find_parts():
             self._decisions.parts_db[part.name] = self._measure(part.tensor, part)
