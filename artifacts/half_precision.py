@@ -57,6 +57,16 @@ def widen_half(model: onnx.ModelProto) -> onnx.ModelProto:
     return infer_shapes(wide)
 
 
+def computes_in_bfloat16(model: onnx.ModelProto) -> bool:
+    """Whether there are tensors in bfloat16, for which onnxruntime has no kernels on a CPU."""
+    values = (*model.graph.value_info, *model.graph.initializer)
+    return any(
+        (item.type.tensor_type.elem_type if hasattr(item, "type") else item.data_type)
+        == TensorProto.BFLOAT16
+        for item in values
+    )
+
+
 def _computes_in_half(graph: onnx.GraphProto) -> bool:
     """Returns whether a constant is of half size, or a Cast makes what others read such.
 

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx.inliner import inline_local_functions
 
 from artifacts.atomic import atomic_path
+from artifacts.bfloat16_edges import widen_edges
 from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
@@ -104,6 +105,7 @@ def _complete(
     if model.functions:
         model = inline_local_functions(model)
     _require_tensor_outputs(model.graph, label)
+    widen_edges(model.graph, label)
     stated = input_tensors(model)
     _fix_inputs(model.graph, input_shapes, label)
     sizes = [

@@ -19,6 +19,7 @@ from artifacts.decided_outputs import find_choices, find_measured, pin_choices
 from artifacts.errors import InputError
 from artifacts.graph_checks import FLOAT_TYPES
 from artifacts.graph_reading import read_tensors
+from artifacts.half_precision import computes_in_bfloat16, widen_half
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
 from artifacts.shape_inference import infer_shapes
@@ -115,7 +116,7 @@ def apply_fp16(
         raise InputError(f"{name} has no node '{min(unknown)}' to keep in FP32")
     if has_qdq(model):
         model = upgrade_opset(model, Path(name), target_opset=SCALE_OPSET)
-    prepared = _inline_constants(model)
+    prepared = _inline_constants(widen_half(model) if computes_in_bfloat16(model) else model)
     inputs = list(samples) or [_random_sample(prepared)]
     fitted, refitted = refit_weight_scales(prepared)
     plan = Planner(fitted, measure_ranges(fitted, inputs), frozenset(keep_fp32)).plan()

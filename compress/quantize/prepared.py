@@ -231,10 +231,7 @@ def prepare_network(
         raise CalibrationError("there are no calibration samples", "at least 1")
     for node in model.graph.node:
         if node.op_type in INTEGER_OPERATORS:
-            raise AlreadyQuantizedError(
-                f"the network is quantized already: node '{node.name}' is {node.op_type}",
-                "a float network",
-            )
+            raise _already_quantized(model, node)
     graph, simplified = _open_graph(model, settings)
     placement = settings.placement
     quantized, declined = placement.place(graph, frozenset(settings.keep_float))
@@ -270,6 +267,21 @@ def prepare_network(
         centered=centered,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))
+
+
+def _already_quantized(model: onnx.ModelProto, node: onnx.NodeProto) -> AlreadyQuantizedError:
+    """Returns the error that names the first integers, and says how many layers read such."""
+    made = {name: item.op_type for item in model.graph.node for name in item.output}
+    layers = [item for item in model.graph.node if item.op_type in LAYERS]
+    quantized = sum(
+        any(made.get(name) == "DequantizeLinear" for name in item.input[1:2]) for item in layers
+    )
+    edges = f" (of its {len(layers)} layers, {quantized} have integer weights)" * bool(layers)
+    return AlreadyQuantizedError(
+        f"the network is quantized already: node '{node.name}' is {node.op_type}{edges}",
+        "a float network",
+        "take the one that it was made from, or export it without its Q/DQ pairs",
+    )
 
 
 def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Graph, list[str]]:

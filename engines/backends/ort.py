@@ -133,7 +133,7 @@ def _import() -> Any:
 def _tensor(value: Any, shape: tuple[int, ...] | None) -> TensorInfo:
     kind = value.type.removeprefix("tensor(").removesuffix(")")
     if kind not in _DTYPES:
-        raise InputError(f"tensor '{value.name}' is {value.type}", "a tensor of numbers")
+        raise InputError(f"tensor '{value.name}' is {value.type}", "numbers of a type of numpy")
     dims = tuple(dim if isinstance(dim, int) and dim > 0 else DYNAMIC for dim in value.shape)
     return TensorInfo(value.name, shape or dims, np.dtype(_DTYPES[kind]))
 

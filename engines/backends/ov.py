@@ -200,7 +200,10 @@ def _tensor(port: Any, name: str) -> TensorInfo:
     shape = tuple(
         DYNAMIC if dim.is_dynamic else dim.get_length() for dim in port.get_partial_shape()
     )
-    return TensorInfo(name, shape, np.dtype(port.get_element_type().to_dtype()))
+    kind = port.get_element_type()
+    if kind.to_string() == "bf16":
+        raise InputError(f"tensor '{name}' is bfloat16", "numbers of a type of numpy")
+    return TensorInfo(name, shape, np.dtype(kind.to_dtype()))
 
 
 def _count_precisions(compiled: Any) -> dict[str, int]:

@@ -191,6 +191,18 @@ def test_an_already_quantized_network_is_one_clear_line(make_model, tmp_path):
     with pytest.raises(AlreadyQuantizedError, match="quantized already") as caught:
         quantize_model(load_onnx(path), draw_samples())
     assert "\n" not in str(caught.value)
+    assert "(of its 1 layers, 1 have integer weights)" in str(caught.value)
+
+
+def test_integers_at_the_input_alone_are_told_from_quantized_layers(make_model):
+    pair = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "round"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], "back"),
+    ]
+    constants = {"w": normal(4, 4, 3, 3), "s": np.float32(0.1), "z": np.int8(0)}
+    model = make_model([*pair, conv("d", "w", "y")], constants, {"x": SHAPE}, ["y"])
+    with pytest.raises(AlreadyQuantizedError, match=r"'round' .*1 layers, 0 have .*; take the one"):
+        quantize_model(model, draw_samples())
 
 
 def test_external_data_beside_the_file_ends_up_inside_the_result(make_model, tmp_path):
