@@ -5,8 +5,9 @@ H0: the miss rate is `q0`; H1: it is `q1`. The log likelihood ratio grows with e
 keeps the deadline and falls with every miss. Looking after each frame does not inflate the error
 of a pass, which the fixed-n claim does not allow. Where the test turns to H0, a pass is ruled out;
 that alone does not show that more than `q0` is missed (9 of 1440 frames turn it, 0.6 %), so it is a
-fail only where the frames up to there refute "at most q0" as well. It holds for independent misses;
-where they come in bursts, use `latency_budget.bursts`.
+fail only where the frames up to there refute "at most q0" as well. A pass has to hold at the last
+frame too: a system that gets slower would else pass by its first frames. It holds for independent
+misses; where they come in bursts, use `latency_budget.bursts`.
 """
 
 import math
@@ -57,8 +58,15 @@ def judge_sequence(
     if len(decided):
         count = int(decided[0]) + 1
         if ratio[count - 1] >= accept:
-            return SequentialClaim("pass", count, 0)
+            return _settle(count, float(ratio[-1]), accept, on_hit)
         is_refuted = binomial_tail(int(misses[:count].sum()), count, q0) <= alpha
         return SequentialClaim("fail" if is_refuted else "inconclusive", count, 0)
     reached = float(ratio[-1]) if len(ratio) else 0.0
+    return SequentialClaim("inconclusive", None, math.ceil((accept - reached) / on_hit))
+
+
+def _settle(count: int, reached: float, accept: float, on_hit: float) -> SequentialClaim:
+    """Lets a pass stand only while the frames after it do not take it back."""
+    if reached >= accept:
+        return SequentialClaim("pass", count, 0)
     return SequentialClaim("inconclusive", None, math.ceil((accept - reached) / on_hit))

@@ -354,3 +354,14 @@ def test_a_comparison_says_whose_frames_were_dropped():
     assert "candidate's frames were dropped" in compare_runs(level, dropping).detail
     assert "baseline's frames were dropped" in compare_runs(dropping, level).detail
     assert "368 needed" in compare_runs(level[:300], dropping).detail
+
+
+def test_a_pass_does_not_outlast_the_frames_that_take_it_back():
+    """400 frames without a miss pass; with ten misses in the 600 behind them nothing is proven."""
+    clean, worse = np.zeros(400, bool), np.tile(np.arange(60) == 0, 10)
+    assert judge_sequence(clean).outcome == "pass"
+    claim = judge_sequence(np.concatenate([clean, worse]))
+    assert claim.outcome == "inconclusive"
+    again = np.concatenate([clean, worse, np.zeros(claim.more_frames, bool)])
+    assert judge_sequence(again).outcome == "pass"
+    assert judge_sequence(again[:-1]).outcome == "inconclusive"

@@ -65,3 +65,15 @@ def test_each_process_is_judged_by_itself():
     one = Run.from_latencies(np.r_[first.latency_ns, second.latency_ns])
     assert judge_steadiness(one, "enforce").verdict is Verdict.INVALID
     assert judge_steadiness(one, "report").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("step_ns", [1, 100_000, 1_000_000])
+@pytest.mark.parametrize(("later", "outcome"), [(1.0, "steady"), (1.05, "unsteady")])
+def test_times_in_whole_milliseconds_settle_as_others_do(step_ns, later, outcome):
+    """Medians between two ticks fell on one in a block and on the other in the next."""
+    rng = np.random.default_rng(0)
+    for frames in (600, 6000):
+        half = np.where(np.arange(frames) < frames / 2, 1.0, later)
+        times = (25e6 + 1.1e6 * rng.exponential(size=frames)) * half
+        service_ns = times.astype(np.int64) // step_ns * step_ns
+        assert find_steady(service_ns, 1 / 30).outcome == outcome
