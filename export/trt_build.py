@@ -136,13 +136,15 @@ def _explain(error: dict[str, Any], title: str, onnx_path: Path) -> InputError |
         known = ", ".join(str(value) for value in error["known"])
         return InputError(f"{title}: {what}", f"--sm among {known}")
     if error.get("code") in _UNSUPPORTED:
-        what = "it does not support this operator or what it is asked to do"
+        what = f"it does not support this operator or what it is asked to do ({what})"
     place = ""
     if error.get("node") or error.get("operator"):
         place = f" at node '{error.get('node') or '(no name)'}' ({error.get('operator')})"
     verb = "parse" if error["kind"] == "parse" else "build"
     return InputError(
-        f"{title} cannot {verb} {onnx_path.name}{place}: {what}", "operators that TensorRT has"
+        f"{title} cannot {verb} {onnx_path.name}{place}: {what}",
+        "operators that TensorRT has",
+        f"framefit export lint {onnx_path.name} says what to change",
     )
 
 

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_PARSING = "Parsing node: "
+
 
 class BuildError(Exception):
     """A build that failed, with what the parent needs to say why."""
@@ -55,10 +57,13 @@ def make_logger(trt: Any) -> Any:
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
+            self.parsed = ""
 
         def log(self, severity: Any, message: str) -> None:
             if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
                 self.errors.append(message)
+            elif message.startswith(_PARSING):
+                self.parsed = message.removeprefix(_PARSING)
 
     return KeepErrors()
 
@@ -96,12 +101,15 @@ def parse(trt: Any, network: Any, logger: Any, onnx: Path) -> None:
         raise BuildError("parse", logger.errors[-1] if logger.errors else "no reason given")
     error = parser.get_error(0)
     code = str(error.code()).rpartition(".")[2]
+    node, operator = error.node_name(), error.node_operator()
+    if not node:  # Some importers do not say; the node that was begun last is theirs.
+        node, _, operator = logger.parsed.removesuffix("]").rpartition(" [")
     raise BuildError(
         "parse",
         error.desc(),
         code=code,
-        node=error.node_name(),
-        operator=error.node_operator(),
+        node=node,
+        operator=operator,
     )
 
 

@@ -1,8 +1,9 @@
 import importlib.util
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from artifacts.input_spec import InputSpec
@@ -190,3 +191,26 @@ def test_wrong_settings_are_refused(float_path, tmp_path):
     settings = PlanSettings(flavour="tensorrt-rtx", timing_cache=tmp_path / "cache")
     with pytest.raises(InputError, match="does not have"):
         to_trt._capabilities(settings, "tensorrt-rtx")
+
+
+@needs_rtx
+@pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
+def test_a_scattered_sum_is_named_also_where_tensorrt_does_not_say_its_node(tmp_path, operator):
+    """Lift-splat adds the features of a cell up by index, which TensorRT does not."""
+    rows = np.zeros((6, 4) if operator == "ScatterElements" else (6, 1), np.int64)
+    constants = {"grid": np.zeros((3, 4), np.float32), "rows": rows}
+    nodes = [
+        helper.make_node("Relu", ["x"], ["features"], "relu"),
+        helper.make_node(operator, ["grid", "rows", "features"], ["y"], "splat", reduction="add"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "splat",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4])],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "splat.onnx")
+    with pytest.raises(InputError, match=rf"at node 'splat' \({operator}\): .* export lint"):
+        build_plans(tmp_path / "splat.onnx", settings=PlanSettings(flavour="tensorrt-rtx"))
