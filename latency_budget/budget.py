@@ -83,7 +83,7 @@ class Budget:
         """Reads a budget file.
 
         Raises:
-            InputError: the file is missing or not TOML, a key is unknown (the nearest one is named)
+            InputError: the file is missing, empty or not TOML, a key is unknown (the nearest one is named)
                 or a value is of the wrong kind or out of range (with a hint on its unit).
         """
         path = Path(path)
@@ -101,6 +101,12 @@ class Budget:
             values = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the budget {path} is not TOML: {error}") from error
+        if not values:
+            raise InputError(
+                f"the budget {path} is empty",
+                "limits, or at least the table [frame], whose defaults hold then",
+                "copy it again; see examples/budget.toml",
+            )
         return cls.from_dict(values, source=str(path))
 
     @classmethod

@@ -25,8 +25,15 @@ def test_the_example_is_a_valid_budget_that_adds_up():
     assert budget.tier("release").frames == 54_000
 
 
-def test_an_empty_budget_has_the_defaults(tmp_path):
-    budget = load(tmp_path, "")
+@pytest.mark.parametrize("text", ["", "\n", "# a comment\n"])
+def test_an_empty_budget_is_refused(tmp_path, text):
+    """A copy that failed would else be judged by defaults that nobody asked for."""
+    with pytest.raises(InputError, match="is empty; expected limits"):
+        load(tmp_path, text)
+
+
+def test_an_empty_frame_has_the_defaults(tmp_path):
+    budget = load(tmp_path, "[frame]")
     assert (budget.frame.rate_hz, budget.frame.deadline_ms, budget.frame.p99_over_p50) == (
         30,
         33,
