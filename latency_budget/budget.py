@@ -83,8 +83,8 @@ class Budget:
         """Reads a budget file.
 
         Raises:
-            InputError: the file is missing, empty or not TOML, a key is unknown (the nearest one is named)
-                or a value is of the wrong kind or out of range (with a hint on its unit).
+            InputError: the file is missing, empty or not TOML, a key is unknown (the nearest one is
+                named) or a value is of the wrong kind or out of range (with a hint on its unit).
         """
         path = Path(path)
         try:
