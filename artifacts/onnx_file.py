@@ -1,5 +1,6 @@
 """Reads and writes ONNX models: what comes out of `load_onnx` is complete, safe and runnable."""
 
+import json
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
@@ -150,6 +151,15 @@ def save_onnx(model: onnx.ModelProto, path: Path | str, *, metadata: dict[str, s
 def read_metadata(model: onnx.ModelProto) -> dict[str, str]:
     """Returns the model's `metadata_props` as a dictionary."""
     return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def read_target(model: onnx.ModelProto) -> str:
+    """Returns the target that `compress quantize` stated in its file; empty for other files."""
+    try:
+        target = json.loads(read_metadata(model)[SETTINGS_KEY])["quantize"]["target"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(target)
 
 
 def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:

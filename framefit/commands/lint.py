@@ -43,7 +43,21 @@ def lint(
         write_json(json_file, {"model": str(model), **report.to_dict()})
     show_report(report, model, is_verbose=verbose)
     if not report.is_passed:
+        _say_what_for(model, report.target)
         raise typer.Exit(1)
+
+
+def _say_what_for(model: Path, judged: str) -> None:
+    """Tells where a file was quantized for another runtime than the one that it was judged for."""
+    from artifacts.onnx_file import read_as_stored, read_target
+    from export.lint.target import TARGETS
+
+    meant = read_target(read_as_stored(model))
+    if meant in TARGETS and meant != judged:
+        typer.echo(
+            f"{model} was quantized for {meant}: --target {meant} judges it for that; "
+            f"this is what {judged} would say"
+        )
 
 
 def show_report(report: "LintReport", model: Path, *, is_verbose: bool) -> None:
@@ -80,7 +94,7 @@ def _verdict(report: "LintReport") -> str:
 
 
 def group_alike(findings: "Iterable[Finding]") -> "list[list[Finding]]":
-    """Puts findings of one rule together whose text differs in quoted names at most."""
+    """Puts findings of one rule together whose text differs in quoted names and numbers at most."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
         key = (one.rule, one.severity, *(_mask(text) for text in (one.what, one.why, one.fix)))
@@ -89,7 +103,7 @@ def group_alike(findings: "Iterable[Finding]") -> "list[list[Finding]]":
 
 
 def _mask(text: str) -> str:
-    return re.sub(r"'[^']*'", "'...'", text)
+    return re.sub(r"\b\d+\b", "...", re.sub(r"'[^']*'", "'...'", text))
 
 
 def _show_group(group: "list[Finding]") -> None:

@@ -129,3 +129,31 @@ def test_a_subgraph_is_looked_into(draw):
     d.op("If", condition, name="if", then_branch=branches[0], else_branch=branches[1])
     places = [item.place for item in lint_model(d.model("if")).findings if item.severity == "error"]
     assert "in_yes" in places
+
+
+def test_zero_points_are_one_finding_whatever_they_are(save, draw, capsys):
+    d = draw()
+    first = d.conv(d.pair("x", zero_point=np.int8(5)), "conv", pair=False)
+    second = d.conv(d.pair(first, zero_point=np.int8(7)), "conv_2", pair=False)
+    assert main(["export", "lint", save(d.model(second))]) == 1
+    out = capsys.readouterr().out
+    assert out.count("error:") == 1
+    assert "a zero point of ..." in out
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_said"),
+    [
+        ('{"quantize": {"target": "openvino"}}', True),
+        ('{"quantize": {"target": "tensorrt"}}', False),
+        ('{"quantize": {"target": "somebody\'s"}}', False),
+        ("[]", False),
+        ("{", False),
+    ],
+)
+def test_a_file_for_another_runtime_names_it(save, draw, capsys, stated, is_said):
+    d = draw()
+    model = d.model(d.conv(d.pair("x", zero_point=np.int8(5)), "conv", pair=False))
+    helper.set_model_props(model, {"framefit.settings": stated})
+    assert main(["export", "lint", save(model)]) == 1
+    assert ("quantized for openvino: --target openvino" in capsys.readouterr().out) is is_said
