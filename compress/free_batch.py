@@ -120,6 +120,14 @@ def _free_reshapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
             is_batch = first == 1 and shapes[node.input[0]][:1] == (1,)
             target = np.array([0 if is_batch else -1, *rest], np.int64)
             node.input[1] = _add(graph, f"{node.output[0]}/any_batch", target)
+            _let_zero_copy(node)
+
+
+def _let_zero_copy(node: onnx.NodeProto) -> None:
+    """Has a 0 mean the input's axis: torch.export's Reshapes take it as an axis of nothing."""
+    kept = [item for item in node.attribute if item.name != "allowzero"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
 
 
 def _free_resizes(graph: onnx.GraphProto, source: str) -> None:

@@ -44,6 +44,14 @@ def flattened():
     return make(nodes, {"y": (1, 4, 64), "centres": (1, 2)}, **constants)
 
 
+def flattened_as_torch_exports():
+    """Its reshape would take a 0 for an axis of nothing, as torch.export writes all of them."""
+    model = flattened()
+    reshape = next(node for node in model.graph.node if node.op_type == "Reshape")
+    reshape.attribute.append(helper.make_attribute("allowzero", 1))
+    return model
+
+
 def windows():
     """Cuts the picture into windows, whose number is a constant, and puts it together again."""
     nodes, constants = conv()
@@ -103,7 +111,9 @@ def mixed():
     return make(nodes, {"y": (1, 4, 8, 8)}, **constants)
 
 
-@pytest.mark.parametrize("build", [flattened, windows, tokens, enlarged, fixed_rows])
+@pytest.mark.parametrize(
+    "build", [flattened, flattened_as_torch_exports, windows, tokens, enlarged, fixed_rows]
+)
 def test_any_batch_gives_what_each_sample_gives(build):
     model = build()
     freed = free_batch(model, {"x": "N"}, SAMPLES)
