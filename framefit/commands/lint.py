@@ -94,7 +94,7 @@ def _verdict(report: "LintReport") -> str:
 
 
 def group_alike(findings: "Iterable[Finding]") -> "list[list[Finding]]":
-    """Puts findings of one rule together whose text differs in quoted names and zero points at most."""
+    """Puts findings of one rule together that differ in quoted names and zero points at most."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
         key = (one.rule, one.severity, *(_mask(text) for text in (one.what, one.why, one.fix)))

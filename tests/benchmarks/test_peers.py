@@ -1,4 +1,5 @@
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import onnx
@@ -6,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.onnx_file import load_onnx, save_onnx
+from benchmarks.peers import judge
 from benchmarks.peers.cases import CaseFiles, own_case, read_feeds
 from benchmarks.peers.judge import measure_quality
 from benchmarks.peers.makers import OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
@@ -80,6 +82,16 @@ def test_each_peer_makes_a_file_that_runs(files: CaseFiles, maker: Maker) -> Non
     assert "failure" not in cost, cost
     quality = measure_quality(files.model, {"it": maker.out(files)}, read_feeds(files.held_out))
     assert quality["it"]["run"]["y"]["sqnr_db"] > 10
+
+
+def test_a_file_that_ends_the_runtime_fails_alone(
+    files: CaseFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = CompletedProcess([], -11)
+    monkeypatch.setattr(judge.subprocess, "run", lambda *args, **options: ended)
+    quality = measure_quality(files.model, {"crashes": files.model}, read_feeds(files.held_out))
+    assert quality["crashes"]["run"] == {"failure": "signal 11 when it is compiled"}
+    assert "failure" not in quality["crashes"]["said"]
 
 
 def test_a_network_of_ones_own_becomes_a_case(files: CaseFiles, tmp_path: Path) -> None:
