@@ -14,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from artifacts.graph_reading import read_tensors
 from compress.model_runner import open_runner
 from compress.sqnr import SignalToNoise
 
@@ -109,6 +110,7 @@ def _candidates(
     _free_reshapes(copy.graph, shapes)
     _free_resizes(copy.graph, source)
     _repeat_constants(copy.graph, source, shapes)
+    _drop_unread(copy.graph)
     yield copy
 
 
@@ -128,6 +130,15 @@ def _let_zero_copy(node: onnx.NodeProto) -> None:
     kept = [item for item in node.attribute if item.name != "allowzero"]
     del node.attribute[:]
     node.attribute.extend(kept)
+
+
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    """Forgets the constants that named a batch of 1: onnxruntime warns of each."""
+    read = {name for node in graph.node for name in read_tensors(node)}
+    read |= {value.name for value in graph.output}
+    kept = [item for item in graph.initializer if item.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
 
 
 def _free_resizes(graph: onnx.GraphProto, source: str) -> None:

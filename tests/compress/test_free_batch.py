@@ -120,6 +120,8 @@ def test_any_batch_gives_what_each_sample_gives(build):
     onnx.checker.check_model(freed, full_check=True)
     assert freed.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     assert freed.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    read = {name for node in freed.graph.node for name in node.input}
+    assert {item.name for item in freed.graph.initializer} <= read
     single, many = (
         onnxruntime.InferenceSession(item.SerializeToString()) for item in (model, freed)
     )
