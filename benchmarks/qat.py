@@ -2,9 +2,8 @@
 
 `python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_SHARE]]]]]` takes the demo network,
 INT4 weights (such a share of them, see `QuantizeSettings`) and INT8 activations. Training sees
-crops of a quarter of the picture, figures are measured on whole held-out scenes. The losses against
-the float network, on held-out crops, are also those of rounding to the nearest integer and of INT8
-weights: what the same activations leave to win.
+crops of a quarter of the picture, figures are measured on whole held-out scenes, also those of
+rounding to the nearest integer and of INT8 weights: what the same activations leave to win.
 """
 
 import json
@@ -18,21 +17,14 @@ import numpy as np
 import onnx
 
 from artifacts.atomic import write_json
-from artifacts.module_outputs import name_outputs
-from compress.distill.lesson import IMAGE, DistillLesson
-from compress.distill.outputs import match_outputs
-from compress.distill.relative_probe import measure_losses
-from compress.distill.settings import DistillSettings
+from compress.compare import compare_models
 from compress.model_runner import open_runner
 from compress.qat.api import train_quantized
-from compress.qat.onnx_module import OnnxModule
-from compress.qat.quantized_module import QuantizedModule
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
 from compress.quantize.rounding import ROUNDINGS
 from compress.quantize.search.int4_layers import INT4_SHARE
 from compress.quantize.settings import QuantizeSettings
-from compress.train.batches import stack_samples
 from compress.train.settings import TrainerSettings
 from framefit.model_source import open_model
 from framefit.training_samples import SceneSamples
@@ -43,7 +35,7 @@ OUT = Path("out/bench/qat")
 NETWORK = Path("perception/checkpoints/road.pt")
 SIZE = (320, 608)
 CROP = (160, 320)
-SCENES = 60
+SCENES, JUDGED, PROBED = 60, 16, 8
 CALIBRATION = 16
 
 
@@ -73,15 +65,30 @@ def measure(model: onnx.ModelProto, scenes: Any, spec: Any) -> dict[str, dict[st
     return evaluate_heads(lambda image: runner({name: image}), scenes, spec, heads)
 
 
-def measure_loss(
-    model: onnx.ModelProto, teacher: onnx.ModelProto, held_out: list[dict[str, Any]]
+def judge_outputs(
+    float_model: onnx.ModelProto, model: onnx.ModelProto, feeds: list[dict[str, Any]]
 ) -> dict[str, float]:
-    """Returns each head's loss against the float network."""
-    student, guide = QuantizedModule(model), OnnxModule(teacher)
-    batch = stack_samples(held_out)
-    outputs = [name_outputs(module, module(batch[IMAGE])) for module in (student, guide)]
-    match = match_outputs(*outputs, student.heads_metadata)
-    return measure_losses(DistillLesson(student, guide, match, (), DistillSettings()), [batch])
+    """Returns the SQNR of each output in dB, over all feeds."""
+    outputs = compare_models(float_model, model, feeds)["outputs"]
+    return {name: round(value["sqnr_db"], 2) for name, value in outputs.items()}
+
+
+def recovered(
+    before: dict[str, float], after: dict[str, float], floor: dict[str, float] | None = None
+) -> dict[str, float]:
+    """Returns which part of each output's noise power is gone.
+
+    Args:
+        before: dB of each output.
+        after: the same.
+        floor: dB beyond which nothing is to be had; None for all noise.
+    """
+    parts = {}
+    for name in before:
+        noise = [10 ** (-one[name] / 10) for one in (before, after)]
+        least = 10 ** (-floor[name] / 10) if floor else 0.0
+        parts[name] = round((noise[0] - noise[1]) / (noise[0] - least), 3)
+    return parts
 
 
 def run(
@@ -116,9 +123,8 @@ def run(
         weight_decay=0.0,
         average_decay=0.98,
         probe_every=max(steps // 4, 1),
-        threads=2,
     )
-    held_out_crops = [Crops(scenes, 4000)[3000 + i] for i in range(8)]
+    held_out_crops = [Crops(scenes, 4000)[3000 + i] for i in range(PROBED)]
     result = train_quantized(
         ptq,
         opened.model,
@@ -132,15 +138,14 @@ def run(
         "nearest": replace(settings, rounding=ROUNDINGS["nearest"]()),
         "w8a8": replace(settings, weights="int8", int4_share=None),
     }
-    losses = {
-        label: measure_loss(
-            quantize_model(opened.model, feeds, other).model, opened.model, held_out_crops
-        )
-        for label, other in others.items()
+    models = {"ptq": ptq, "qat": result.model} | {
+        label: quantize_model(opened.model, feeds, other).model for label, other in others.items()
     }
     held_out = data.held_out(*SIZE)
     whole = [held_out[index] for index in range(SCENES)]
-    models = {"float": opened.model, "ptq": ptq, "qat": result.model}
+    pictures = SceneSamples(held_out, (), spec)
+    judged = [{name: pictures[index]["image"][None]} for index in range(JUDGED)]
+    sqnr_db = {label: judge_outputs(opened.model, model, judged) for label, model in models.items()}
     OUT.mkdir(parents=True, exist_ok=True)
     for label, model in models.items():
         onnx.save(model, OUT / f"{label}.onnx")
@@ -151,12 +156,14 @@ def run(
         "quantize_s": quantized_s,
         "train_s": trained_s,
         "scores": result.training.scores,
-        "losses": losses
-        | {
-            "ptq": result.training.losses_before,
-            "qat": result.training.losses_after,
+        "sqnr_db": sqnr_db,
+        "recovered_of_nearest": recovered(sqnr_db["nearest"], sqnr_db["qat"]),
+        "recovered_of_ptq": recovered(sqnr_db["ptq"], sqnr_db["qat"]),
+        "recovered_of_the_weights": recovered(sqnr_db["ptq"], sqnr_db["qat"], sqnr_db["w8a8"]),
+        "heads": {
+            label: measure(model, whole, spec)
+            for label, model in ({"float": opened.model} | models).items()
         },
-        "heads": {label: measure(model, whole, spec) for label, model in models.items()},
     }
 
 

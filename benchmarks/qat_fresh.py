@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from artifacts.atomic import write_json
 from artifacts.onnx_file import load_onnx
@@ -22,7 +21,7 @@ from benchmarks.fresh_networks.__main__ import SCENES, TRAINING_SEED
 from benchmarks.fresh_networks.networks import NETWORKS
 from benchmarks.fresh_networks.scenes import render_training
 from benchmarks.peers.cases import read_feeds
-from compress.compare import compare_models
+from benchmarks.qat import judge_outputs, recovered
 from compress.distill.lesson import IMAGE
 from compress.qat.api import train_quantized
 from compress.qat.settings import QatSettings
@@ -69,29 +68,19 @@ def measure(name: str, samples: list[dict[str, Any]], steps: int, rate: float) -
     models["QAT"] = result.model
     for label, settings in OTHERS.items():
         models[label] = quantize_model(float_model, calibration, settings).model
-    sqnr_db = {label: _judge(float_model, model, held_out) for label, model in models.items()}
+    sqnr_db = {
+        label: judge_outputs(float_model, model, held_out) for label, model in models.items()
+    }
     return {
         "network": name,
         "steps": steps,
         "sqnr_db": sqnr_db,
-        "recovered_of_ptq": _recovered(sqnr_db["PTQ"], sqnr_db["QAT"]),
-        "recovered_of_nearest": _recovered(sqnr_db["nearest"], sqnr_db["QAT"]),
+        "recovered_of_ptq": recovered(sqnr_db["PTQ"], sqnr_db["QAT"]),
+        "recovered_of_nearest": recovered(sqnr_db["nearest"], sqnr_db["QAT"]),
         "quantize_s": round(quantized_s, 1),
         "train_s": round(trained_s, 1),
         "scores": result.training.scores,
     }
-
-
-def _judge(
-    float_model: onnx.ModelProto, model: onnx.ModelProto, feeds: list[dict[str, Any]]
-) -> dict[str, float]:
-    outputs = compare_models(float_model, model, feeds)["outputs"]
-    return {name: round(value["sqnr_db"], 2) for name, value in outputs.items()}
-
-
-def _recovered(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Returns which part of each output's noise power is gone."""
-    return {name: round(1 - 10 ** ((before[name] - after[name]) / 10), 3) for name in before}
 
 
 def render(rows: list[dict[str, Any]]) -> str:

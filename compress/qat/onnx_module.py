@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import input_tensors
-from artifacts.ownership import read_heads
 from compress.qat.operators import OPERATORS
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -37,7 +36,6 @@ class OnnxModule(nn.Module):
         model: the graph, without a copy.
         input_names: of the graph, in the order of the arguments.
         output_names: of the graph.
-        heads_metadata: outputs of each head.
         takes_batches: whether the samples of a batch are computed together.
 
     Raises:
@@ -58,8 +56,6 @@ class OnnxModule(nn.Module):
         shapes = input_tensors(model)
         self.input_names = tuple(shapes)
         self.output_names = tuple(item.name for item in graph.output)
-        heads = read_heads(model)
-        self.heads_metadata = {name: {"outputs": list(names)} for name, names in heads.items()}
         self._buffer_names = {}
         for index, (name, tensor) in enumerate(constants.items()):
             self._buffer_names[name] = f"constant_{index}"

@@ -18,19 +18,16 @@ class QatSettings:
         bias_rate: of a bias in units of the biases' size, beside a weight's.
         learns_weights: whether weights move to other integers.
         learns_activations: whether the scales of activations are learned.
-        temperature, label_weight: see `DistillSettings`.
+        label_weight: see `DistillSettings`.
     """
 
     scale_rate: float = 0.1
     bias_rate: float = 0.1
     learns_weights: bool = True
     learns_activations: bool = True
-    temperature: float = 2.0
     label_weight: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("scale_rate", "bias_rate", "label_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}", "a number above 0")

@@ -8,19 +8,19 @@ from compress.distill.losses.contract import HeadOutputs
 from compress.distill.losses.plain import plain_loss
 from compress.distill.settings import DistillSettings
 
-FOCUS = 2.0
-"""Beta of the quality focal loss."""
 MAX_LOG_DISTANCE = 5.0
 
 
 def detection_loss(student: HeadOutputs, teacher: HeadOutputs, settings: DistillSettings) -> Tensor:
-    """Classes everywhere, weighted by how wrong they are; boxes where the teacher sees something.
+    """Classes where either network sees something; boxes where the teacher does.
 
-    Classes have the quality focal loss (Li et al., 2020, equation 3) with the teacher's probability
-    as the soft label, so that the many empty locations do not drown the few objects. Boxes (log
-    distances to left, top, right, bottom) have generalized IoU plus the absolute error of the
-    logarithm, centre-ness has a squared error; both are weighted by the teacher's best class
-    probability where it is above `settings.confident`.
+    Classes have the divergence of their probabilities, weighted by the larger of the two, so that
+    the many empty locations do not drown the few objects. Weights that fall with the error, such
+    as those of the quality focal loss (Li et al., 2020), would leave a student that is close to its
+    teacher, a quantized one, without a gradient. Boxes (log distances to left, top, right, bottom)
+    have generalized IoU plus the absolute error of the logarithm, centre-ness has a squared error;
+    both are weighted by the teacher's best class probability where it is above
+    `settings.confident`.
 
     Outputs of other names have `plain_loss`.
     """
@@ -59,7 +59,7 @@ def _level_loss(
     count = certain.sum().clamp(min=1.0)
     entropy = F.binary_cross_entropy_with_logits(logits, probability, reduction="none")
     least = F.binary_cross_entropy(probability, probability, reduction="none")
-    focus = (probability - logits.sigmoid()).abs() ** FOCUS
+    focus = torch.maximum(probability, logits.detach().sigmoid())
     total = (focus * (entropy - least)).sum() / count
     if f"detection_box_{stride}" in teacher:
         errors = _box_errors(student[f"detection_box_{stride}"], teacher[f"detection_box_{stride}"])

@@ -56,6 +56,22 @@ def test_boxes_count_only_where_the_teacher_sees_something() -> None:
     assert float(loss(student, teacher, SETTINGS)) > 0.1
 
 
+def test_classes_of_a_student_near_its_teacher_still_count() -> None:
+    """Twice the error costs four times as much; weights that fall with the error made it 16."""
+    teacher = outputs("detection", 1)
+    loss = HEAD_LOSSES["detection"]
+
+    def cost(error: float) -> float:
+        classes = teacher["detection_class_8"].double()
+        moved = classes + error * torch.sign(
+            torch.sin(torch.arange(classes.numel())).view_as(classes)
+        )
+        double = {name: value.double() for name, value in teacher.items()}
+        return float(loss(double | {"detection_class_8": moved}, double, SETTINGS))
+
+    assert cost(0.02) / cost(0.01) == pytest.approx(4, rel=0.05)
+
+
 @pytest.mark.parametrize("columns", [1, 6])
 def test_a_vector_of_numbers_is_learned_with_its_offset(columns: int) -> None:
     """A pose and logits look alike; a divergence of softmaxes would not see the offset."""

@@ -1,5 +1,6 @@
 """What is trained is what ships, and training brings back what rounding took."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,38 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
     assert result.training.score_after < 0.9 * result.training.score_before
 
 
+class Detector(nn.Module):
+    """A detection head that sees no object anywhere."""
+
+    output_names = ("detection_class_8", "detection_box_8", "detection_centre_8")
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.trunk = nn.Sequential(nn.Conv2d(3, 12, 3, 2, 1), nn.ReLU())
+        self.ends = nn.ModuleList(nn.Conv2d(12, width, 1) for width in (3, 4, 1))
+        nn.init.constant_(self.ends[0].bias, -9.0)
+
+    def forward(self, x):
+        y = self.trunk(x)
+        return dict(zip(self.output_names, [end(y) for end in self.ends], strict=True))
+
+
+def test_a_head_learns_where_it_sees_nothing_too(tmp_path: Path) -> None:
+    """A detector's own loss looks where its teacher sees an object; here that is nowhere."""
+    heads = {"detection": {"outputs": list(Detector.output_names)}}
+    shape = {"image": (1, 3, *SIZE)}
+    export_onnx(Detector().eval(), tmp_path / "d.onnx", input_shape=shape, heads=heads)
+    teacher = load_onnx(tmp_path / "d.onnx")
+    start = quantize(teacher, weights="int4", equalization=False)
+    training = train_quantized(
+        start, teacher, samples(32), samples(8, 1), training=TRAINING
+    ).training
+    assert training.losses_before.keys() == set(Detector.output_names)
+    for name, before in training.losses_before.items():
+        assert training.losses_after[name] < 0.9 * before, name
+
+
 def test_labels_are_learned_from_where_there_are_some(network) -> None:
     """Labels that say something else than the float network pull away from it."""
 
@@ -295,7 +328,7 @@ def test_a_teacher_with_other_outputs_is_named(network, tmp_path: Path) -> None:
     assert OnnxModule(other).output_names[0].startswith("x_")
 
 
-@pytest.mark.parametrize(("name", "value"), [("scale_rate", -1.0), ("temperature", 0.0)])
+@pytest.mark.parametrize(("name", "value"), [("scale_rate", -1.0), ("label_weight", math.inf)])
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         QatSettings(**{name: value})
