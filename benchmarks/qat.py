@@ -1,9 +1,9 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
 `python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_SHARE]]]]]` takes the demo network,
-INT4 weights (such a share of them, see `QuantizeSettings`) and INT8 activations. Training sees
-crops of a quarter of the picture, figures are measured on whole held-out scenes, also those of
-rounding to the nearest integer and of INT8 weights: what the same activations leave to win.
+INT4 weights (such a share of them, see `QuantizeSettings`) and INT8 activations. Figures are
+measured on held-out scenes, also those of rounding to the nearest integer and of INT8 weights: what
+the same activations leave to win.
 """
 
 import json
@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
 from artifacts.atomic import write_json
@@ -34,27 +33,8 @@ from perception.training_data import road_data
 OUT = Path("out/bench/qat")
 NETWORK = Path("perception/checkpoints/road.pt")
 SIZE = (320, 608)
-CROP = (160, 320)
-SCENES, JUDGED, PROBED = 60, 16, 8
-CALIBRATION = 16
-
-
-class Crops:
-    """A random quarter of each sample, the same each time."""
-
-    def __init__(self, samples: Any, count: int) -> None:
-        self.samples = samples
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        image = self.samples[index]["image"]
-        rng = np.random.default_rng(index)
-        top = 32 * int(rng.integers(0, (SIZE[0] - CROP[0]) // 32 + 1))
-        left = 32 * int(rng.integers(0, (SIZE[1] - CROP[1]) // 32 + 1))
-        return {"image": image[:, top : top + CROP[0], left : left + CROP[1]].copy()}
+CALIBRATION, TAUGHT, PROBED = 16, 400, 8
+SCENES, JUDGED = 60, 16
 
 
 def measure(model: onnx.ModelProto, scenes: Any, spec: Any) -> dict[str, dict[str, float]]:
@@ -118,18 +98,17 @@ def run(
     start = time.monotonic()
     training = TrainerSettings(
         steps=steps,
-        batch_size=4,
+        batch_size=2,
         learning_rate=rate,
         weight_decay=0.0,
         average_decay=0.98,
         probe_every=max(steps // 4, 1),
     )
-    held_out_crops = [Crops(scenes, 4000)[3000 + i] for i in range(PROBED)]
     result = train_quantized(
         ptq,
         opened.model,
-        Crops(scenes, 2000),
-        held_out_crops,
+        [scenes[index] for index in range(CALIBRATION, CALIBRATION + TAUGHT)],
+        [scenes[len(scenes) - 1 - index] for index in range(PROBED)],
         QatSettings(),
         training,
     )
