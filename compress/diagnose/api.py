@@ -14,6 +14,7 @@ from compress.errors import CalibrationError
 from compress.head_judge import HeadJudge
 from compress.progress import Progress
 from compress.quantize.api import quantize_model
+from compress.quantize.blas_threads import share_blas
 from compress.quantize.graph import Array
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
@@ -24,6 +25,7 @@ JUDGED_EVERY = 4
 """One sample of so many judges; fewer samples than that calibrate and judge alike."""
 
 
+@share_blas()
 def diagnose_model(
     model: onnx.ModelProto,
     samples: Sequence[dict[str, Array]],

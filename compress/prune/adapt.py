@@ -5,10 +5,9 @@ follow is found by trying: a few channels leave, and the pruned network must equ
 those channels zeroed. A family for which nothing works is left alone, with the reason.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from torch import Tensor, nn
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels
-from compress.prune.analysis.families import Channels, Family
+from compress.prune.analysis.families import Family
+from compress.prune.probes import all_probes, probe_cut, probe_root
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.surgery import (
     Adjustment,
@@ -31,9 +31,26 @@ _MOST_NEAR, _MOST_FAR = 5, 8
 """How many attributes are tried, of the module that names the size and of those around it."""
 _MOST_ALIKE = 4
 """More families of one size are not joined: each trial runs the network."""
+_MOST_RESCALINGS = 64
+"""How many ways to make up for a scale are tried for a family; those that work come early."""
+_MOST_TRIALS = 600
+"""How often a network runs, in search of what follows its families, before the rest stay whole."""
 _OTHERWISE = "pruned, it computes something else"
-_PROBED_PART = 4
-"""One in so many channel groups leaves at most (of few groups two) while a network is tried."""
+_GIVEN_UP = f"nothing more was tried after {_MOST_TRIALS} trials"
+
+
+class _Search:
+    """Tries what may follow families, so often in all."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_TRIALS
+
+    def first_problem(self, network: PrunableNetwork, probes: list[set[int]]) -> str:
+        """Returns what goes wrong; after the last trial, that nothing more is tried."""
+        if self.left <= 0:
+            return _GIVEN_UP
+        self.left -= 1
+        return _first_problem(network, probes)
 
 
 def open_network(
@@ -58,9 +75,7 @@ def open_network(
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = find_channels(wide, given, protect)
     network = PrunableNetwork(module, given, channels, frozenset())
-    if not any(
-        _problem(network, set().union(*probes.values())) for probes in _all_probes(channels)
-    ):
+    if not any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
         return network
     network.require_repeatable()
     return _try_families(network, progress)
@@ -76,13 +91,14 @@ def _try_families(
     families = network.channels.families
     reasons: dict[str, str] = {}
     known: dict[frozenset[tuple[str, str, int]], str] = {}
+    search = _Search()
     for index, family in enumerate(families):
         if progress is not None:
             progress("prove", index, len(families))
         code = _code_met(network, family)
         if code in known and not known[code]:
             continue
-        adapted, problem = _adapt(network, family, is_new=code not in known)
+        adapted, problem = _adapt(network, family, search if code not in known else None)
         if problem:
             known[code] = problem
             reasons[family.name] = problem
@@ -90,11 +106,16 @@ def _try_families(
         if adapted.rescalings == network.rescalings:
             known[code] = ""
         network = adapted
-    network = _join_families(network, reasons)
+    network = _join_families(network, reasons, search, progress)
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
 
 
-def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> PrunableNetwork:
+def _join_families(
+    network: PrunableNetwork,
+    reasons: dict[str, str],
+    search: _Search,
+    progress: Callable[[str, int, int], None] | None,
+) -> PrunableNetwork:
     """Joins families that the code takes to be equally wide, where each alone is left whole.
 
     One number or one tensor's size may serve two feature maps (`x.view(b, y.size(1), -1)`,
@@ -104,8 +125,16 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
     Args:
         network: what is known so far.
         reasons: why families are left alone, by name; those of joined families are taken out.
+        search: what may still be tried.
+        progress: told (what, done, total).
     """
-    for group, size in _families_alike(network, reasons):
+    alike = _families_alike(network, reasons)
+    for index, (group, size) in enumerate(alike):
+        if progress is not None:
+            progress("join", index, len(alike))
+        if search.left <= 0:
+            reasons |= {name: _give_up(reasons[name]) for name in group if name in reasons}
+            continue
         several = combinations(group, 2) if 2 < len(group) <= _MOST_ALIKE else ()
         for names in (group, *several):
             channels = network.channels.join(names, size) if reasons.keys() >= set(names) else None
@@ -113,7 +142,7 @@ def _join_families(network: PrunableNetwork, reasons: dict[str, str]) -> Prunabl
                 continue
             joined = replace(network, channels=channels)
             whole = next(one for one in channels.families if one.name in names)
-            adapted, problem = _adapt(joined, whole, is_new=True)
+            adapted, problem = _adapt(joined, whole, search)
             if problem:
                 continue
             network = adapted
@@ -159,35 +188,73 @@ def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, 
 
 
 def _adapt(
-    network: PrunableNetwork, family: Family, *, is_new: bool
+    network: PrunableNetwork, family: Family, search: _Search | None
 ) -> tuple[PrunableNetwork, str]:
     """Finds what has to follow a family: numbers of modules, and values that make up for a scale.
 
     Args:
         network: what is known so far.
         family: the family to try.
-        is_new: whether to search; a family that meets code for which nothing was found does not.
+        search: what may still be tried; None for a family that meets code for which nothing was
+            found.
 
     Returns:
         the network as it is then known, and why the family has to stay whole; "" where it need not.
     """
-    cut = _probe_cut(network.channels).get(family.name, [])
-    probes = [{_probe_root(family)}, *cut]
+    cut = probe_cut(network.channels).get(family.name, [])
+    probes = [{probe_root(family)}, *cut]
     first = _first_problem(network, probes)
-    if not first or not is_new:
+    if not first or search is None:
         return network, first
-    for extra in (frozenset(), *_candidates(network, family)):
+    if (found := _search(network, family, probes, first, search)) is not None:
+        return found, ""
+    return network, first if search.left > 0 else _give_up(first)
+
+
+def _search(
+    network: PrunableNetwork,
+    family: Family,
+    probes: list[set[int]],
+    problem: str,
+    search: _Search,
+) -> PrunableNetwork | None:
+    """Returns the network with what follows a family; None where nothing is found.
+
+    What computes otherwise with several sets of numbers is scaled for one of them only, where the
+    same goes wrong; and not before no set of numbers is enough alone.
+    """
+    apart = {problem: network}
+    for extra in _candidates(network, family):
         trial = replace(network, adjustments=network.adjustments | extra)
-        problem = _first_problem(trial, probes) if extra else first
-        if not problem:
-            return trial, ""
-        if not problem.startswith(_OTHERWISE):
-            continue
-        for found in trial.propose_rescalings(family, probes[0]):
-            scaled = replace(trial, rescalings=(*trial.rescalings, *found))
-            if not _first_problem(scaled, probes):
-                return scaled, ""
-    return network, first
+        said = search.first_problem(trial, probes)
+        if not said:
+            return trial
+        apart.setdefault(said, trial)
+    ways = _rescaled(apart, family, probes[0])
+    return next((one for one in ways if not search.first_problem(one, probes)), None)
+
+
+def _give_up(problem: str) -> str:
+    return problem if problem.endswith(_GIVEN_UP) else f"{problem}; {_GIVEN_UP}"
+
+
+def _rescaled(
+    apart: dict[str, PrunableNetwork], family: Family, probe: set[int]
+) -> Iterator[PrunableNetwork]:
+    """Yields networks with values that might make up for a scale.
+
+    Args:
+        apart: networks by what goes wrong in them; of those in which the same goes wrong, one.
+        family: the family to try.
+        probe: the groups that left.
+    """
+    ways = (
+        replace(trial, rescalings=(*trial.rescalings, *found))
+        for problem, trial in apart.items()
+        if problem.startswith(_OTHERWISE)
+        for found in trial.propose_rescalings(family, probe)
+    )
+    return islice(ways, _MOST_RESCALINGS)
 
 
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
@@ -212,7 +279,7 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
 def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
     """Adds family by family until all prune together; one that disturbs others is left alone."""
     reasons: dict[str, str] = {}
-    for probes in _all_probes(network.channels):
+    for probes in all_probes(network.channels):
         left = {name: probe for name, probe in probes.items() if name not in reasons}
         if not _problem(network, set().union(*left.values())):
             continue
@@ -224,54 +291,6 @@ def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
             else:
                 removed |= probe
     return replace(network, channels=network.channels.without(reasons))
-
-
-def _all_probes(channels: Channels) -> list[dict[str, set[int]]]:
-    """Returns what leaves in each trial of all families together; families without a probe stay.
-
-    Every other of the families that code cuts loses much, then those between: if all did, parts
-    that the code computes from the whole would keep their share.
-    """
-    cut = _probe_cut(channels)
-    trials = [_probe_apart(channels)]
-    for probes in zip(*cut.values(), strict=True):
-        much = list(zip(cut, probes, strict=True))
-        trials += [dict(much[::2]), dict(much[1::2])]
-    return [probes for probes in trials if probes]
-
-
-def _probe_cut(channels: Channels) -> dict[str, list[set[int]]]:
-    """Returns half and nearly all of the roots of each family that code cuts into unequal parts.
-
-    Where the code computes a part from the whole (`c * 3 // 8`), its rounding may hide one channel.
-    """
-    cut = channels.roots[np.concatenate([np.empty(0, np.int64), *channels.trace.cuts])]
-    return {
-        family.name: [set(family.roots[1::2]), set(family.roots[1:])]
-        for family in channels.families
-        if np.isin(family.roots, cut).any()
-    }
-
-
-def _probe_root(family: Family) -> int:
-    return family.roots[len(family.roots) // 3]
-
-
-def _probe_apart(channels: Channels) -> dict[str, set[int]]:
-    """Returns roots to remove per family, so that families of one size get different sizes.
-
-    Code may take two of them to be equal (a view with the size of another tensor), which would
-    hold as long as each loses as many; a real cut takes more from one than from the other.
-    """
-    probes = {}
-    seen: Counter[int] = Counter()
-    for family in channels.families:
-        size = len(family.roots)
-        most = min(max(size // _PROBED_PART, 2), size - 1)
-        first, count = size // 3, 1 + seen[size] % most
-        seen[size] += 1
-        probes[family.name] = {family.roots[(first + step) % size] for step in range(count)}
-    return probes
 
 
 def _first_problem(network: PrunableNetwork, probes: list[set[int]]) -> str:

@@ -16,6 +16,7 @@ from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples, pick_evenly
 from compress.progress import Progress
+from compress.quantize.blas_threads import share_blas
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.prepared import FEW_SAMPLES
@@ -77,6 +78,7 @@ def quantize(
     return replace(result, model=join_plugins(result.model, plugins))
 
 
+@share_blas()
 def quantize_model(
     model: onnx.ModelProto,
     samples: Sequence[dict[str, Array]],

@@ -68,6 +68,37 @@ class Activated(nn.Module):
         return self.output(self.last(x / x.shape[1] ** 0.5))
 
 
+class Reduced(nn.Module):
+    """Attention to a smaller map; the width of a head is computed from that of the input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.both = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        self.reduce, self.output = nn.Conv2d(width, width, 2, 2), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        q = self.query(x.flatten(2).transpose(1, 2)).view(n, h * w, self.heads, -1).transpose(1, 2)
+        both = self.both(self.reduce(x).flatten(2).transpose(1, 2))
+        k, v = both.view(n, -1, 2, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, h * w, c)
+        return x + self.output(y).transpose(1, 2).reshape(x.shape)
+
+
+class Reducing(nn.Module):
+    """Two stages; without its number of heads following, each head would become narrower."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(3, 12, 1), nn.Sequential(Reduced(12, 1))
+        self.down, self.second = nn.Conv2d(12, 32, 1), nn.Sequential(Reduced(32, 4), Reduced(32, 4))
+        self.output = nn.Conv2d(32, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.second(self.down(self.first(self.stem(x)))))
+
+
 def seed(module: nn.Module) -> nn.Module:
     """Gives weights so large that a scale in front of a softmax matters."""
     torch.manual_seed(0)
@@ -102,6 +133,47 @@ def test_channels_leave_and_the_result_is_as_if_zeroed(build, family: str, width
         network.module, network.inputs, network.channels, network.adjustments
     )
     assert unscaled.largest_difference(removed) > 1e-6
+
+
+def count_trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    trials: list[int] = []
+    run = PrunableNetwork.largest_difference
+
+    def counted(network: PrunableNetwork, removed: set[int]) -> float:
+        trials.append(len(removed))
+        return run(network, removed)
+
+    monkeypatch.setattr(PrunableNetwork, "largest_difference", counted)
+    return trials
+
+
+def test_heads_leave_whole_before_a_scale_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = count_trials(monkeypatch)
+    network = open_seeded(Reducing())
+    assert len(trials) < 40
+    families = {one.name: one for one in network.channels.families}
+    assert len(families["stem.weight"].roots) == 12
+    heads = families["down.weight"]
+    assert len(heads.roots) == 4
+    assert {one.family for one in network.rescalings} == {"stem.weight"}
+    narrow = network.narrow(set(heads.roots[:3]))
+    assert [part.heads for part in narrow.second] == [1, 1]
+    for step in (1, 2):
+        removed = {root for one in families.values() for root in one.roots[1::step]}
+        assert network.largest_difference(removed) < 1e-9
+
+
+def test_what_is_not_tried_any_more_stays_whole_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("compress.prune.adapt._MOST_TRIALS", 1)
+    network = open_seeded(Reducing())
+    names = {one.name for one in network.channels.families}
+    assert not names & {"stem.weight", "down.weight"}
+    reasons = {one.weight: one.reason for one in network.channels.left_alone}
+    assert "nothing more was tried" in reasons["down.weight"]
+    for one in network.channels.families:
+        assert network.largest_difference(set(one.roots[1:])) < 1e-9
 
 
 def test_where_no_weight_makes_up_for_it_the_scale_is_named() -> None:
