@@ -163,6 +163,7 @@ def prune_file(
     """
     from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.api import prune_module
+    from compress.prune.double_precision import use_threads
     from compress.prune.sparsity import make_sparse
 
     model = model or Workspace().find_artifact("checkpoint")
@@ -178,14 +179,15 @@ def prune_file(
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
     threads = choose_threads(ProofRun(source.module, inputs))
-    result = prune_module(
-        source.module,
-        inputs,
-        _make_goal(goal, source, [*opened.calibration, inputs][:TIMED_SAMPLES], progress),
-        replace(settings, threads=threads),
-        opened,
-        progress,
-    )
+    with use_threads(threads):
+        result = prune_module(
+            source.module,
+            inputs,
+            _make_goal(goal, source, [*opened.calibration, inputs][:TIMED_SAMPLES], progress),
+            replace(settings, threads=threads),
+            opened,
+            progress,
+        )
     sparse = make_sparse(result.module) if is_sparse else []
     _save(target, source, result)
     Workspace().record_artifact(target, "checkpoint", "compress prune")

@@ -11,6 +11,7 @@ from artifacts.errors import InputError
 from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
+from compress.prune.double_precision import use_threads
 from compress.prune.latency import LatencyGoal, cut_to_latency
 from compress.prune.pruner import Cut, PruneData, Pruner, probe_quality, run_all
 from compress.prune.settings import PruneSettings
@@ -130,7 +131,19 @@ def prune_module(
         InputError: the goal cannot be reached (the message says how far it goes), or the network
             cannot be pruned.
     """
-    settings, data = settings or PruneSettings(), data or PruneData()
+    settings = settings or PruneSettings()
+    with use_threads(settings.threads):
+        return _prune(module, inputs, goal, settings, data or PruneData(), progress)
+
+
+def _prune(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    goal: RatioGoal | MacsGoal | LatencyGoal,
+    settings: PruneSettings,
+    data: PruneData,
+    progress: Progress | None,
+) -> PruneResult:
     wanted = run_all(module, data.held_out)
     run = _Run(module)
     first: Pruner | None = None

@@ -19,7 +19,7 @@ class PruneSettings:
         steps: in how many steps channels leave; importance is found anew before each.
         stop_below_db: a step after which any output's SQNR falls below this is taken back, and
             pruning ends; None never stops.
-        threads: with which the network is followed and proven; 0: PyTorch's own number.
+        threads: with which PyTorch follows, weighs and proves the network; 0: its own number.
     """
 
     importance: str = "fisher"

@@ -20,6 +20,7 @@ from compress.prune.api import (
     prune_module,
 )
 from compress.prune.cost import LayerSum, count_macs
+from compress.prune.double_precision import use_threads
 from compress.prune.importance import IMPORTANCES, ImportanceData
 from compress.prune.importance.gradient import output_distance, score_by_fisher
 from compress.prune.pruner import Pruner
@@ -399,3 +400,14 @@ def test_a_network_without_gradients_names_other_importances(how: str, words: st
         network, INPUTS, RatioGoal(0.3), PruneSettings(importance="activation"), data
     )
     assert result.macs[1] < result.macs[0]
+
+
+def test_the_number_of_threads_holds_for_all_that_runs_and_no_longer() -> None:
+    network, seen, before = build(), set(), torch.get_num_threads()
+    network.register_forward_hook(lambda *_: seen.add(torch.get_num_threads()))
+    settings = PruneSettings(importance="fisher", limits=FINE, threads=3)
+    with use_threads(2):
+        prune_module(network, INPUTS, RatioGoal(0.5), settings, samples(network))
+        assert torch.get_num_threads() == 2
+    assert seen == {3}
+    assert torch.get_num_threads() == before
