@@ -1,5 +1,6 @@
 """What `budget-check` does: from the command line's words to a check of one subject."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget
 from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
 from latency_budget.driving_mode import cut_to_heads
+from latency_budget.environment import Environment
 from latency_budget.measure import POLICIES, MeasureSettings
 from latency_budget.priority import Scheduling
 from latency_budget.recorded import read_recorded
@@ -24,6 +26,8 @@ from latency_budget.workload import Recipe
 
 Progress = Callable[[str, int, int], None]
 Engine = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 def read_check_settings(
@@ -159,7 +163,18 @@ def measure_or_read(
     recipe = _make_recipe(model, pipeline, None, engine, Path())
     process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
     experiment = measure_in_processes(recipe, process, progress)
+    _warn_of_disturbance(experiment.environment)
     return experiment.paced, _heads_of(model)
+
+
+def _warn_of_disturbance(environment: Environment) -> None:
+    found = [check for check in environment.checks if check.verdict == "invalid"]
+    if found:
+        _log.warning(
+            "the machine was too disturbed to measure a budget on (%s): free it and measure again, "
+            "or lower these limits by hand",
+            "; ".join(f"{check.name}: {check.detail}" for check in found),
+        )
 
 
 def _make_recipe(

@@ -15,10 +15,11 @@ MARGIN = 1.1
 def render_budget(
     run: Run, *, rate_hz: float, margin: float = MARGIN, heads: tuple[str, ...] = ()
 ) -> str:
-    """Returns the text of a budget.toml that `run` keeps.
+    """Returns the text of a budget.toml whose stages `run` keeps.
 
     Each stage gets its measured P99 (the 95 % bound where there are frames enough) times `margin`;
-    the deadline is the frame period, rounded down to 0.1 ms.
+    the deadline is the frame period, rounded down to 0.1 ms. What was measured stands beside the
+    limits that do not follow from it.
 
     Args:
         run: the measured frames.
@@ -28,13 +29,17 @@ def render_budget(
             measurement of time knows a metric.
     """
     deadline_ms = math.floor(10_000 / rate_hz) / 10
+    latency = np.sort(run.latency_ns)
+    p99_ns = percentile_ns(latency, 0.99) or int(latency[-1])
+    p50_ns = percentile_ns(latency, 0.5) or int(latency[0])
+    late = ", so these frames miss it" if p99_ns > deadline_ms * 1e6 else ""
     lines = [
         f"# From {run.count} measured frames; the budget of a stage is its P99 times {margin:g}.",
         "",
         "[frame]",
         f"rate_hz = {rate_hz:g}",
-        f"deadline_ms = {deadline_ms:g}",
-        "p99_over_p50 = 1.2",
+        f"deadline_ms = {deadline_ms:g}   # measured P99: {p99_ns / 1e6:.2f}{late}",
+        f"p99_over_p50 = 1.2   # measured: {p99_ns / max(p50_ns, 1):.2f}",
         "max_consecutive_misses = 2",
         "",
         "[stages]",

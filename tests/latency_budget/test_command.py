@@ -9,8 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from artifacts.errors import FramefitError, InputError
+from framefit.budget_job import _warn_of_disturbance
 from framefit.cli import budget_check_main
 from framefit.commands.budget import app
+from latency_budget.environment import Check, Environment
 
 BUDGET = """
 [stages]
@@ -351,6 +353,27 @@ def test_init_writes_a_budget_once(tmp_path):
     assert out.read_text() == before
     assert run("init", out, "--samples", samples, "--rate-hz", 25, "--force")[0] == 0
     assert "rate_hz = 25" in out.read_text()
+
+
+def test_init_says_what_was_measured_beside_limits_that_are_given(tmp_path):
+    samples = write_samples(tmp_path / "s.npz", 60)
+    out = tmp_path / "new.toml"
+    assert run("init", out, "--samples", samples)[0] == 0
+    (line,) = [line for line in out.read_text().splitlines() if line.startswith("deadline_ms")]
+    assert line.startswith("deadline_ms = 33.3   # measured P99: 6")
+    assert line.endswith("so these frames miss it")
+    assert run("check", "--budget", out, "--samples", samples)[0] == 1
+
+
+def test_a_budget_from_a_disturbed_machine_is_warned_of(caplog):
+    checks = (Check("no-op control", "invalid", "worst 9 ms"), Check("clock", "warn", "other"))
+    _warn_of_disturbance(Environment(checks))
+    (warning,) = caplog.messages
+    assert "no-op control: worst 9 ms" in warning
+    assert "other" not in warning
+    caplog.clear()
+    _warn_of_disturbance(Environment(checks[1:]))
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("options", [(), ("--force",)])
