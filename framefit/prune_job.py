@@ -253,12 +253,15 @@ def _make_goal(
         for sample in samples
     ]
     export = Exporter(source.shapes, goal.runtime, feeds if is_int8 else ())
+    clock = ExportedClock(source.module, export)
     latency = LatencyGoal(
-        measure=ExportedClock(source.module, export),
+        measure=clock,
         layer_time=times,
         target_ms=goal.target_ms,
         speed_up=goal.speed_up,
     )
+    if goal.target_ms is not None and min(clock(source.module)) <= goal.target_ms:
+        latency.require_faster(max(clock(source.module)))
     trace = find_channels(source.module, samples[-1]).trace
     times.build(trace.layers, trace.whole_groups, progress)
     return latency

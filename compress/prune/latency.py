@@ -55,6 +55,18 @@ class LatencyGoal:
         if self.speed_up is not None and not 1 < self.speed_up < math.inf:
             raise InputError(f"--speed-up is {self.speed_up:g}", "a number above 1")
 
+    def require_faster(self, original_ms: float) -> None:
+        """Refuses a target that the original keeps already.
+
+        Raises:
+            InputError: it does.
+        """
+        if self.share(original_ms) >= 1:
+            raise InputError(
+                f"--target-ms {self.target_ms:g} is not below the network's latency",
+                f"less than {original_ms:.3g} ms",
+            )
+
     def share(self, original_ms: float) -> float:
         """Returns the share of the original's latency that is to be left."""
         if self.speed_up is not None:
@@ -168,11 +180,7 @@ def cut_to_latency(
     floor = candidates.add(pruner.floor(layers))
     original_ms = candidates.original_ms
     asked_ms = goal.share(original_ms) * original_ms
-    if asked_ms >= original_ms:
-        raise InputError(
-            f"--target-ms {asked_ms:g} is not below the network's latency",
-            f"less than {original_ms:.3g} ms",
-        )
+    goal.require_faster(original_ms)
     if floor.share > goal.share(original_ms):
         raise LatencyError(
             f"{asked_ms:.4g} ms is faster than the narrowest network",

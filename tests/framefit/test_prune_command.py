@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from artifacts.checkpoint import build_module, load_checkpoint, save_checkpoint  # noqa: E402
 from artifacts.edits import apply_edits  # noqa: E402
+from framefit.layer_timing import LayerTimes  # noqa: E402
 from framefit.network_clock import NetworkClock  # noqa: E402
 
 NETWORK = """
@@ -187,6 +188,15 @@ def test_a_speed_up_below_one_is_refused_before_anything_is_timed(run, weights: 
     assert result.code == 2
     assert "--speed-up is 0.5; expected a number above 1" in result.err
     assert not list(Path(".framefit").glob("layers-*.json"))
+
+
+def test_a_target_that_is_kept_already_is_refused_before_layers_are_timed(
+    run, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LayerTimes, "build", lambda *_: pytest.fail("layers were timed"))
+    result = run("compress", "prune", weights, "--target-ms", 1e6, *factory())
+    assert result.code == 2
+    assert "not below the network's latency; expected less than" in result.err
 
 
 @pytest.mark.timing
