@@ -181,10 +181,14 @@ def _resize(values: Values, attributes: Attributes) -> Any:
     x, _, scales, sizes = [*values, None, None, None][:4]
     mode = attributes.get("mode", b"nearest").decode()
     place = attributes.get("coordinate_transformation_mode", b"half_pixel").decode()
+    axes = [axis % x.ndim for axis in attributes.get("axes", range(x.ndim))]
+    wanted = list(x.shape)
     if sizes is not None:
-        wanted = [len(x), *_integers(sizes)[1:]]
+        for axis, size in zip(axes, _integers(sizes), strict=True):
+            wanted[axis] = size if axis else len(x)
     else:
-        wanted = [int(n * s) for n, s in zip(x.shape, scales.tolist(), strict=True)]
+        for axis, scale in zip(axes, scales.tolist(), strict=True):
+            wanted[axis] = int(x.shape[axis] * scale)
     if mode == "linear" and x.ndim == 4 and place in ("half_pixel", "pytorch_half_pixel"):
         return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=False)
     if mode == "linear" and x.ndim == 4 and place == "align_corners":
@@ -330,7 +334,7 @@ OPERATORS: dict[str, Operator] = {
     "Trilu": keep_triangle,
     "CumSum": sum_up,
     "Einsum": lambda v, a: torch.einsum(a["equation"].decode(), *v),
-    "Shape": lambda v, a: torch.tensor(v[0].shape),
+    "Shape": lambda v, a: torch.tensor(v[0].shape[a.get("start", 0) : a.get("end")]),
     "Pad": _pad,
     "ReduceL1": _over_axes(lambda x, axes, keep: x.abs().sum(axes, keep)),
     "ReduceSumSquare": _over_axes(lambda x, axes, keep: x.square().sum(axes, keep)),

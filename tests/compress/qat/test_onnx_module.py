@@ -80,6 +80,26 @@ def test_shuffles_transposed_convolutions_and_resizes(tmp_path: Path) -> None:
     assert_parity(load_onnx(path), image)
 
 
+def test_a_part_of_a_shape_is_the_size_that_a_map_is_resized_to(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["first"], start=0, end=2),
+        helper.make_node("Concat", ["first", "size"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["large"], mode="linear"),
+        helper.make_node("Shape", ["x"], ["last"], start=-1),
+        helper.make_node("Resize", ["large", "", "", "last"], ["y"], mode="linear", axes=[3]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in {"x": [1, 4, 5, 6], "y": None}.items()
+    ]
+    size = numpy_helper.from_array(np.array([10, 9], np.int64), "size")
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [size])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    image = np.random.default_rng(0).standard_normal((1, 4, 5, 6), np.float32)
+    assert_parity(load_onnx(tmp_path / "m.onnx"), image)
+
+
 @pytest.mark.parametrize(
     ("operator", "attributes", "constants"),
     [
