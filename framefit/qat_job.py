@@ -112,12 +112,17 @@ def qat_file(
     spec, warning = choose_spec(
         quantized.spec or guide.spec, Workspace().read_settings().input, spec_options or {}
     )
-    shapes = name_inputs(
-        {name: tensor.shape for name, tensor in input_tensors(quantized.model).items()}
-    )
+    tensors = input_tensors(quantized.model)
+    shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
+    types = dict(zip(shapes, (tensor.dtype for tensor in tensors.values()), strict=True))
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
     samples = open_training_samples(
-        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+        data,
+        shapes,
+        spec,
+        labels=labels,
+        encoders=[head.encoder for head in heads.values()],
+        types=types,
     )
     with log_losses(log) as report:
         result = train_quantized(

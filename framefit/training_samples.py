@@ -26,6 +26,7 @@ MOST_HELD_OUT = 32
 SCENE_COUNT = 20_000
 SCENE_SEED = 11
 _PICTURE_AXES = 4
+_COLORS = (1, 3, 4)
 
 Sample = dict[str, NDArray[Any]]
 
@@ -165,6 +166,7 @@ def open_training_samples(
     *,
     labels: LabelOptions | None = None,
     encoders: Sequence["TargetEncoder"] = (),
+    types: Mapping[str, str] | None = None,
 ) -> TrainingSamples:
     """Opens what `--data` names.
 
@@ -175,6 +177,7 @@ def open_training_samples(
         spec: how pixels become inputs.
         labels: where labels are and whether to use them.
         encoders: of the student's heads; needed for labels.
+        types: of the inputs' elements, by name; "float32" where none is given.
 
     Raises:
         InputError: the data do not fit, there are too few, or labels are asked for and not there.
@@ -198,7 +201,7 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec)
+    samples = open_pictures(data, shapes, spec, types)
     if isinstance(samples, NpzSamples) and samples.unused:
         _log.warning(
             "%s is not used of %s: no input of the network is called so, and labels are not read "
@@ -214,17 +217,31 @@ def open_training_samples(
         training=PictureSamples(samples, kept),
         held_out=PictureSamples(samples, held_out),
         inputs=tuple(shapes),
-        is_mirrored=len(shapes) == 1 and len(shapes[IMAGE]) == _PICTURE_AXES,
+        is_mirrored=len(shapes) == 1 and _ends_in_width(shapes[IMAGE]),
     )
 
 
-def open_pictures(data: str, shapes: Mapping[str, Sequence[int]], spec: InputSpec) -> Samples:
+def _ends_in_width(shape: Sequence[int]) -> bool:
+    """Returns whether an input is a picture [N, C, H, W], and not one with its colors last."""
+    is_picture = len(shape) == _PICTURE_AXES
+    return is_picture and (shape[1] in _COLORS or shape[-1] not in _COLORS)
+
+
+def open_pictures(
+    data: str,
+    shapes: Mapping[str, Sequence[int]],
+    spec: InputSpec,
+    types: Mapping[str, str] | None = None,
+) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
 
     Raises:
         InputError: the data do not fit.
     """
-    tensors = {name: TensorShape((1, *shape[1:])) for name, shape in shapes.items()}
+    tensors = {
+        name: TensorShape((1, *shape[1:]), (types or {}).get(name, "float32"))
+        for name, shape in shapes.items()
+    }
     return open_samples(Workspace().find_dataset(data), tensors, spec)
 
 
