@@ -6,53 +6,18 @@ small products here so takes a time slice: with both of two processors in use el
 took 200 s instead of 65 s, five sixths of it spent on waiting.
 """
 
-import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 
-import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from compress.quantize.side_by_side import MOST_WORKERS, threads_each
-
-_PREFIXES = ("scipy_openblas", "openblas")
-_SUFFIXES = ("64_", "")
 
 
 @contextmanager
 def share_blas() -> Iterator[None]:
-    """Leaves one thread to a product for each that `map_ahead` leaves to a sample.
-
-    Without OpenBLAS, as where numpy was built with another library, nothing is changed.
-    """
-    found = _find_openblas()
-    if found is None:
+    """Leaves at most as many threads to a product as `map_ahead` leaves to a sample."""
+    libraries = ThreadpoolController().select(user_api="blas")
+    threads = [library["num_threads"] for library in libraries.info()]
+    with libraries.limit(limits=min([threads_each(MOST_WORKERS), *threads])):
         yield
-        return
-    read, write = found
-    before = read()
-    write(min(before, threads_each(MOST_WORKERS)))
-    try:
-        yield
-    finally:
-        write(before)
-
-
-@cache
-def _find_openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Returns what reads and writes the number of threads of the library in numpy's wheel."""
-    package = Path(np.__file__).parent
-    folders = (package.parent / "numpy.libs", package / ".dylibs")
-    for path in sorted(path for folder in folders for path in folder.glob("*openblas*")):
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
-        for prefix in _PREFIXES:
-            for suffix in _SUFFIXES:
-                read = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-                write = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
-                if read is not None and write is not None:
-                    return read, write
-    return None

@@ -1,49 +1,26 @@
 """Matrix products of numpy leave the processors to other samples, and to other processes."""
 
+from unittest.mock import patch
+
+import numpy  # noqa: F401  # brings the library whose threads are counted
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from compress.quantize import blas_threads
 from compress.quantize.blas_threads import share_blas
-from compress.quantize.side_by_side import MOST_WORKERS, threads_each
+
+def count_threads() -> set[int]:
+    return {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"}
 
 
-class Library:
-    """Counts threads as OpenBLAS does."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
-    def read(self) -> int:
-        return self.threads
-
-    def write(self, threads: int) -> None:
-        self.threads = threads
-
-
-@pytest.mark.parametrize("threads", [1, 64])
-def test_threads_are_shared_for_the_block_and_never_more(
-    monkeypatch: pytest.MonkeyPatch, threads: int
-) -> None:
-    library = Library(threads)
-    monkeypatch.setattr(blas_threads, "_find_openblas", lambda: (library.read, library.write))
-    with share_blas():
-        assert library.threads == min(threads, threads_each(MOST_WORKERS))
-    assert library.threads == threads
-
-
-def test_numpy_without_openblas_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas_threads, "_find_openblas", lambda: None)
-    with share_blas():
-        pass
-
-
-def test_the_library_of_the_wheel_obeys() -> None:
-    found = blas_threads._find_openblas()
-    if found is None:
-        pytest.skip("numpy was built without OpenBLAS in its wheel")
-    read, write = found
-    before = read()
-    write(1)
-    assert read() == 1
-    write(before)
-    assert read() == before
+@pytest.mark.parametrize(("before", "shared"), [(1, 2), (2, 1), (2, 2)])
+def test_threads_are_shared_for_the_block_and_never_more(before: int, shared: int) -> None:
+    if not count_threads():
+        pytest.skip("threadpoolctl does not know the library that numpy was built with")
+    with (
+        threadpool_limits(before, user_api="blas"),
+        patch.object(blas_threads, "threads_each", lambda items: shared),
+    ):
+        with share_blas():
+            assert count_threads() == {min(before, shared)}
+        assert count_threads() == {before}
