@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from compress.quantize import blas_threads
 from compress.quantize.blas_threads import share_blas
 
+
 def count_threads() -> set[int]:
     return {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"}
 
