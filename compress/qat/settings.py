@@ -23,7 +23,7 @@ class QatSettings:
     """
 
     scale_rate: float = 0.1
-    bias_rate: float = 1.0
+    bias_rate: float = 0.3
     learns_weights: bool = True
     learns_activations: bool = True
     label_weight: float = 1.0
