@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
-from compress.distill.losses import HEAD_LOSSES
+from compress.distill.losses import own_losses
 from compress.distill.outputs import OutputMatch, match_outputs, split_heads
 from compress.distill.relative_probe import (
     Obstacle,
@@ -137,8 +137,8 @@ def distill_module(
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(training.seed)
         given = tuple(example[name] for name in inputs)
-        whole = _match(student, teacher, given, heads)
-        parts = _find_parts(teacher, whole, calibration)
+        whole = _match(student, teacher, given, {} if settings.by_output else heads)
+        parts = _find_parts(teacher, whole, calibration, own_losses(settings))
         match = split_heads(whole, parts)
         taps = choose_taps(student, teacher, given, settings.features) if follows else []
         lesson = DistillLesson(
@@ -201,12 +201,13 @@ def _match(
 
 @torch.no_grad()
 def _find_parts(
-    teacher: nn.Module, match: OutputMatch, batches: Sequence[tuple[Tensor, ...]]
+    teacher: nn.Module,
+    match: OutputMatch,
+    batches: Sequence[tuple[Tensor, ...]],
+    known: Collection[str],
 ) -> OutputParts:
-    """Finds the outputs of unlike units among those of whose heads nothing is known."""
-    unknown = [
-        name for head, names in match.heads.items() if head not in HEAD_LOSSES for name in names
-    ]
+    """Finds the outputs of unlike units among those of heads that are not known."""
+    unknown = [name for head, names in match.heads.items() if head not in known for name in names]
     answers = (name_outputs(teacher, teacher(*batch)) for batch in batches)
     return find_parts(answers, unknown)
 

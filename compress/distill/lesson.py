@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from artifacts.module_outputs import name_outputs
 from compress.distill.balance import UncertaintyBalance
-from compress.distill.losses import HEAD_LOSSES, plain_loss
+from compress.distill.losses import own_losses, plain_loss
 from compress.distill.losses.divergence import channel_wise_divergence
 from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
@@ -121,8 +121,9 @@ class DistillLesson(Lesson):
     ) -> dict[str, Tensor]:
         got, wanted = self.parts.split(got), self.parts.split(wanted)
         plain = partial(plain_loss, variances=self.parts.variances)
+        known = own_losses(self.settings)
         return {
-            head: HEAD_LOSSES.get(head, plain)(
+            head: known.get(head, plain)(
                 {name: got[name].float() for name in names},
                 {name: wanted[name].float() for name in names},
                 self.settings,

@@ -18,6 +18,9 @@ class DistillSettings:
             they differ; empty chooses modules that both have, see `choose_taps`.
         confident: lowest class probability of the teacher where its boxes are copied.
         label_weight: of the loss on labels beside one head's, where there are labels.
+        by_output: compares each output by its squared error, whatever its head. A head's own loss
+            looks where it sees something, or is blind to what its decoder drops (the offset of all
+            logits): right for a student that has to learn, wrong for one that is nearly there.
         batch_norm_batches: batches from which BatchNorm's statistics are estimated anew.
         negligible: share of the loss of a constant answer up to which a loss is not seen; most
             losses are squares, so 1e-3 are three per cent of what the output varies by.
@@ -29,6 +32,7 @@ class DistillSettings:
     features: tuple[str, ...] = ()
     confident: float = 0.05
     label_weight: float = 1.0
+    by_output: bool = False
     batch_norm_batches: int = 16
     negligible: float = 1e-3
 

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -26,9 +25,6 @@ from compress.train.trainer import Progress, TrainStep
 
 NEGLIGIBLE = 1e-6
 """See `DistillSettings`: below the loss of INT8, above the rounding of float sums."""
-ALONE: dict[str, Any] = {}
-"""Outputs are no heads: each learns by its squared error. A head's own loss looks at a few places,
-where an object is, and a network that is next to its float one lost up to 4 dB in the others."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,12 +96,12 @@ def train_quantized(
         held_out,
         DistillSettings(
             feature_weight=0.0,
+            by_output=True,
             label_weight=settings.label_weight,
             negligible=NEGLIGIBLE,
         ),
         training,
         inputs=inputs,
-        heads=ALONE,
         label_loss=label_loss,
         state_path=state_path,
         progress=progress,

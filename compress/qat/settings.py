@@ -15,15 +15,14 @@ class QatSettings:
 
     Attributes:
         scale_rate: of the logarithm of a scale, beside a weight's.
-        bias_rate: of a bias in units of the biases' size, beside a weight's. Where it is low,
-            outputs drift: many weights move together, and the biases follow too late.
+        bias_rate: of a bias in units of the biases' size, beside a weight's.
         learns_weights: whether weights move to other integers.
         learns_activations: whether the scales of activations are learned.
         label_weight: see `DistillSettings`.
     """
 
     scale_rate: float = 0.1
-    bias_rate: float = 0.3
+    bias_rate: float = 0.1
     learns_weights: bool = True
     learns_activations: bool = True
     label_weight: float = 1.0
