@@ -180,8 +180,9 @@ def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> No
 
 def _has_equal_rows(node: onnx.NodeProto) -> bool:
     """Tells whether the first axes of all inputs have to be of one size."""
-    is_behind = node.op_type == "Concat" and node.attribute[0].i != 0
-    return is_behind or node.op_type == "GridSample"
+    if node.op_type == "Concat":
+        return bool(node.attribute[0].i != 0)
+    return bool(node.op_type == "GridSample")
 
 
 def _repeat(

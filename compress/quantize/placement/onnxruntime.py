@@ -93,14 +93,18 @@ class OnnxRuntime:
         if work < self.fewest_multiplications:
             return f"{work} multiplications are too few to pay for its quantizers"
         result = fused_result(graph, node)
-        if result in graph.outputs:
-            return f"its result '{result}' is an output of the network"
+        direct = graph.consumers(result)
+        moved, readers = _follow_movement(graph, result)
+        if shown := next((name for name in moved if name in graph.outputs), ""):
+            return f"its result '{shown}' is an output of the network"
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
-        for reader in graph.consumers(result):
-            if count_multiplications(graph, reader) is not None or moved_inputs(graph, reader):
+        for reader in readers:
+            if count_multiplications(graph, reader) is not None:
                 continue
             if reader.op_type not in CLOSING:
                 return f"'{reader.name}' ({reader.op_type}) needs its result in float"
+            if reader not in direct:
+                continue
             if reader.op_type != "Add" and each < self.fewest_at_border:
                 return (
                     f"'{reader.name}' ({reader.op_type}) computes in float, and {each}"
@@ -114,6 +118,18 @@ def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
     reader = graph.sole_consumer(node.output[0])
     is_fused = reader is not None and reader.op_type in FUSED_ACTIVATIONS
     return str(reader.output[0] if reader is not None and is_fused else node.output[0])
+
+
+def _follow_movement(graph: Graph, result: str) -> tuple[list[str], list[onnx.NodeProto]]:
+    """Returns the tensors that hold a result, moved or not, and the nodes that compute from them."""
+    held, readers = [result], []
+    for name in held:
+        for reader in graph.consumers(name):
+            if moved_inputs(graph, reader):
+                held += [str(item) for item in reader.output if item and item not in held]
+            else:
+                readers.append(reader)
+    return held, readers
 
 
 def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:
