@@ -121,7 +121,7 @@ def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
 
 
 def _follow_movement(graph: Graph, result: str) -> tuple[list[str], list[onnx.NodeProto]]:
-    """Returns the tensors that hold a result, moved or not, and the nodes that compute from them."""
+    """Returns the tensors that hold a result, moved or not, and the nodes that compute from it."""
     held, readers = [result], []
     for name in held:
         for reader in graph.consumers(name):
