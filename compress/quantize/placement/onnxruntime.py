@@ -101,10 +101,11 @@ class OnnxRuntime:
         for reader in readers:
             if count_multiplications(graph, reader) is not None:
                 continue
+            is_moved = reader not in direct
+            if is_moved and reader.op_type in FUSED_ACTIVATIONS | CLOSING:
+                continue
             if reader.op_type not in CLOSING:
                 return f"'{reader.name}' ({reader.op_type}) needs its result in float"
-            if reader not in direct:
-                continue
             if reader.op_type != "Add" and each < self.fewest_at_border:
                 return (
                     f"'{reader.name}' ({reader.op_type}) computes in float, and {each}"
