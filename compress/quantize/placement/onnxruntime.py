@@ -93,16 +93,11 @@ class OnnxRuntime:
         if work < self.fewest_multiplications:
             return f"{work} multiplications are too few to pay for its quantizers"
         result = fused_result(graph, node)
-        direct = graph.consumers(result)
-        moved, readers = _follow_movement(graph, result)
-        if shown := next((name for name in moved if name in graph.outputs), ""):
-            return f"its result '{shown}' is an output of the network"
+        if result in graph.outputs:
+            return f"its result '{result}' is an output of the network"
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
-        for reader in readers:
-            if count_multiplications(graph, reader) is not None:
-                continue
-            is_moved = reader not in direct
-            if is_moved and reader.op_type in FUSED_ACTIVATIONS | CLOSING:
+        for reader in graph.consumers(result):
+            if count_multiplications(graph, reader) is not None or moved_inputs(graph, reader):
                 continue
             if reader.op_type not in CLOSING:
                 return f"'{reader.name}' ({reader.op_type}) needs its result in float"
@@ -111,6 +106,9 @@ class OnnxRuntime:
                     f"'{reader.name}' ({reader.op_type}) computes in float, and {each}"
                     " multiplications per value are too few to pay for that"
                 )
+        where = _find_float_end(graph, result) if each < self.fewest_at_border else ""
+        if where:
+            return f"{where}, and {each} multiplications per value are too few to pay for that"
         return ""
 
 
@@ -121,16 +119,18 @@ def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
     return str(reader.output[0] if reader is not None and is_fused else node.output[0])
 
 
-def _follow_movement(graph: Graph, result: str) -> tuple[list[str], list[onnx.NodeProto]]:
-    """Returns the tensors that hold a result, moved or not, and the nodes that compute from it."""
-    held, readers = [result], []
+def _find_float_end(graph: Graph, result: str) -> str:
+    """Returns where a result that is only moved first is wanted in float; empty if nowhere."""
+    held = [result]
     for name in held:
+        if name in graph.outputs:
+            return f"its moved result '{name}' is an output of the network"
         for reader in graph.consumers(name):
             if moved_inputs(graph, reader):
                 held += [str(item) for item in reader.output if item and item not in held]
-            else:
-                readers.append(reader)
-    return held, readers
+            elif reader.op_type not in LAYERS | CLOSING | FUSED_ACTIVATIONS:
+                return f"'{reader.name}' ({reader.op_type}) needs its moved result in float"
+    return ""
 
 
 def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:

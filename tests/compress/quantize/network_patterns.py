@@ -79,8 +79,7 @@ def joined_apart(net):
 def head(net):
     """A detector's last layer: scores and boxes out of one Conv, which leave in float."""
     sizes = net.constant(np.array([2, 6], np.int64))
-    features = net.conv(net.conv("x", 3, 16), 16, 16, size=3)
-    features = net.conv(features, 16, 8, size=3, relu=False)
+    features = net.conv(net.conv("x", 3, 16), 16, 8, size=3, relu=False)
     scores, boxes = net.add("Split", [features, sizes], count=2, axis=1)
     return net.add("Concat", [net.add("Sigmoid", [scores]), net.add("Tanh", [boxes])], axis=1)
 

@@ -202,9 +202,9 @@ def test_onnxruntime_leaves_alone_what_does_not_pay(placement, pattern, reason, 
 
 @pytest.mark.parametrize(
     ("ends", "outputs", "reason"),
-    [([], ["m"], "output of the network"), ([("Tanh", ["m"], ["y"])], ["y"], "(Tanh) needs")],
+    [([], ["m"], "an output of the network"), ([("Tanh", ["m"], ["y"])], ["y"], "(Tanh) needs")],
 )
-def test_onnxruntime_leaves_in_float_what_is_needed_so_once_it_was_moved(
+def test_onnxruntime_leaves_in_float_what_is_little_work_and_needed_so_once_it_was_moved(
     make_model, ends, outputs, reason
 ):
     """As the features that convolutions with computed weights read."""
@@ -217,8 +217,8 @@ def test_onnxruntime_leaves_in_float_what_is_needed_so_once_it_was_moved(
     ]
     made = [onnx.helper.make_node(*item, name=item[2][0]) for item in (*nodes, *ends)]
     weights = {
-        name: rng.standard_normal((32, size, 3, 3)).astype(np.float32)
-        for name, size in (("w0", 3), ("w1", 32))
+        "w0": rng.standard_normal((32, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((32, 32, 1, 1)).astype(np.float32),
     }
     weights["axis"] = np.array([1], np.int64)
     graph = Graph(make_model(made, weights, {"x": (1, 3, 24, 32)}, outputs))
