@@ -1,8 +1,9 @@
 """Gives a network that was worked on at a batch of 1 its free batch back, where it can have one.
 
 Shapes that were computed from the batch have become constants meanwhile. Those that reshapes and
-resizes lead to, and constants that are concatenated to samples (class tokens), are written for any
-batch again. Two samples at once then have to give what each gives alone.
+resizes lead to, and constants that need a row for each sample (class tokens, the grids of
+GridSample), are written for any batch again. Two samples at once then have to give what each gives
+alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,16 +159,16 @@ def _free_resizes(graph: onnx.GraphProto, source: str) -> None:
 
 
 def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
-    """Repeats what is concatenated to samples, such as a class token, once for each."""
+    """Repeats what needs rows for each sample: class tokens in front of them, places to read at."""
     constants = {item.name: tuple(item.dims) for item in graph.initializer}
     kept: list[onnx.NodeProto] = []
     repeated: dict[str, str] = {}
     for node in list(graph.node):
         if all(name in constants for name in node.input if name):
             constants |= {name: shapes.get(name, ()) for name in node.output}
-        elif node.op_type == "Concat" and node.attribute[0].i != 0:
+        elif _has_equal_rows(node):
             for place, name in enumerate(node.input):
-                if constants.get(name, ())[:1] == (1,):
+                if constants.get(name):
                     if name not in repeated:
                         kept += _repeat(graph, name, constants[name], source)
                         repeated[name] = kept[-1].output[0]
@@ -177,13 +178,23 @@ def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> No
     graph.node.extend(kept)
 
 
+def _has_equal_rows(node: onnx.NodeProto) -> bool:
+    """Tells whether the first axes of all inputs have to be of one size."""
+    if node.op_type == "Concat":
+        return bool(node.attribute[0].i != 0)
+    return bool(node.op_type == "GridSample")
+
+
 def _repeat(
     graph: onnx.GraphProto, name: str, dims: tuple[int, ...], source: str
 ) -> list[onnx.NodeProto]:
-    """Returns what expands a constant of a batch of 1 to the batch of an input."""
-    made = _make_shape(graph, name, dims[1:], source)
+    """Returns what gives a constant for a batch of 1 its rows once more for each sample."""
     result = f"{name}/of_batch"
-    return [*made, helper.make_node("Expand", [name, made[-1].output[0]], [result], result)]
+    if dims[0] == 1:
+        made = _make_shape(graph, name, dims[1:], source)
+        return [*made, helper.make_node("Expand", [name, made[-1].output[0]], [result], result)]
+    made = _make_shape(graph, name, [1] * (len(dims) - 1), source)
+    return [*made, helper.make_node("Tile", [name, made[-1].output[0]], [result], result)]
 
 
 def _make_shape(

@@ -327,7 +327,9 @@ def _nothing_to_quantize(graph: Graph, declined: Sequence[Declined]) -> InputErr
     others = f", and so do {len(layers) - 1} more" if len(layers) > 1 else ""
     why = f"layer '{layers[0].node}' stays in float, because {layers[0].reason}{others}"
     is_double = any(value.dtype == np.float64 for value in graph.weights.values())
-    fix = "export it in float32 (in PyTorch: model.float())" if is_double else ""
+    fix = "leave it in float on this target, or choose another one"
+    if is_double:
+        fix = "export it in float32 (in PyTorch: model.float())"
     return InputError(f"{what}: {why}", wanted, fix)
 
 

@@ -78,6 +78,31 @@ def tokens():
     return make(nodes, {"y": (1, 4, 65)}, **constants)
 
 
+def warped():
+    """Reads each picture at places that are known beforehand."""
+    nodes, constants = conv()
+    nodes.append(helper.make_node("GridSample", ["c", "grid"], ["y"]))
+    grid = RNG.uniform(-1, 1, (1, 5, 6, 2)).astype(np.float32)
+    return make(nodes, {"y": (1, 4, 5, 6)}, **constants, grid=grid)
+
+
+def looked_up():
+    """Reads every row of a picture by itself, at computed places whose second coordinate is 0."""
+    nodes, constants = conv()
+    nodes += [
+        helper.make_node("Reshape", ["c", "rows"], ["each"]),
+        helper.make_node("Reshape", ["x", "places"], ["across"]),
+        helper.make_node("Concat", ["across", "zeros"], ["grid"], axis=3),
+        helper.make_node("GridSample", ["each", "grid"], ["read"]),
+        helper.make_node("GridSample", ["read", "first"], ["again"]),
+        helper.make_node("Reshape", ["again", "back"], ["y"]),
+    ]
+    constants |= {"rows": [8, 4, 1, 8], "places": [8, 3, 8, 1], "back": [1, 4, 24]}
+    constants["zeros"] = np.zeros((8, 3, 8, 1), np.float32)
+    constants["first"] = RNG.uniform(-1, 1, (8, 3, 1, 2)).astype(np.float32)
+    return make(nodes, {"y": (1, 4, 24)}, **constants)
+
+
 def enlarged():
     """Is resized to sizes that name the batch."""
     nodes, constants = conv()
@@ -112,7 +137,17 @@ def mixed():
 
 
 @pytest.mark.parametrize(
-    "build", [flattened, flattened_as_torch_exports, windows, tokens, enlarged, fixed_rows]
+    "build",
+    [
+        flattened,
+        flattened_as_torch_exports,
+        windows,
+        tokens,
+        warped,
+        looked_up,
+        enlarged,
+        fixed_rows,
+    ],
 )
 def test_any_batch_gives_what_each_sample_gives(build):
     model = build()

@@ -106,6 +106,9 @@ class OnnxRuntime:
                     f"'{reader.name}' ({reader.op_type}) computes in float, and {each}"
                     " multiplications per value are too few to pay for that"
                 )
+        where = _find_float_end(graph, result) if each < self.fewest_at_border else ""
+        if where:
+            return f"{where}, and {each} multiplications per value are too few to pay for that"
         return ""
 
 
@@ -114,6 +117,20 @@ def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
     reader = graph.sole_consumer(node.output[0])
     is_fused = reader is not None and reader.op_type in FUSED_ACTIVATIONS
     return str(reader.output[0] if reader is not None and is_fused else node.output[0])
+
+
+def _find_float_end(graph: Graph, result: str) -> str:
+    """Returns where a result that is only moved first is wanted in float; empty if nowhere."""
+    held = [result]
+    for name in held:
+        if name in graph.outputs:
+            return f"its moved result '{name}' is an output of the network"
+        for reader in graph.consumers(name):
+            if moved_inputs(graph, reader):
+                held += [str(item) for item in reader.output if item and item not in held]
+            elif reader.op_type not in LAYERS | CLOSING | FUSED_ACTIVATIONS:
+                return f"'{reader.name}' ({reader.op_type}) needs its moved result in float"
+    return ""
 
 
 def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:

@@ -200,6 +200,33 @@ def test_onnxruntime_leaves_alone_what_does_not_pay(placement, pattern, reason, 
     assert any(reason in item.reason for item in declined)
 
 
+@pytest.mark.parametrize(
+    ("ends", "outputs", "reason"),
+    [([], ["m"], "an output of the network"), ([("Tanh", ["m"], ["y"])], ["y"], "(Tanh) needs")],
+)
+def test_onnxruntime_leaves_in_float_what_is_little_work_and_needed_so_once_it_was_moved(
+    make_model, ends, outputs, reason
+):
+    """As the features that convolutions with computed weights read."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        ("Conv", ["x", "w0"], ["c"]),
+        ("Conv", ["c", "w1"], ["z"]),
+        ("Transpose", ["z"], ["t"]),
+        ("Unsqueeze", ["t", "axis"], ["m"]),
+    ]
+    made = [onnx.helper.make_node(*item, name=item[2][0]) for item in (*nodes, *ends)]
+    weights = {
+        "w0": rng.standard_normal((32, 3, 3, 3)).astype(np.float32),
+        "w1": rng.standard_normal((32, 32, 1, 1)).astype(np.float32),
+    }
+    weights["axis"] = np.array([1], np.int64)
+    graph = Graph(make_model(made, weights, {"x": (1, 3, 24, 32)}, outputs))
+    placed, declined = OnnxRuntime().place(graph)
+    assert {item.node for item in placed if item.weight is not None} == {"c"}
+    assert reason in next(item.reason for item in declined if item.node == "z")
+
+
 def test_onnxruntime_leaves_in_float_what_is_named_behind_a_layer(make_model):
     rng = np.random.default_rng(0)
     weights = {
