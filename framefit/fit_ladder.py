@@ -50,10 +50,15 @@ class Tried:
     report: Report
 
     @property
-    def keeps(self) -> bool:
-        """Whether it is fast enough, with the confidence of the tier."""
-        gates = [gate for gate in self.report.gates if gate.name in LATENCY_GATES]
-        return bool(gates) and all(gate.verdict is Verdict.PASS for gate in gates)
+    def keeps(self) -> bool | None:
+        """Whether it is fast enough, with the confidence of the tier; None where nothing is shown.
+
+        That is so on a machine that was too disturbed, and after too few frames.
+        """
+        verdicts = {gate.verdict for gate in self.report.gates if gate.name in LATENCY_GATES}
+        if self.is_invalid or (Verdict.FAIL not in verdicts and verdicts != {Verdict.PASS}):
+            return None
+        return Verdict.FAIL not in verdicts
 
     @property
     def is_invalid(self) -> bool:

@@ -115,7 +115,7 @@ def show_outcome(outcome: "FitOutcome") -> None:
                 item.name,
                 f"{network_ms.get('p50') or float('nan'):.2f}",
                 f"{item.bound_ms:.2f}",
-                "yes" if item.keeps else "no",
+                {True: "yes", False: "no", None: "unknown"}[item.keeps],
                 describe_quality(quality),
                 item.artifact.name,
             )
