@@ -59,7 +59,7 @@ def open_trainable(
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
-    sample = open_example(data, named, spec) if is_single else None
+    sample = open_example(data, named, spec, module.eval()) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
     return module, named, spec
@@ -99,14 +99,14 @@ def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, 
 
 
 def open_example(
-    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec
+    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, module: "nn.Module"
 ) -> "tuple[Tensor, ...] | None":
     """Returns a network's arguments from the first sample of `data`; None for rendered scenes."""
     import torch
 
     if data == SCENES:
         return None
-    sample = open_pictures(data, shapes, spec)[0]
+    sample = open_pictures(data, shapes, spec, module=module)[0]
     return tuple(torch.from_numpy(sample[name]) for name in shapes)
 
 
