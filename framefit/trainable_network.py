@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_FROZEN = 3
+_SHOWN_SHARE = 0.005
 
 TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """Files of weights that a module of Python is built for."""
@@ -74,9 +75,9 @@ def note_frozen(module: "nn.Module") -> None:
             weight.numel() for weight in weights.values()
         )
         _log.warning(
-            "%.0f %% of the weights are frozen where the network is built (requires_grad is False) "
+            "%s of the weights are frozen where the network is built (requires_grad is False) "
             "and do not learn: %s",
-            100 * share,
+            f"{100 * share:.0f} %" if share >= _SHOWN_SHARE else "less than 1 %",
             name_some(frozen, _MOST_FROZEN),
         )
 
