@@ -308,6 +308,7 @@ OPERATORS: dict[str, Operator] = {
     "Or": _elementwise(torch.logical_or),
     "Not": _elementwise(torch.logical_not),
     "Where": _elementwise(torch.where),
+    "NonZero": lambda v, a: v[0].nonzero().T,
     "ArgMax": find_extreme(torch.argmax),
     "ArgMin": find_extreme(torch.argmin),
     "TopK": take_top,
