@@ -218,9 +218,15 @@ def _narrow(state: _Climb) -> Tried | None:
         aim_ms = margin * state.within_ms
         try:
             source = state.workshop.narrow(aim_ms)
-        except (LatencyError, MissingExtraError) as error:
+        except LatencyError as error:
+            state.notes.append(
+                f"fewer channels: the narrowest network takes {error.fastest_ms:.2f} ms, "
+                f"{aim_ms:.2f} would do"
+            )
+            return None
+        except MissingExtraError as error:
             state.notes.append(f"fewer channels: {error}")
-            state.lacks_extra = isinstance(error, MissingExtraError)
+            state.lacks_extra = True
             return None
         chosen, fastest_ms = state.fit_integers(source, f"narrowed to {aim_ms:.2f} ms, INT8")
         if chosen is not None or state.is_disturbed:

@@ -121,7 +121,8 @@ def show_outcome(outcome: "FitOutcome") -> None:
             )
         )
     heading = f"P99 at most, ms ({outcome.limit_ms:g} allowed)"
-    print_table(("network", "P50, ms", heading, "keeps it", "quality", "file"), rows)
+    if rows:
+        print_table(("network", "P50, ms", heading, "keeps it", "quality", "file"), rows)
     for note in fitted.notes:
         typer.echo(note)
     if fitted.chosen is None:

@@ -68,7 +68,7 @@ class FakeWorkshop:
             raise MissingExtraError("lightning_fabric", "train")
         self.aims.append(int8_ms)
         if int8_ms < self.narrowest_ms:
-            raise LatencyError("faster than the narrowest network", "", "", fastest_ms=1.0)
+            raise LatencyError("too fast", "", "allow less with --fewest", fastest_ms=1.0)
         return Path("narrow.pt")
 
     def _judge(self, name, latency_ms):
@@ -162,6 +162,14 @@ def test_on_a_disturbed_machine_no_network_is_given_up_for_a_worse_one(float_ms)
     assert "disturbed" in found.notes[-1]
 
 
+def test_where_no_network_was_judged_there_is_no_table(capsys):
+    found = climb(FakeWorkshop(fastest_ms=25.0), LIMIT_MS)
+    show_outcome(FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality={}))
+    shown = capsys.readouterr().out
+    assert "keeps it" not in shown
+    assert "no network keeps the budget" in shown
+
+
 def test_what_a_disturbed_machine_measured_is_no_answer(capsys):
     """All gates on the latency pass, but the machine was too disturbed for that to count."""
     found = climb(FakeWorkshop(disturbances=MEASUREMENTS), LIMIT_MS)
@@ -213,4 +221,5 @@ def test_a_network_that_cannot_be_narrow_enough_is_said_and_nothing_is_lost():
     found = climb(workshop, LIMIT_MS)
     assert found.chosen is None
     assert len(found.tried) == 1
-    assert "narrowest network" in found.notes[-1]
+    assert f"narrowest network takes 1.00 ms, {workshop.aims[-1]:.2f} would do" in found.notes[-1]
+    assert "--fewest" not in found.notes[-1]
