@@ -159,6 +159,8 @@ DECODERS = [
     'y = Einsum<equation = "nchw,ndhw->ncd">(x, x)',
     "twice = Constant<value = int64[4] {1, 1, 2, 2}>() wide = Tile(x, twice) "
     "y = SpaceToDepth<blocksize = 2>(wide)",
+    "to = Constant<value = int64[4] {1, 4, 7, 4}>() "
+    'y = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , , to)',
     "y = ReduceL1(x, one)",
     "y = ReduceSumSquare(x, one)",
     "y = ReduceLogSumExp(x, one)",
