@@ -48,6 +48,7 @@ class NpzSamples(Samples):
 
     Attributes:
         unused: arrays of the file that are no input of the network.
+        unscaled: arrays of bytes whose numbers are what a float input gets.
     """
 
     def __init__(
@@ -73,6 +74,11 @@ class NpzSamples(Samples):
         self.unused = tuple(name for name in arrays if name not in used)
         for name, tensor in inputs.items():
             _check_member(self._members[name], tensor, self._label)
+        self.unscaled = tuple(
+            member.name
+            for name, member in self._members.items()
+            if member.dtype == np.uint8 and np.dtype(inputs[name].dtype).kind == "f"
+        )
         count = self._common_count()
         self._rows = spread_indices(count, limit)
         super().__init__([f"{self._label}[{row}]" for row in self._rows])
@@ -176,7 +182,12 @@ def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
         return
     fix = "convert it with .astype"
     if member.dtype == np.uint8 and wanted.kind == "f":
-        fix = "these look like raw pixels: scale them as in training, or give a folder of pictures"
+        if tensor.takes_bytes:
+            return
+        fix = (
+            "these look like raw pixels: scale them as in training (with .astype alone where the "
+            "network does that itself), or give a folder of pictures"
+        )
     raise InputError(f"{name} is {member.dtype}", expected, fix)
 
 

@@ -24,10 +24,13 @@ class TensorShape:
     Attributes:
         shape: static shape, the batch first.
         dtype: numpy's name of the element type ("float32").
+        takes_bytes: whether bytes are taken for a float input, as the numbers 0 to 255: the network
+            scales them itself.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    takes_bytes: bool = False
 
     @property
     def row_shape(self) -> tuple[int, ...]:

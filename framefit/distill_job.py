@@ -117,7 +117,12 @@ def distill_file(
         )
     heads = label_heads(learner)
     samples = open_training_samples(
-        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+        data,
+        shapes,
+        spec,
+        labels=labels,
+        encoders=[head.encoder for head in heads.values()],
+        module=learner,
     )
     before = measure_heads(learner, samples, spec)
     result = train_student(

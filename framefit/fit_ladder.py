@@ -50,10 +50,15 @@ class Tried:
     report: Report
 
     @property
-    def keeps(self) -> bool:
-        """Whether it is fast enough, with the confidence of the tier."""
-        gates = [gate for gate in self.report.gates if gate.name in LATENCY_GATES]
-        return bool(gates) and all(gate.verdict is Verdict.PASS for gate in gates)
+    def keeps(self) -> bool | None:
+        """Whether it is fast enough, with the confidence of the tier; None where nothing is shown.
+
+        That is so on a machine that was too disturbed, and after too few frames.
+        """
+        verdicts = {gate.verdict for gate in self.report.gates if gate.name in LATENCY_GATES}
+        if self.is_invalid or (Verdict.FAIL not in verdicts and verdicts != {Verdict.PASS}):
+            return None
+        return Verdict.FAIL not in verdicts
 
     @property
     def is_invalid(self) -> bool:
@@ -213,9 +218,15 @@ def _narrow(state: _Climb) -> Tried | None:
         aim_ms = margin * state.within_ms
         try:
             source = state.workshop.narrow(aim_ms)
-        except (LatencyError, MissingExtraError) as error:
+        except LatencyError as error:
+            state.notes.append(
+                f"fewer channels: the narrowest network takes {error.fastest_ms:.2f} ms, "
+                f"{aim_ms:.2f} would do"
+            )
+            return None
+        except MissingExtraError as error:
             state.notes.append(f"fewer channels: {error}")
-            state.lacks_extra = isinstance(error, MissingExtraError)
+            state.lacks_extra = True
             return None
         chosen, fastest_ms = state.fit_integers(source, f"narrowed to {aim_ms:.2f} ms, INT8")
         if chosen is not None or state.is_disturbed:

@@ -53,7 +53,10 @@ class LayerTimes:
         whole_groups: set[str],
         progress: Progress | None = None,
     ) -> None:
-        """Measures every layer at some channel counts, or reads what was measured before."""
+        """Measures every layer at some channel counts, or reads what was measured before.
+
+        The table is written after each layer, so that a run that is killed loses one at most.
+        """
         wanted = {
             describe_layer(layer, whole_groups=layer.module in whole_groups): layer
             for layer in layers
@@ -66,8 +69,8 @@ class LayerTimes:
             if progress is not None:
                 progress("time layers", index, len(missing))
             self.times[key] = self._measure(wanted[key], json.loads(key)["whole"])
-        if path is not None and missing:
-            write_json(path, self.times)
+            if path is not None:
+                write_json(path, self.times)
 
     def __call__(
         self, layer: "LayerUse", inputs: int, outputs: int, *, whole_groups: bool

@@ -53,6 +53,7 @@ def open_prune_data(
         spec,
         labels=LabelOptions(is_used=bool(heads)),
         encoders=[head.encoder for head in heads.values()],
+        module=module,
     )
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]

@@ -117,7 +117,12 @@ def substitute_file(
     note_frozen(module)
     heads = label_heads(module)
     samples = open_training_samples(
-        data, shapes, spec, labels=labels, encoders=[head.encoder for head in heads.values()]
+        data,
+        shapes,
+        spec,
+        labels=labels,
+        encoders=[head.encoder for head in heads.values()],
+        module=module,
     )
     few = [samples.training[i] for i in range(min(CALIBRATION_SAMPLES, len(samples.training)))]
     clock = ModuleClock(shapes, few if is_int8 else (), runtime)

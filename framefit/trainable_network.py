@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_FROZEN = 3
+_SHOWN_SHARE = 0.005
 
 TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """Files of weights that a module of Python is built for."""
@@ -59,7 +60,7 @@ def open_trainable(
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
-    sample = open_example(data, named, spec) if is_single else None
+    sample = open_example(data, named, spec, module.eval()) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
     return module, named, spec
@@ -74,9 +75,9 @@ def note_frozen(module: "nn.Module") -> None:
             weight.numel() for weight in weights.values()
         )
         _log.warning(
-            "%.0f %% of the weights are frozen where the network is built (requires_grad is False) "
+            "%s of the weights are frozen where the network is built (requires_grad is False) "
             "and do not learn: %s",
-            100 * share,
+            f"{100 * share:.0f} %" if share >= _SHOWN_SHARE else "less than 1 %",
             name_some(frozen, _MOST_FROZEN),
         )
 
@@ -99,14 +100,14 @@ def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, 
 
 
 def open_example(
-    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec
+    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, module: "nn.Module"
 ) -> "tuple[Tensor, ...] | None":
     """Returns a network's arguments from the first sample of `data`; None for rendered scenes."""
     import torch
 
     if data == SCENES:
         return None
-    sample = open_pictures(data, shapes, spec)[0]
+    sample = open_pictures(data, shapes, spec, module=module)[0]
     return tuple(torch.from_numpy(sample[name]) for name in shapes)
 
 

@@ -12,10 +12,13 @@ from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
 from artifacts.samples import Samples, TensorShape, open_samples
+from framefit.byte_inputs import find_byte_inputs
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from perception.batches import Scenes, SceneSource
     from perception.heads.head import TargetEncoder
 
@@ -167,6 +170,7 @@ def open_training_samples(
     labels: LabelOptions | None = None,
     encoders: Sequence["TargetEncoder"] = (),
     types: Mapping[str, str] | None = None,
+    module: "nn.Module | None" = None,
 ) -> TrainingSamples:
     """Opens what `--data` names.
 
@@ -178,6 +182,7 @@ def open_training_samples(
         labels: where labels are and whether to use them.
         encoders: of the student's heads; needed for labels.
         types: of the inputs' elements, by name; "float32" where none is given.
+        module: see `open_pictures`.
 
     Raises:
         InputError: the data do not fit, there are too few, or labels are asked for and not there.
@@ -201,7 +206,14 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec, types)
+    samples = open_pictures(data, shapes, spec, types, module)
+    if isinstance(samples, NpzSamples) and samples.unscaled:
+        _log.warning(
+            "%s of %s: bytes, which the network computes with, so it gets 0 to 255; where training "
+            "scaled them before, scale them in the file",
+            ", ".join(f"'{name}'" for name in samples.unscaled),
+            data,
+        )
     if isinstance(samples, NpzSamples) and samples.unused:
         _log.warning(
             "%s is not used of %s: no input of the network is called so, and labels are not read "
@@ -232,17 +244,30 @@ def open_pictures(
     shapes: Mapping[str, Sequence[int]],
     spec: InputSpec,
     types: Mapping[str, str] | None = None,
+    module: "nn.Module | None" = None,
 ) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
+
+    Args:
+        data: what to open.
+        shapes: of the inputs, by name.
+        spec: how pixels become inputs.
+        types: of the inputs' elements, by name; "float32" where none is given.
+        module: a network that gets the samples; arrays of bytes are for those of its float inputs
+            with which it computes as bytes too. None for none.
 
     Raises:
         InputError: the data do not fit.
     """
+    path = Workspace().find_dataset(data)
+    is_npz = Path(path).suffix.lower() == ".npz"
+    alone = {name: (1, *shape[1:]) for name, shape in shapes.items()}
+    in_bytes = find_byte_inputs(module, alone) if module is not None and is_npz else frozenset()
     tensors = {
-        name: TensorShape((1, *shape[1:]), (types or {}).get(name, "float32"))
-        for name, shape in shapes.items()
+        name: TensorShape(shape, (types or {}).get(name, "float32"), name in in_bytes)
+        for name, shape in alone.items()
     }
-    return open_samples(Workspace().find_dataset(data), tensors, spec)
+    return open_samples(path, tensors, spec)
 
 
 def _open_scenes(

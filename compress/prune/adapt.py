@@ -86,7 +86,8 @@ def _try_families(
 ) -> PrunableNetwork:
     """Tries the families one by one.
 
-    Those that meet the same code as one before are taken on trust until all are proven together.
+    Those that meet the same code as one before are taken on trust until all are proven together;
+    what follows one that does not stand that is then looked for as well.
     """
     families = network.channels.families
     reasons: dict[str, str] = {}
@@ -106,6 +107,11 @@ def _try_families(
         if adapted.rescalings == network.rescalings:
             known[code] = ""
         network = adapted
+    for name in _find_disturbers(replace(network, channels=network.channels.without(reasons))):
+        family = next(one for one in families if one.name == name)
+        network, problem = _adapt(network, family, search)
+        if problem:
+            reasons[name] = problem
     network = _join_families(network, reasons, search, progress)
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
 
@@ -277,7 +283,12 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
 
 
 def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
-    """Adds family by family until all prune together; one that disturbs others is left alone."""
+    """Leaves families alone until all others prune together."""
+    return replace(network, channels=network.channels.without(_find_disturbers(network)))
+
+
+def _find_disturbers(network: PrunableNetwork) -> dict[str, str]:
+    """Adds family by family; returns those with which the ones before no longer prune, and why."""
     reasons: dict[str, str] = {}
     for probes in all_probes(network.channels):
         left = {name: probe for name, probe in probes.items() if name not in reasons}
@@ -290,7 +301,7 @@ def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
                 reasons[name] = problem
             else:
                 removed |= probe
-    return replace(network, channels=network.channels.without(reasons))
+    return reasons
 
 
 def _first_problem(network: PrunableNetwork, probes: list[set[int]]) -> str:

@@ -194,12 +194,24 @@ def _resize(values: Values, attributes: Attributes) -> Any:
     if mode == "linear" and x.ndim == 4 and place == "align_corners":
         return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=True)
     whole = all(n % o == 0 for n, o in zip(wanted, x.shape, strict=True))
-    if mode == "nearest" and whole:
-        for axis, (new, old) in enumerate(zip(wanted, x.shape, strict=True)):
-            if new != old:
-                x = x.repeat_interleave(new // old, axis)
-        return x
-    raise InputError(f"Resize {mode} of {list(x.shape)} to {wanted} ({place})", "whole factors")
+    is_floor = attributes.get("nearest_mode") == b"floor" and place == "asymmetric"
+    if mode == "nearest" and (whole or (is_floor and sizes is not None)):
+        return _take_nearest(x, wanted)
+    raise InputError(
+        f"Resize {mode} of {list(x.shape)} to {wanted} ({place})",
+        "whole factors, or nearest as PyTorch exports it (asymmetric, floor, to a size)",
+    )
+
+
+def _take_nearest(x: Tensor, shape: list[int]) -> Tensor:
+    """Returns `x` in another size: of each place the value that begins before it."""
+    for axis, (new, old) in enumerate(zip(shape, x.shape, strict=True)):
+        if new % old == 0:
+            x = x.repeat_interleave(new // old, axis) if new != old else x
+        else:
+            places = torch.arange(new, device=x.device) / (new / old)
+            x = x.index_select(axis, places.long())
+    return x
 
 
 def _upsample(values: Values, attributes: Attributes) -> Any:
@@ -308,6 +320,7 @@ OPERATORS: dict[str, Operator] = {
     "Or": _elementwise(torch.logical_or),
     "Not": _elementwise(torch.logical_not),
     "Where": _elementwise(torch.where),
+    "NonZero": lambda v, a: v[0].nonzero().T,
     "ArgMax": find_extreme(torch.argmax),
     "ArgMin": find_extreme(torch.argmin),
     "TopK": take_top,

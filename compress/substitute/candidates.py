@@ -42,16 +42,22 @@ def find_candidates(module: nn.Module) -> list[Candidate]:
 
     Squeeze-and-excite is removed as a whole, so activations inside of it do not count. Modules are
     told by the name of their class; `find_called` lists activations that are called as functions.
+    A module that several others have in common (one SiLU for all layers, as in YOLO) is named in
+    each of them, since an edit replaces it in one.
     """
     found: dict[str, list[str]] = {}
     removed: list[str] = []
-    for name, part in module.named_modules():
+    places: set[tuple[int, str]] = set()
+    for name, part in module.named_modules(remove_duplicate=False):
         if any(name.startswith(f"{outer}.") for outer in removed):
             continue
         kind = kind_of(part)
         if kind == SQUEEZE_EXCITE:
             removed.append(name)
-        if kind is not None and name:
+        owner, _, leaf = name.rpartition(".")
+        place = (id(module.get_submodule(owner)), leaf)
+        if kind is not None and name and place not in places:
+            places.add(place)
             found.setdefault(kind, []).append(name)
     return [
         Candidate(

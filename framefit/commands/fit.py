@@ -115,13 +115,14 @@ def show_outcome(outcome: "FitOutcome") -> None:
                 item.name,
                 f"{network_ms.get('p50') or float('nan'):.2f}",
                 f"{item.bound_ms:.2f}",
-                "yes" if item.keeps else "no",
+                {True: "yes", False: "no", None: "unknown"}[item.keeps],
                 describe_quality(quality),
                 item.artifact.name,
             )
         )
     heading = f"P99 at most, ms ({outcome.limit_ms:g} allowed)"
-    print_table(("network", "P50, ms", heading, "keeps it", "quality", "file"), rows)
+    if rows:
+        print_table(("network", "P50, ms", heading, "keeps it", "quality", "file"), rows)
     for note in fitted.notes:
         typer.echo(note)
     if fitted.chosen is None:

@@ -51,7 +51,8 @@ def describe_run(result: "DistillResult") -> str:
     if obstacle is not None:
         steps += (
             f" (what was learned is not taken: the loss of '{obstacle.loss}' rose from "
-            f"{obstacle.before:.3g} to {obstacle.after:.3g})"
+            f"{obstacle.before:.3g} to {obstacle.after:.3g}; a lower --learning-rate or more "
+            "--steps may get further)"
         )
     return f"{steps}, {describe_score(result)}"
 

@@ -7,6 +7,7 @@ import pytest
 
 from artifacts.errors import MissingExtraError
 from compress.errors import LatencyError
+from framefit.commands.fit import show_outcome
 from framefit.fit_job import FitOutcome
 from framefit.fit_ladder import LATENCY_GATES, MEASUREMENTS, Tried, climb
 from latency_budget.gate import Gate, Verdict
@@ -18,6 +19,7 @@ LIMIT_MS = 20.0
 class FakeVariant:
     details: dict
     frame_ms: dict
+    network_ms: dict | None = None
 
 
 @dataclass
@@ -66,7 +68,7 @@ class FakeWorkshop:
             raise MissingExtraError("lightning_fabric", "train")
         self.aims.append(int8_ms)
         if int8_ms < self.narrowest_ms:
-            raise LatencyError("faster than the narrowest network", "", "", fastest_ms=1.0)
+            raise LatencyError("too fast", "", "allow less with --fewest", fastest_ms=1.0)
         return Path("narrow.pt")
 
     def _judge(self, name, latency_ms):
@@ -160,6 +162,42 @@ def test_on_a_disturbed_machine_no_network_is_given_up_for_a_worse_one(float_ms)
     assert "disturbed" in found.notes[-1]
 
 
+def test_where_no_network_was_judged_there_is_no_table(capsys):
+    found = climb(FakeWorkshop(fastest_ms=25.0), LIMIT_MS)
+    show_outcome(FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality={}))
+    shown = capsys.readouterr().out
+    assert "keeps it" not in shown
+    assert "no network keeps the budget" in shown
+
+
+def test_what_a_disturbed_machine_measured_is_no_answer(capsys):
+    """All gates on the latency pass, but the machine was too disturbed for that to count."""
+    found = climb(FakeWorkshop(disturbances=MEASUREMENTS), LIMIT_MS)
+    (tried,) = found.tried
+    assert tried.keeps is None
+    quality = {tried.artifact: {"outputs": {"y": {"sqnr_db": 40.0}}}}
+    show_outcome(FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality=quality))
+    shown = capsys.readouterr().out
+    assert "unknown" in shown
+    assert "yes" not in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "keeps"),
+    [
+        (Verdict.PASS, Verdict.PASS, True),
+        (Verdict.PASS, Verdict.INCONCLUSIVE, None),
+        (Verdict.FAIL, Verdict.INCONCLUSIVE, False),
+    ],
+)
+def test_too_few_frames_are_no_answer_unless_a_limit_is_broken(first, second, keeps):
+    verdicts = zip(LATENCY_GATES, (first, second), strict=True)
+    gates = tuple(Gate(name, verdict, "") for name, verdict in verdicts)
+    report = FakeReport(gates, (FakeVariant({}, {"max": 1.0}),), Verdict.FAIL)
+    tried = Tried(name="INT8", artifact=Path("a"), latency_ms=1.0, report=report)
+    assert tried.keeps is keeps
+
+
 def test_a_machine_that_is_never_fast_enough_ends():
     workshop = FakeWorkshop(added_ms=30.0, is_trainable=True)
     found = climb(workshop, LIMIT_MS)
@@ -183,4 +221,5 @@ def test_a_network_that_cannot_be_narrow_enough_is_said_and_nothing_is_lost():
     found = climb(workshop, LIMIT_MS)
     assert found.chosen is None
     assert len(found.tried) == 1
-    assert "narrowest network" in found.notes[-1]
+    assert f"narrowest network takes 1.00 ms, {workshop.aims[-1]:.2f} would do" in found.notes[-1]
+    assert "--fewest" not in found.notes[-1]

@@ -12,6 +12,7 @@ from torch import nn
 
 from artifacts.checkpoint import load_checkpoint
 from artifacts.errors import InputError
+from framefit.trainable_network import note_frozen
 
 QUICK = ("--steps", "4", "--batch-size", "2", "--probe-every", "2", "--threads", "1")
 CONFIG = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 96, "neck_channels": 8}
@@ -174,6 +175,12 @@ def test_weights_that_the_factory_froze_are_named(run, folder: Path, pictures: P
     assert result.code == 0, result.err
     assert "61 % of the weights are frozen" in result.err
     assert "do not learn: 0.weight, 0.bias" in result.err
+
+
+def test_a_share_of_frozen_weights_is_never_0_percent(caplog: pytest.LogCaptureFixture) -> None:
+    network = nn.Sequential(nn.Linear(1, 1, bias=False).requires_grad_(False), nn.Linear(100, 10))
+    note_frozen(network)
+    assert "less than 1 % of the weights are frozen" in caplog.text
 
 
 def test_a_run_that_goes_on_says_so(

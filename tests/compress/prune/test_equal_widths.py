@@ -145,6 +145,18 @@ def test_a_width_that_code_reads_from_its_input_follows_by_whole_heads() -> None
     assert network.largest_difference(set(family.roots[1:3])) <= TOLERANCE
 
 
+def test_a_width_that_other_layers_seemed_to_vouch_for_follows_too() -> None:
+    """The trunk meets no code, like the layer before it, but attention reads its size."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 16, 1), ViewedAsInput(16))
+    network = open_network(nn.Sequential(*layers, nn.Conv2d(16, 2, 1)).eval(), IMAGE)
+    stem, trunk = network.channels.families[:2]
+    assert (len(stem.roots), len(trunk.roots)) == (8, 4)
+    assert {item.weight for item in network.channels.left_alone} == {"4.weight"}
+    narrow = network.narrow({*stem.roots[:1], *trunk.roots[1:3]})
+    assert (narrow[2].out_channels, narrow[3].num_heads) == (8, 2)
+
+
 @pytest.mark.parametrize(
     ("build", "names"),
     [(ByTensor, {"key.weight", "value.weight"}), (ByNumber, {"first.weight", "second.weight"})],

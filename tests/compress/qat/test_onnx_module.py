@@ -151,12 +151,16 @@ DECODERS = [
     'y = ScatterElements<axis = 1, reduction = "add">(x, at, sum)',
     "at = Constant<value = int64[2, 3] {0, 1, 2, 0, 3, -1}>() got = GatherND(x, at) "
     "new = Neg(got) y = ScatterND(x, at, new)",
+    "one = Constant<value = float {1.0}>() above = Greater(x, one) places = NonZero(above) "
+    "at = Transpose(places) got = GatherND(x, at) new = Neg(got) y = ScatterND(x, at, new)",
     "axis = Constant<value = int64 {3}>() a = CumSum<reverse = 1, exclusive = 1>(x, axis) "
     "b = CumSum(x, axis) c = Trilu<upper = 0>(a, one) y = Add(b, c)",
     "twice = Constant<value = int64[4] {1, 1, 2, 2}>() y = Tile(x, twice)",
     'y = Einsum<equation = "nchw,ndhw->ncd">(x, x)',
     "twice = Constant<value = int64[4] {1, 1, 2, 2}>() wide = Tile(x, twice) "
     "y = SpaceToDepth<blocksize = 2>(wide)",
+    "to = Constant<value = int64[4] {1, 4, 7, 4}>() "
+    'y = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , , to)',
     "y = ReduceL1(x, one)",
     "y = ReduceSumSquare(x, one)",
     "y = ReduceLogSumExp(x, one)",

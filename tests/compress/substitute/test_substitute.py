@@ -38,6 +38,16 @@ def test_every_kind_is_found_once() -> None:
     assert not any(".se." in name for name in found["silu"].modules)
 
 
+def test_a_module_that_layers_have_in_common_is_replaced_in_each() -> None:
+    """As YOLO's layers have one SiLU; a layer that is used twice is changed once."""
+    common = nn.SiLU()
+    layers = [nn.Sequential(nn.Conv2d(4, 4, 1), common) for _ in range(3)]
+    module = nn.Sequential(*layers, layers[0]).eval()
+    (found,) = find_candidates(module)
+    assert found.modules == ("0.1", "1.1", "2.1")
+    assert not any(isinstance(p, nn.SiLU) for p in apply_edits(module, found.edits()).modules())
+
+
 @pytest.mark.parametrize(
     ("prices", "kept"),
     [
