@@ -25,11 +25,9 @@ __all__ = [
     "HeadQuality",
     "Judgement",
     "Verdict",
-    "is_lower_better",
     "judge",
     "judge_head",
 ]
-LOWER_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "epe", "error", "loss")
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,6 @@ class HeadQuality:
     metric: str
     reference: float
     candidate: float
-
-    @property
-    def drop(self) -> float:
-        """How much worse the candidate is; negative where it is better."""
-        worse = self.reference - self.candidate
-        return -worse if is_lower_better(self.metric) else worse
-
-
-def is_lower_better(metric: str) -> bool:
-    """Returns True for errors (abs_rel, rmse …), False for scores (mAP50, mIoU …)."""
-    return metric.lower() in LOWER_IS_BETTER
 
 
 def judge(
@@ -180,9 +167,10 @@ def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -
     values = (quality.reference, quality.candidate)
     if not np.isfinite(values).all():
         return Gate(label, Verdict.FAIL, f"{values[0]} became {values[1]}")
-    verdict = Verdict.PASS if quality.drop <= contract.max_drop + 1e-12 else Verdict.FAIL
     change = values[1] - values[0]
-    better = " (lower is better)" if is_lower_better(contract.metric) else ""
+    drop = change if contract.lower_is_better else -change
+    verdict = Verdict.PASS if drop <= contract.max_drop + 1e-12 else Verdict.FAIL
+    better = " (lower is better)" if contract.lower_is_better else ""
     return Gate(
         label,
         verdict,
