@@ -17,6 +17,7 @@ from latency_budget.gate import Gate, Verdict
 from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.stage_gates import judge_stage, judge_stages_together
+from latency_budget.statistics import percentile_ns
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.tiers import Tier
 
@@ -28,6 +29,9 @@ __all__ = [
     "judge",
     "judge_head",
 ]
+
+_SHORTEST = 0.005
+"""A frame that is faster was most likely written in seconds beneath a name that says ms."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def judge(
         reference: a run measured in turns with `run`, which must not be faster.
     """
     tier = (tier or Tier(frames=run.count)).spend()
-    gates = [_judge_samples(run), _judge_machine(environment, budget.environment)]
+    gates = [_judge_samples(run, budget), _judge_machine(environment, budget.environment)]
     gates.append(judge_steadiness(run, budget.environment))
     if tier.attempts is not None:
         gates.append(_judge_attempts(attempt, tier.attempts))
@@ -105,12 +109,21 @@ def judge(
     return Judgement(tuple(gates))
 
 
-def _judge_samples(run: Run) -> Gate:
+def _judge_samples(run: Run, budget: Budget) -> Gate:
     defects = run.find_defects()
+    typical_ns = percentile_ns(np.sort(run.latency_ns), 0.5)
+    if run.mode == "recorded" and typical_ns and typical_ns < _SHORTEST * budget.frame.deadline_ns:
+        defects += (
+            f"a frame takes {typical_ns / 1e6:.3g} ms, less than {_SHORTEST:.1%} of the deadline: "
+            "is that the column's unit?",
+        )
     if defects:
         return Gate("samples", Verdict.INVALID, "; ".join(defects))
     dropped = int(run.dropped.sum())
-    return Gate("samples", Verdict.PASS, f"{run.count} frames, {dropped} dropped, {run.mode}")
+    shown = f"{run.count} frames, {dropped} dropped, {run.mode}"
+    if not run.is_numbered:
+        shown += "; no column 'frame' or 'dropped': frames that were left out would not be seen"
+    return Gate("samples", Verdict.PASS, shown)
 
 
 def _judge_machine(environment: Environment | None, mode: str) -> Gate:

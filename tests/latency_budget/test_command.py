@@ -171,6 +171,31 @@ def test_a_slower_build_than_the_baseline_fails(tmp_path, budget, quality):
     assert run(*common, "--samples", again, "--baseline", tmp_path / "base.json")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "gate"),
+    [
+        ("environment", [{"name": "steal", "verdict": "invalid", "detail": "9 %"}], "environment"),
+        ("session", {"precision": {"asked": "int8", "got": "f32"}}, "asked versus got"),
+    ],
+)
+def test_an_invalid_run_stays_invalid_when_its_samples_are_judged_again(
+    tmp_path, budget, quality, place, value, gate
+):
+    arguments = ("check", "--budget", budget, "--quality", quality, "--environment", "enforce")
+    samples = write_samples(tmp_path / "s.npz", 18)
+    assert run(*arguments, "--samples", samples, "--json", tmp_path / "r.json")[0] == 0
+    assert run(*arguments, "--samples", tmp_path / "r.json")[0] == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    if place == "session":
+        report["variants"][-1]["details"]["session"] = value
+    else:
+        report["environment"] = {"verdict": "invalid", "checks": value, "machine": {}}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    found, text = run(*arguments, "--samples", tmp_path / "r.json")
+    assert found == 4
+    assert gate in text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("runtime", ["openvino", "onnxruntime"])
 def test_a_model_is_measured_as_the_stage_network(tmp_path, fast, model, runtime):
     found, text = run(
