@@ -9,6 +9,7 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.file_kind import require_file
 from artifacts.onnx_file import parse_input_shapes
 from artifacts.ownership import read_heads
 from framefit.workspace import Workspace
@@ -118,8 +119,8 @@ def make_report(
     if model is None and pipeline is None:
         model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
     for path in (model, against):
-        if path is not None and not path.is_file():
-            raise InputError(f"{path} does not exist", "a model file")
+        if path is not None:
+            require_file(path, "a model")
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
         recipe = _make_recipe(model, pipeline, heads, engine, Path(folder))
@@ -158,8 +159,8 @@ def measure_or_read(
         )
     if samples is not None:
         return read_recorded(samples, rate_hz=rate_hz), ()
-    if model is not None and not model.is_file():
-        raise InputError(f"{model} does not exist", "a model file")
+    if model is not None:
+        require_file(model, "a model")
     recipe = _make_recipe(model, pipeline, None, engine, Path())
     process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
     experiment = measure_in_processes(recipe, process, progress)

@@ -8,6 +8,7 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.file_kind import require_file
 from latency_budget.budget import Budget
 from latency_budget.plan import make_plan
 from latency_budget.report import Report
@@ -43,8 +44,7 @@ def match_artifact(report: Report, artifact: Path) -> Match:
             "a report of a measured artifact",
             "run budget-check with the model itself",
         )
-    if not artifact.is_file():
-        raise InputError(f"{artifact} does not exist", "the artifact to ship")
+    require_file(artifact, "the artifact to ship")
     found = sha256_file(artifact)
     if found != candidate.sha256:
         others = [v.name for v in report.variants[:-1] if v.sha256 == found]
