@@ -10,6 +10,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from latency_budget.budget import Budget
+from latency_budget.gate import Verdict
 from latency_budget.plan import make_plan
 from latency_budget.report import Report
 from latency_budget.tiers import Tier
@@ -57,6 +58,13 @@ def match_artifact(report: Report, artifact: Path) -> Match:
     if report.verdict.value != "pass":
         return Match(False, f"{artifact} is the measured file, but its verdict is"
                      f" {report.verdict.value}")  # fmt: skip
+    unmet = [gate for gate in (*report.gates, *candidate.gates) if gate.verdict is not Verdict.PASS]
+    if unmet:
+        return Match(
+            False,
+            f"the report contradicts itself: its verdict is pass, but '{unmet[0].name}' is "
+            f"{unmet[0].verdict.value}",
+        )
     return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
 
 

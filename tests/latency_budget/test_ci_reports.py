@@ -187,9 +187,18 @@ def test_the_comment_holds_no_foreign_markup(tmp_path):
     assert "\n::error" not in text
 
 
+def as_passed(report):
+    variants = tuple(dataclasses.replace(one, gates=()) for one in report.variants)
+    return dataclasses.replace(report, verdict=Verdict.PASS, gates=(), variants=variants)
+
+
 def test_only_the_measured_and_passed_file_is_accepted(tmp_path):
-    report = dataclasses.replace(make_report(tmp_path), verdict=Verdict.PASS)
+    report = as_passed(make_report(tmp_path))
     assert match_artifact(report, tmp_path / "model.onnx").is_accepted
+    edited = dataclasses.replace(report, gates=(Gate("jitter", Verdict.FAIL, ""),))
+    found = match_artifact(edited, tmp_path / "model.onnx")
+    assert not found.is_accepted
+    assert "contradicts itself: its verdict is pass, but 'jitter' is fail" in found.detail
     (tmp_path / "other.onnx").write_bytes(b"networK")
     assert "was not measured" in match_artifact(report, tmp_path / "other.onnx").detail
     found = match_artifact(report, tmp_path / "float.onnx")
@@ -244,7 +253,7 @@ def test_a_network_alone_is_held_against_its_part_of_the_budget(tmp_path):
 def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
     budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
     report = judged_by(make_report(tmp_path), budget, TIERS["pr"])
-    json_report.write(dataclasses.replace(report, verdict=Verdict.PASS), tmp_path)
+    json_report.write(as_passed(report), tmp_path)
     same, other = tmp_path / "same.toml", tmp_path / "other.toml"
     same.write_text("[stages]\npreprocess = 3.0\nnetwork = 22.0\n")
     other.write_text("[stages]\npreprocess = 3.0\nnetwork = 21.0\n")
