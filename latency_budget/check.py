@@ -254,7 +254,7 @@ def _conclude(
         heads=quality,
         baseline_ns=baseline_ns,
         session=session,
-        attempt=(plan.attempt if plan else None) or 1,
+        attempt=plan.attempt if plan else None,
         reference=reference,
     )
     variant = build_variant(

@@ -71,7 +71,7 @@ def judge(
     heads: Mapping[str, HeadQuality] | None = None,
     baseline_ns: Nanoseconds | None = None,
     session: Mapping[str, Any] | None = None,
-    attempt: int = 1,
+    attempt: int | None = 1,
     reference: Run | None = None,
 ) -> Judgement:
     """Judges a run.
@@ -84,7 +84,8 @@ def judge(
         heads: quality of each head with a contract.
         baseline_ns: [n] latencies of a stored baseline to compare with.
         session: what `Session.describe()` said; a wish that was not granted is invalid.
-        attempt: the how-manieth try of the same plan this is.
+        attempt: the how-manieth try of the same plan this is; None where nobody counted, as of
+            recorded samples.
         reference: a run measured in turns with `run`, which must not be faster.
     """
     tier = (tier or Tier(frames=run.count)).spend()
@@ -147,7 +148,9 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
     return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
 
 
-def _judge_attempts(attempt: int, planned: int) -> Gate:
+def _judge_attempts(attempt: int | None, planned: int) -> Gate:
+    if attempt is None:
+        return Gate("attempts", Verdict.PASS, f"were not counted; {planned} planned")
     detail = f"attempt {attempt} of {planned} planned for this plan and file"
     if attempt <= planned:
         return Gate("attempts", Verdict.PASS, detail)
