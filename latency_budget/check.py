@@ -1,6 +1,5 @@
 """The whole budget check: measure or read, judge, report."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.file_content import read_text
+from artifacts.strict_json import read_json
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
@@ -195,17 +195,22 @@ def read_quality(path: Path) -> dict[str, HeadQuality]:
     """
     expected = '{"HEAD": {"metric": "mAP50", "reference": 0.67, "candidate": 0.66}}'
     try:
-        content = json.loads(read_text(path))
         return {
             str(head): HeadQuality(
-                str(values["metric"]), float(values["reference"]), float(values["candidate"])
+                str(values["metric"]), _number(values["reference"]), _number(values["candidate"])
             )
-            for head, values in content.items()
+            for head, values in read_json(read_text(path)).items()
         }
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", expected) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not a quality file: {error!r}", expected) from error
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
 
 
 _Files = tuple[dict[str, HeadQuality] | None, Any]

@@ -7,7 +7,6 @@ counter). The unit is part of the name: `_ns`, `_us` or `_ms`.
 
 import csv
 import io
-import json
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.file_content import read_content, read_text
+from artifacts.strict_json import read_json
 from latency_budget.repeated_rows import find_repeats
 from latency_budget.reports.json_report import read_columns
 from latency_budget.run import Nanoseconds, Run
@@ -222,11 +222,11 @@ def _read_csv(path: Path) -> Columns:
 
 def _read_jsonl(path: Path) -> Columns:
     lines = read_text(path).splitlines()
-    return _from_rows([json.loads(line) for line in lines if line.strip()])
+    return _from_rows([read_json(line) for line in lines if line.strip()])
 
 
 def _read_json(path: Path) -> Columns:
-    content = json.loads(read_text(path))
+    content = read_json(read_text(path))
     if isinstance(content, list):
         return _from_rows(content)
     if not isinstance(content, dict):

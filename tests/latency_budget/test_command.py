@@ -172,6 +172,24 @@ def test_a_slower_build_than_the_baseline_fails(tmp_path, budget, quality):
 
 
 @pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ('{"a": {"metric": "mAP50", "reference": 0.6, "candidate": true}}', "True is no number"),
+        ('{"a": {"metric": "mAP50", "reference": "0.6", "candidate": 0.6}}', "'0.6' is no number"),
+        ('{"a": {}, "a": {}}', "the key 'a' appears twice"),
+    ],
+)
+def test_a_quality_that_says_two_things_or_no_number_is_refused(
+    tmp_path, budget, quality, values, message
+):
+    quality.write_text(values)
+    samples = write_samples(tmp_path / "s.npz", 18)
+    found, text = run("check", "--budget", budget, "--samples", samples, "--quality", quality)
+    assert found == 2
+    assert message in text
+
+
+@pytest.mark.parametrize(
     ("place", "value", "gate"),
     [
         ("environment", [{"name": "steal", "verdict": "invalid", "detail": "9 %"}], "environment"),
