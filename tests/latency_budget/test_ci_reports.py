@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from framefit.cli import budget_check_main
 from framefit.report_job import extend_history
@@ -262,6 +264,23 @@ def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
     assert budget_check_main([*words, "--budget", str(other)]) == 1
     assert "21.0" in capsys.readouterr().out
     assert budget_check_main([*words, "--tier", "pr"]) == 2
+
+
+def test_verify_refuses_a_network_whose_weights_no_digest_covers(tmp_path, capsys):
+    """Other weights in the file beside it would leave the digest as it is."""
+    report = as_passed(make_report(tmp_path))
+    path, helper = tmp_path / "model.onnx", onnx.helper
+    weight = onnx.numpy_helper.from_array(np.ones((4, 8), np.float32), "w")
+    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 8]) for n in "xy"]
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", values[:1], values[1:], [weight]))
+    for is_beside, code in ((False, 0), (True, 1)):
+        onnx.save(model, path, save_as_external_data=is_beside, location="w.bin", size_threshold=0)
+        measured = dataclasses.replace(report.variants[-1], sha256=sha256_file(path))
+        made = dataclasses.replace(report, variants=(*report.variants[:-1], measured))
+        json_report.write(made, tmp_path)
+        assert budget_check_main(["verify", str(tmp_path / "report.json"), str(path)]) == code
+    assert "files beside it" in capsys.readouterr().out
 
 
 def run_action(tmp_path, latency_ms, folder=Path(sys.executable).parent, **environment):
