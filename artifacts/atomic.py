@@ -34,8 +34,7 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
         InputError: the folder cannot be written, or `target` is a folder.
     """
     target = Path(target)
-    if target.is_dir():
-        raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    _refuse_folder(target)
     if _is_stream(target):
         with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
             yield Path(folder) / target.name
@@ -73,8 +72,7 @@ def require_writable(target: Path | str) -> Path:
             "the path of a file",
             "/dev/stdout is standard output",
         )
-    if target.is_dir():
-        raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
+    _refuse_folder(target)
     if _is_stream(target):
         return target
     folder = target.parent
@@ -85,6 +83,15 @@ def require_writable(target: Path | str) -> Path:
             return target
     except OSError as error:
         raise _unwritable(target, error) from error
+
+
+def _refuse_folder(target: Path) -> None:
+    try:
+        is_folder = target.is_dir()
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    if is_folder:
+        raise InputError(f"cannot write {target}: it is a folder", "the path of a file")
 
 
 def require_another_file(target: Path, inputs: Mapping[str, Path]) -> None:

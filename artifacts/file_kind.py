@@ -43,6 +43,20 @@ def require_file(path: Path | str, expected: str) -> Path:
     return path
 
 
+def describe_absence(path: Path) -> str:
+    """Returns why there is no file or folder of this name to open; empty where there is one.
+
+    A link that leads in a circle is there, as is a name in a folder that may not be read.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return "is a link to nothing" if path.is_symlink() else "does not exist"
+    except (OSError, ValueError) as error:
+        return f"cannot be opened: {getattr(error, 'strerror', None) or error}"
+    return ""
+
+
 def sniff_kind(path: Path) -> str:
     """Names what a file's first bytes say it is.
 

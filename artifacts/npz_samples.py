@@ -16,6 +16,8 @@ from artifacts.file_kind import printable
 from artifacts.samples import Samples, TensorShape, spread_indices
 
 _SKIP_BYTES = 2**24
+_BFLOAT16 = np.dtype("V2")
+"""How numpy.savez writes the bfloat16 of ml_dtypes, which numpy itself has no name for."""
 
 
 @dataclass
@@ -147,6 +149,9 @@ class NpzSamples(Samples):
         if len(content) != member.row_bytes:
             raise InputError(f"array '{member.name}' of {self._label} ends in row {row}")
         member.next_row = row + 1
+        if member.dtype == _BFLOAT16:
+            halves: NDArray[Any] = np.frombuffer(content, "<u2").astype(np.uint32) << 16
+            return halves.view(np.float32)
         return np.frombuffer(content, member.dtype)
 
 
@@ -176,11 +181,14 @@ def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
     if not member.shape or member.shape[1:] not in (tensor.row_shape, tensor.shape):
         raise InputError(f"{name} has the shape {list(member.shape)}", expected)
     wanted = np.dtype(tensor.dtype)
-    if member.dtype == wanted or (member.dtype.kind == "f" and wanted.kind == "f"):
+    is_float = member.dtype.kind == "f" or member.dtype == _BFLOAT16
+    if member.dtype == wanted or (is_float and wanted.kind == "f"):
         return
     if member.dtype.kind in "iu" and np.can_cast(member.dtype, wanted) and wanted.kind in "iu":
         return
     fix = "convert it with .astype"
+    if member.dtype.kind == "V":
+        fix = "numpy has no such type: convert it with .astype('float32') before saving it"
     if member.dtype == np.uint8 and wanted.kind == "f":
         if tensor.takes_bytes:
             return

@@ -32,6 +32,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SIGN_AGAIN = "sign it with: framefit sign"
 _TAKE_WHOLE = "take all files of a release from where it was signed"
+_REVOKED = "a list of SHA-256, or one line with # while nothing is revoked"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +175,9 @@ def read_revoked(path: Path) -> frozenset[str]:
         InputError: the file cannot be read, or a line does not begin with 64 hexadecimal digits.
     """
     try:
-        lines = require_file(path, "a list of SHA-256").read_text(encoding="utf-8").splitlines()
+        lines = require_file(path, _REVOKED).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {printable(path)}: {error}", "a list of SHA-256") from error
+        raise InputError(f"cannot read {printable(path)}: {error}", _REVOKED) from error
     words = [line.split()[0].lower() for line in lines if line.strip() and line.strip()[0] != "#"]
     for word in words:
         if not _SHA256.fullmatch(word):

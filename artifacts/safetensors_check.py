@@ -7,6 +7,7 @@ from typing import Any
 
 from artifacts.errors import InputError
 from artifacts.file_kind import printable
+from artifacts.strict_json import read_json
 
 MAX_HEADER_BYTES = 100_000_000
 _ITEM_BYTES = {
@@ -33,7 +34,7 @@ def check_safetensors(path: Path, content: bytes) -> None:
             "a complete safetensors file",
         )
     try:
-        header = json.loads(content[8 : 8 + size].decode(), object_pairs_hook=_unique)
+        header = read_json(content[8 : 8 + size].decode())
     except (ValueError, RecursionError) as error:
         raise InputError(f"the header of {label} is not valid JSON: {error}") from error
     if not isinstance(header, dict):
@@ -56,13 +57,6 @@ def read_metadata(content: bytes) -> dict[str, Any]:
     size = int.from_bytes(content[:8], "little")
     found = json.loads(content[8 : 8 + size].decode()).get("__metadata__")
     return found if isinstance(found, dict) else {}
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key appears twice")
-    return result
 
 
 def _span(name: str, entry: Any, label: str) -> tuple[int, int, str]:

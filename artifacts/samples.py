@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
-from artifacts.file_kind import printable
+from artifacts.file_kind import describe_absence, printable
 from artifacts.input_spec import InputSpec
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
@@ -119,6 +119,9 @@ def open_samples(
     for name, item in inputs.items():
         if 0 in item.shape:
             raise InputError(f"input '{name}' has the shape {list(item.shape)}", "a static shape")
+    problem = describe_absence(path)
+    if problem:
+        raise InputError(f"data {printable(path)} {problem}", _WHAT)
     if path.is_file() and path.suffix.lower() == ".npz":
         return NpzSamples(path, inputs, limit, optional)
     needed = {name: item for name, item in inputs.items() if name not in optional}
@@ -126,8 +129,7 @@ def open_samples(
         return ImageSamples(path, list_pictures(path), needed, spec, limit)
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         return ImageSamples(path.parent, [path], needed, spec, limit)
-    problem = "is neither" if path.exists() else "does not exist"
-    raise InputError(f"data {printable(path)} {problem}", _WHAT)
+    raise InputError(f"data {printable(path)} is neither", _WHAT)
 
 
 def pick_evenly(

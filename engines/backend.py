@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.errors import InputError
+from artifacts.file_kind import require_file
 from engines.session import Session, SessionSettings
 
 
@@ -52,14 +53,9 @@ class Backend:
             InputError: `path` is missing, a folder, empty, or of another kind.
         """
         wanted = f"a {' or '.join(self.suffixes)} file"
-        if not path.exists():
-            raise InputError(f"{path} does not exist", wanted)
-        if not path.is_file():
-            raise InputError(f"{path} is not a file", wanted)
+        require_file(path, wanted)
         if path.suffix.lower() not in self.suffixes:
             raise InputError(f"{path} is not for the runtime '{self.name}'", wanted)
-        if path.stat().st_size == 0:
-            raise InputError(f"{path} is empty", wanted)
 
 
 def probe_import(name: str, load: Callable[[], Any]) -> RuntimeStatus:

@@ -88,6 +88,8 @@ def _round(source: str, target: str) -> list[onnx.NodeProto]:
 def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns the network with its activations unquantized; its weights stay what they are.
 
+    Integers that something else reads than a DQ (a Transpose, an output of the network) stay too.
+
     Args:
         model: a network with or without Q/DQ.
     """
@@ -96,12 +98,14 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = bare.graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
     sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == QUANTIZE}
+    read = {name for node in graph.node if node.op_type != DEQUANTIZE for name in node.input}
+    read |= {value.name for value in graph.output} | captured_names(graph)
     nodes = []
     for node in graph.node:
         if node.op_type == DEQUANTIZE and node.input[0] in sources:
             kind = kinds.get(node.input[1], _FP32)
             node = helper.make_node("Cast", [sources[node.input[0]]], [node.output[0]], to=kind)
-        if node.op_type != QUANTIZE:
+        if node.op_type != QUANTIZE or node.output[0] in read:
             nodes.append(node)
     used = {name for node in nodes for name in node.input}
     used |= {value.name for value in graph.output} | captured_names(graph)

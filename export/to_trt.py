@@ -19,7 +19,8 @@ from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from artifacts.plugin_tail import PluginTail, join_plugins
 from export.early_casts import cast_before_moves
-from export.precision import PrecisionResult, apply_fp16, has_qdq
+from export.integer_share import require_integer_layers
+from export.precision import PrecisionResult, apply_fp16
 from export.trt_build import BuiltPlan, build_plan
 
 AUTO = "auto"
@@ -192,12 +193,8 @@ def _load(
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
     model = widen_int4(cast_before_moves(remove_guards(loaded)))
-    if settings.int8 and not has_qdq(model):
-        raise InputError(
-            f"{source} is a float network, so there is nothing to build in INT8",
-            "a network with Q/DQ",
-            f"run: compress quantize {source.name} --data CALIB",
-        )
+    if settings.int8:
+        require_integer_layers(model, source.name)
     return model, plugins
 
 

@@ -9,8 +9,12 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.onnx_file import parse_input_shapes
+from artifacts.external_data import find_external, load_external_data
+from artifacts.file_kind import require_file
+from artifacts.graph_checks import check_scales
+from artifacts.onnx_file import parse_input_shapes, read_as_stored
 from artifacts.ownership import read_heads
+from engines.onnx_outline import check_onnx_outline
 from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget
 from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
@@ -118,8 +122,8 @@ def make_report(
     if model is None and pipeline is None:
         model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
     for path in (model, against):
-        if path is not None and not path.is_file():
-            raise InputError(f"{path} does not exist", "a model file")
+        if path is not None:
+            _check_network(path)
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
         recipe = _make_recipe(model, pipeline, heads, engine, Path(folder))
@@ -158,13 +162,30 @@ def measure_or_read(
         )
     if samples is not None:
         return read_recorded(samples, rate_hz=rate_hz), ()
-    if model is not None and not model.is_file():
-        raise InputError(f"{model} does not exist", "a model file")
+    if model is not None:
+        require_file(model, "a model")
     recipe = _make_recipe(model, pipeline, None, engine, Path())
     process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
     experiment = measure_in_processes(recipe, process, progress)
     _warn_of_disturbance(experiment.environment)
     return experiment.paced, _heads_of(model)
+
+
+def _check_network(path: Path) -> None:
+    """Refuses what runtimes open all the same: Q/DQ scales of NaN, weights behind a hard link."""
+    require_file(path, "a model")
+    if path.suffix.lower() != ".onnx":
+        return
+    check_onnx_outline(path)
+    network = read_as_stored(path)
+    if find_external(network):
+        load_external_data(network, path, path.stat().st_size)
+        _log.warning(
+            "%s has weights in files beside it, which the report's digest does not cover, so "
+            "budget-check verify will refuse it",
+            path,
+        )
+    check_scales(network.graph, path)
 
 
 def _warn_of_disturbance(environment: Environment) -> None:

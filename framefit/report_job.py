@@ -9,7 +9,9 @@ from typing import Any
 
 from artifacts.atomic import only_writer, write_text
 from artifacts.errors import FramefitError, InputError, first_line
+from artifacts.external_data import find_external
 from artifacts.file_content import read_text
+from artifacts.onnx_file import read_as_stored
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
 from latency_budget.artifact_match import Match, match_artifact, match_limits
@@ -133,6 +135,12 @@ def verify_artifact(
         raise InputError("--tier or --mode was given without --budget", "the file that has them")
     report = read_report(report_file)
     found = match_artifact(report, artifact)
+    if found.is_accepted and _has_weights_beside(artifact):
+        return Match(
+            False,
+            f"{artifact} has weights in files beside it, which the measured digest does not cover; "
+            "save it with all of its weights and measure that",
+        )
     if budget_file is None or not found.is_accepted:
         return found
     budget = Budget.load(budget_file)
@@ -141,6 +149,16 @@ def verify_artifact(
     if not limits.is_accepted:
         return Match(False, f"{artifact} is the measured file and passed, but {limits.detail}")
     return Match(True, f"{found.detail}; {limits.detail}")
+
+
+def _has_weights_beside(path: Path) -> bool:
+    """Returns whether a network keeps weights in other files; what is no network has none."""
+    if path.suffix.lower() != ".onnx":
+        return False
+    try:
+        return bool(find_external(read_as_stored(path)))
+    except InputError:
+        return False
 
 
 def view_roofline(model: Path, settings: SessionSettings | None = None) -> RooflineView:

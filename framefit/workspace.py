@@ -11,6 +11,8 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.file_content import read_text
+from artifacts.file_kind import describe_absence
 from artifacts.input_spec import InputSpec
 from latency_budget.budget_values import refuse_unknown
 
@@ -79,7 +81,7 @@ class Workspace:
         try:
             if path.stat().st_size > MAX_SETTINGS_BYTES:
                 raise InputError(f"{path} is larger than {MAX_SETTINGS_BYTES} bytes")
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = tomllib.loads(read_text(path))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"cannot read {path}: {error}", "a TOML file") from error
         tables = {"input": set(InputSpec.__dataclass_fields__), "datasets": None}
@@ -101,7 +103,7 @@ class Workspace:
     def find_dataset(self, data: str) -> Path:
         """Returns the path of a dataset: the path itself, or one named in `framefit.toml`."""
         path = Path(data)
-        if path.exists():
+        if not describe_absence(path):
             return path
         return self.read_settings().datasets.get(data, path)
 

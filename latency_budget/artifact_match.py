@@ -8,7 +8,9 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.file_kind import require_file
 from latency_budget.budget import Budget
+from latency_budget.gate import Verdict
 from latency_budget.plan import make_plan
 from latency_budget.report import Report
 from latency_budget.tiers import Tier
@@ -43,8 +45,7 @@ def match_artifact(report: Report, artifact: Path) -> Match:
             "a report of a measured artifact",
             "run budget-check with the model itself",
         )
-    if not artifact.is_file():
-        raise InputError(f"{artifact} does not exist", "the artifact to ship")
+    require_file(artifact, "the artifact to ship")
     found = sha256_file(artifact)
     if found != candidate.sha256:
         others = [v.name for v in report.variants[:-1] if v.sha256 == found]
@@ -57,6 +58,13 @@ def match_artifact(report: Report, artifact: Path) -> Match:
     if report.verdict.value != "pass":
         return Match(False, f"{artifact} is the measured file, but its verdict is"
                      f" {report.verdict.value}")  # fmt: skip
+    unmet = [gate for gate in (*report.gates, *candidate.gates) if gate.verdict is not Verdict.PASS]
+    if unmet:
+        return Match(
+            False,
+            f"the report contradicts itself: its verdict is pass, but '{unmet[0].name}' is "
+            f"{unmet[0].verdict.value}",
+        )
     return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
 
 

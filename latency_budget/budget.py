@@ -15,6 +15,7 @@ from latency_budget.budget_values import (
     name_nearest,
     refuse_unknown,
 )
+from latency_budget.head_metric import is_lower_better
 from latency_budget.tiers import TIERS, Tier, parse_tiers
 
 MODES = ("enforce", "report", "strict")
@@ -51,10 +52,25 @@ class HeadContract:
     Attributes:
         metric: the metric's name, such as mAP50, mIoU or abs_rel.
         max_drop: largest allowed worsening, absolute; for an error such as abs_rel a rise.
+        lower_is_better: the metric is an error; by its name where not given.
+
+    Raises:
+        InputError: the name tells no direction, and none is given.
     """
 
     metric: str
     max_drop: float
+    lower_is_better: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Settles the direction."""
+        if self.lower_is_better is None:
+            object.__setattr__(self, "lower_is_better", is_lower_better(self.metric))
+        if self.lower_is_better is None:
+            raise InputError(
+                f"the metric '{self.metric}' is not known to be an error or a score",
+                "lower_is_better = true or false beside it",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +231,7 @@ def _parse_frame(source: str, values: Mapping[str, Any]) -> FrameBudget:
 def _parse_head(source: str, key: str, value: Any) -> HeadContract:
     if not isinstance(value, Mapping):
         raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
-    refuse_unknown(source, f"{key}.", value, {"metric", "max_drop"})
+    refuse_unknown(source, f"{key}.", value, {"metric", "max_drop", "lower_is_better"})
     for name in ("metric", "max_drop"):
         if name not in value:
             raise InputError(f"{source}: [{key}] has no {name}", "both metric and max_drop")
@@ -224,7 +240,13 @@ def _parse_head(source: str, key: str, value: Any) -> HeadContract:
             f"{source}: {key}.metric = {value['metric']!r}", 'a name in quotes, such as "mAP50"'
         )
     drop = check_number(source, f"{key}.max_drop", value["max_drop"], unit="", high=1, zero=True)
-    return HeadContract(metric=value["metric"], max_drop=drop)
+    direction = value.get("lower_is_better")
+    if not isinstance(direction, bool | None):
+        raise InputError(f"{source}: {key}.lower_is_better = {direction!r}", "true or false")
+    try:
+        return HeadContract(metric=value["metric"], max_drop=drop, lower_is_better=direction)
+    except InputError as error:
+        raise InputError(f"{source}: [{key}]: {error.what}", error.expected) from error
 
 
 def _parse_modes(source: str, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

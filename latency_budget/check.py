@@ -1,6 +1,5 @@
 """The whole budget check: measure or read, judge, report."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.file_content import read_text
+from artifacts.strict_json import read_json
 from latency_budget.budget import Budget, HeadContract
+from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
 from latency_budget.phase_sweep import describe_sweep, sweep_phases
@@ -18,6 +19,7 @@ from latency_budget.priority import Scheduling
 from latency_budget.recorded import read_recorded
 from latency_budget.report import Report, build_report, build_variant
 from latency_budget.reports.json_report import read_baseline
+from latency_budget.reports.read_report import read_circumstances
 from latency_budget.restarts import ProcessSettings, measure_in_turns
 from latency_budget.run import Run
 from latency_budget.stop_rule import SequentialStop
@@ -176,7 +178,10 @@ def check_recorded(path: Path, settings: CheckSettings) -> Report:
     """Judges latencies of whole frames that were recorded elsewhere; see `read_recorded`."""
     files = _read_files(settings)
     run = read_recorded(path, rate_hz=settings.budget.frame.rate_hz)
-    return _conclude(run, Subject(name=path.name), settings, files)
+    state, session = read_circumstances(path)
+    return _conclude(
+        run, Subject(name=path.name), settings, files, environment=state, session=session
+    )
 
 
 def read_quality(path: Path) -> dict[str, HeadQuality]:
@@ -190,17 +195,22 @@ def read_quality(path: Path) -> dict[str, HeadQuality]:
     """
     expected = '{"HEAD": {"metric": "mAP50", "reference": 0.67, "candidate": 0.66}}'
     try:
-        content = json.loads(read_text(path))
         return {
             str(head): HeadQuality(
-                str(values["metric"]), float(values["reference"]), float(values["candidate"])
+                str(values["metric"]), _number(values["reference"]), _number(values["candidate"])
             )
-            for head, values in content.items()
+            for head, values in read_json(read_text(path)).items()
         }
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", expected) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not a quality file: {error!r}", expected) from error
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
 
 
 _Files = tuple[dict[str, HeadQuality] | None, Any]
@@ -220,6 +230,9 @@ def _conclude(
     experiment: Experiment | None = None,
     plan: Plan | None = None,
     reference: Run | None = None,
+    *,
+    environment: Environment | None = None,
+    session: Mapping[str, Any] | None = None,
 ) -> Report:
     quality, baseline_ns = files
     whole = budget = budget_of(settings)
@@ -236,7 +249,8 @@ def _conclude(
         kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
         notes.append(_describe_part(whole, budget, run.stage_names, kept))
         budget = replace(budget, heads=kept)
-    environment = experiment.environment if experiment else None
+    if experiment:
+        environment, session = experiment.environment, _asked_and_got(subject, experiment)
     judgement = judge(
         run,
         budget,
@@ -244,8 +258,8 @@ def _conclude(
         environment=environment,
         heads=quality,
         baseline_ns=baseline_ns,
-        session=_asked_and_got(subject, experiment),
-        attempt=(plan.attempt if plan else None) or 1,
+        session=session,
+        attempt=plan.attempt if plan else None,
         reference=reference,
     )
     variant = build_variant(
@@ -267,8 +281,8 @@ def _conclude(
     return build_report([variant], budget, judgement, environment=environment, notes=tuple(notes))
 
 
-def _asked_and_got(subject: Subject, experiment: Experiment | None) -> dict[str, Any] | None:
-    if experiment is None or experiment.session is None:
+def _asked_and_got(subject: Subject, experiment: Experiment) -> dict[str, Any] | None:
+    if experiment.session is None:
         return None
     runtime = {"asked": subject.runtime or None, "got": experiment.runtime}
     return {**experiment.session, "runtime": runtime}

@@ -7,9 +7,9 @@ counter). The unit is part of the name: `_ns`, `_us` or `_ms`.
 
 import csv
 import io
-import json
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,20 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.file_content import read_content, read_text
+from artifacts.strict_json import read_json
+from latency_budget.repeated_rows import find_repeats
 from latency_budget.reports.json_report import read_columns
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.statistics import find_step
 
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_OTHER_CONTENT = {
+    b"\x1f\x8b": "it is packed with gzip: unpack it first",
+    b"PK": "it is an archive or a spreadsheet: save the table as text",
+    b"\xff\xfe": "it is UTF-16, as PowerShell writes it: save it as UTF-8",
+}
+_CLOCK_NS = 10_000_000_000
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
 
 Columns = dict[str, Sequence[Any]]
@@ -45,11 +54,17 @@ def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
     """
     path = Path(path)
     if path.suffix.lower() not in READERS:
-        raise InputError(f"{path} has an unknown suffix", " or ".join(READERS))
+        fix = "unpack it first" if path.suffix.lower() in _PACKED else ""
+        raise InputError(f"{path} has an unknown suffix", " or ".join(READERS), fix)
     try:
         columns = READERS[path.suffix.lower()](path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        starts = (fix for mark, fix in _OTHER_CONTENT.items() if error.object.startswith(mark))
+        raise InputError(
+            f"{path} is not UTF-8 text", f"a {path.suffix} file", next(starts, "")
+        ) from error
     except (ValueError, EOFError, RecursionError, zipfile.BadZipFile, csv.Error) as error:
         raise InputError(f"{path} is not a valid {path.suffix} file: {error}") from error
     return _build_run(path, columns, rate_hz)
@@ -70,7 +85,10 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
         if name not in (latency_name, "dropped", "frame")
     }
     defects += _check_ids(path, columns.get("frame"))
-    return Run.from_latencies(
+    repeats = find_repeats(latency[~dropped])
+    if repeats:
+        defects.append(f"{repeats}: written twice?")
+    run = Run.from_latencies(
         latency,
         stages_ns=stages,
         dropped=dropped,
@@ -78,6 +96,7 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
         defects=tuple(defects),
         rounding_ns=sum(find_step(times) for times in (latency, *stages.values())) // 2,
     )
+    return replace(run, is_numbered="frame" in columns or "dropped" in columns)
 
 
 def _find_latency(path: Path, columns: Columns) -> str:
@@ -86,14 +105,21 @@ def _find_latency(path: Path, columns: Columns) -> str:
         raise InputError(
             f"{path} has the columns {', '.join(columns) or 'none'}",
             "exactly one of latency_ms, latency_us or latency_ns",
-            "the unit is part of a column's name",
+            "the unit is part of a column's name; docs/latency.md converts other tools' files",
         )
-    for name in columns:
+    for number, name in enumerate(columns, 1):
         stage, _, unit = name.rpartition("_")
+        if not name:
+            raise InputError(
+                f"{path}: column {number} has no name",
+                "a stage with its unit, such as network_ms",
+                "leave an index out (in pandas: index=False)",
+            )
         if name not in ("dropped", "frame") and (unit not in UNITS or not stage):
             raise InputError(
                 f"{path}: column '{name}' does not say its {'stage' if unit in UNITS else 'unit'}",
                 f"such as network{name}" if unit in UNITS else f"such as {name}_ms or {name}_ns",
+                "" if unit in UNITS else "leave out what is not how long a stage took",
             )
     return found[0]
 
@@ -120,6 +146,13 @@ def _read_times(
     for index, value in enumerate(values):
         if not dropped[index]:
             numbers[index] = _read_number(path, name, index, value) * scale
+    kept = numbers[~dropped]
+    if len(kept) > 2 and kept[-1] > _CLOCK_NS and (np.diff(kept) > 0).all():
+        raise InputError(
+            f"{path}: column '{name}' counts up from row to row, as the time of day does",
+            "how long each frame took",
+            "subtract two times of a frame, or leave the column out",
+        )
     bad = ~np.isfinite(numbers) | (numbers < 0) | (np.abs(numbers) > 1e15)
     bad |= (numbers == 0) & ~dropped & (not zero)
     if bad.any():
@@ -189,11 +222,11 @@ def _read_csv(path: Path) -> Columns:
 
 def _read_jsonl(path: Path) -> Columns:
     lines = read_text(path).splitlines()
-    return _from_rows([json.loads(line) for line in lines if line.strip()])
+    return _from_rows([read_json(line) for line in lines if line.strip()])
 
 
 def _read_json(path: Path) -> Columns:
-    content = json.loads(read_text(path))
+    content = read_json(read_text(path))
     if isinstance(content, list):
         return _from_rows(content)
     if not isinstance(content, dict):
@@ -222,6 +255,8 @@ def _read_npz(path: Path) -> Columns:
     for name, array in arrays.items():
         if array.ndim != 1:
             raise ValueError(f"'{name}' has the shape {list(array.shape)}, not one axis")
+        if array.dtype.kind in "mM":
+            raise ValueError(f"'{name}' holds {array.dtype}, not numbers in the unit of its name")
     return {name: array.tolist() for name, array in arrays.items()}
 
 

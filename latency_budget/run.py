@@ -38,6 +38,8 @@ class Run:
         defects: what is wrong with the samples themselves, found while reading them.
         rounding_ns: by how much the stages may take longer than their frame, as they were recorded
             with so few digits.
+        is_numbered: a frame that is missing would have been noticed; not so for recorded times
+            without a counter and without dropped frames.
     """
 
     mode: str
@@ -55,6 +57,7 @@ class Run:
     snapshots: tuple[Any, Any] | None = None
     defects: tuple[str, ...] = ()
     rounding_ns: int = 0
+    is_numbered: bool = True
 
     @classmethod
     def from_latencies(

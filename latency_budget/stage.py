@@ -1,5 +1,6 @@
 """One stage of the frame: a name and the function that does its work."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,8 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
     """Returns the stages' names.
 
     Raises:
-        InputError: there is no stage, one is not a `Stage` or has no name, or two have the same
-            name.
+        InputError: there is no stage, one is not a `Stage`, has no name or nothing to run, or
+            returns before its work is done, or two have the same name.
     """
     for stage in stages:
         if not isinstance(stage, Stage):
@@ -43,6 +44,7 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
                 f"a stage's name is '{stage.name}', which stands for the whole frame",
                 "another name",
             )
+        _check_function(stage)
     names = tuple(stage.name for stage in stages)
     if not names:
         raise InputError("there is no stage to measure", "at least one Stage")
@@ -50,3 +52,26 @@ def check_stages(stages: list[Stage]) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise InputError(f"the stage name '{name}' is used twice", "a name per stage")
     return names
+
+
+def _check_function(stage: Stage) -> None:
+    """Refuses what returns at once and works later, which would look like a stage without cost."""
+    if not callable(stage.run):
+        raise InputError(
+            f"stage '{stage.name}' is to run a {type(stage.run).__name__}", "a function"
+        )
+    for function in (stage.run, type(stage.run).__call__):
+        for kind, is_kind in _LATE.items():
+            if is_kind(function):
+                raise InputError(
+                    f"stage '{stage.name}' is {kind}, whose work is not done when it returns",
+                    "a function that returns its result",
+                    "call it to its end in a function of its own",
+                )
+
+
+_LATE: dict[str, Callable[[object], bool]] = {
+    "a coroutine function": inspect.iscoroutinefunction,
+    "a generator function": inspect.isgeneratorfunction,
+    "an asynchronous generator function": inspect.isasyncgenfunction,
+}

@@ -17,6 +17,7 @@ from latency_budget.gate import Gate, Verdict
 from latency_budget.regression import compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.stage_gates import judge_stage, judge_stages_together
+from latency_budget.statistics import percentile_ns
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.tiers import Tier
 
@@ -25,11 +26,12 @@ __all__ = [
     "HeadQuality",
     "Judgement",
     "Verdict",
-    "is_lower_better",
     "judge",
     "judge_head",
 ]
-LOWER_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "epe", "error", "loss")
+
+_SHORTEST = 0.005
+"""A frame that is faster was most likely written in seconds beneath a name that says ms."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,6 @@ class HeadQuality:
     reference: float
     candidate: float
 
-    @property
-    def drop(self) -> float:
-        """How much worse the candidate is; negative where it is better."""
-        worse = self.reference - self.candidate
-        return -worse if is_lower_better(self.metric) else worse
-
-
-def is_lower_better(metric: str) -> bool:
-    """Returns True for errors (abs_rel, rmse …), False for scores (mAP50, mIoU …)."""
-    return metric.lower() in LOWER_IS_BETTER
-
 
 def judge(
     run: Run,
@@ -80,7 +71,7 @@ def judge(
     heads: Mapping[str, HeadQuality] | None = None,
     baseline_ns: Nanoseconds | None = None,
     session: Mapping[str, Any] | None = None,
-    attempt: int = 1,
+    attempt: int | None = 1,
     reference: Run | None = None,
 ) -> Judgement:
     """Judges a run.
@@ -93,11 +84,12 @@ def judge(
         heads: quality of each head with a contract.
         baseline_ns: [n] latencies of a stored baseline to compare with.
         session: what `Session.describe()` said; a wish that was not granted is invalid.
-        attempt: the how-manieth try of the same plan this is.
+        attempt: the how-manieth try of the same plan this is; None where nobody counted, as of
+            recorded samples.
         reference: a run measured in turns with `run`, which must not be faster.
     """
     tier = (tier or Tier(frames=run.count)).spend()
-    gates = [_judge_samples(run), _judge_machine(environment, budget.environment)]
+    gates = [_judge_samples(run, budget), _judge_machine(environment, budget.environment)]
     gates.append(judge_steadiness(run, budget.environment))
     if tier.attempts is not None:
         gates.append(_judge_attempts(attempt, tier.attempts))
@@ -118,12 +110,21 @@ def judge(
     return Judgement(tuple(gates))
 
 
-def _judge_samples(run: Run) -> Gate:
+def _judge_samples(run: Run, budget: Budget) -> Gate:
     defects = run.find_defects()
+    typical_ns = percentile_ns(np.sort(run.latency_ns), 0.5)
+    if run.mode == "recorded" and typical_ns and typical_ns < _SHORTEST * budget.frame.deadline_ns:
+        defects += (
+            f"a frame takes {typical_ns / 1e6:.3g} ms, less than {_SHORTEST:.1%} of the deadline: "
+            "is that the column's unit?",
+        )
     if defects:
         return Gate("samples", Verdict.INVALID, "; ".join(defects))
     dropped = int(run.dropped.sum())
-    return Gate("samples", Verdict.PASS, f"{run.count} frames, {dropped} dropped, {run.mode}")
+    shown = f"{run.count} frames, {dropped} dropped, {run.mode}"
+    if not run.is_numbered:
+        shown += "; no column 'frame' or 'dropped': frames that were left out would not be seen"
+    return Gate("samples", Verdict.PASS, shown)
 
 
 def _judge_machine(environment: Environment | None, mode: str) -> Gate:
@@ -147,7 +148,9 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
     return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
 
 
-def _judge_attempts(attempt: int, planned: int) -> Gate:
+def _judge_attempts(attempt: int | None, planned: int) -> Gate:
+    if attempt is None:
+        return Gate("attempts", Verdict.PASS, f"were not counted; {planned} planned")
     detail = f"attempt {attempt} of {planned} planned for this plan and file"
     if attempt <= planned:
         return Gate("attempts", Verdict.PASS, detail)
@@ -180,9 +183,10 @@ def judge_head(name: str, contract: HeadContract, quality: HeadQuality | None) -
     values = (quality.reference, quality.candidate)
     if not np.isfinite(values).all():
         return Gate(label, Verdict.FAIL, f"{values[0]} became {values[1]}")
-    verdict = Verdict.PASS if quality.drop <= contract.max_drop + 1e-12 else Verdict.FAIL
     change = values[1] - values[0]
-    better = " (lower is better)" if is_lower_better(contract.metric) else ""
+    drop = change if contract.lower_is_better else -change
+    verdict = Verdict.PASS if drop <= contract.max_drop + 1e-12 else Verdict.FAIL
+    better = " (lower is better)" if contract.lower_is_better else ""
     return Gate(
         label,
         verdict,

@@ -8,6 +8,7 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
+from artifacts.file_kind import require_file
 from latency_budget.stage import Stage
 
 
@@ -57,8 +58,7 @@ class Recipe:
         if not self.artifact or self.sha256:
             return self
         path = Path(self.artifact)
-        if not path.is_file():
-            raise InputError(f"{path} does not exist", "a model file")
+        require_file(path, "a model")
         return Recipe(
             function=self.function,
             arguments=self.arguments,

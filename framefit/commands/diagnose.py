@@ -24,9 +24,12 @@ from framefit.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compress.diagnose import Diagnosis
 
 SHOWN_LAYERS = 12
+SHOWN_OUTPUTS = 4
 
 
 def diagnose(
@@ -96,18 +99,23 @@ def diagnose(
 
 
 def show_diagnosis(diagnosis: "Diagnosis", *, is_verbose: bool) -> None:
-    """Prints the layers, the most costly ones only unless asked for all, and the remedies."""
+    """Prints the layers, the most costly ones only unless asked for all, and the remedies.
+
+    A column for each of many outputs leaves none of them room, so only the worst is shown then.
+    """
     from compress.diagnose.html import describe_layer, format_share
     from compress.sqnr import format_db
     from framefit.table import print_table
 
+    is_narrow = len(diagnosis.heads) > SHOWN_OUTPUTS
+    alone = ("worst output alone",) if is_narrow else [f"alone: {head}" for head in diagnosis.heads]
     shown = diagnosis.by_share if is_verbose else diagnosis.by_share[:SHOWN_LAYERS]
     print_table(
         (
             "layer",
             "belongs to",
             "noise",
-            *(f"alone: {head}" for head in diagnosis.heads),
+            *alone,
             "output dB",
             "worst channels",
         ),
@@ -116,7 +124,11 @@ def show_diagnosis(diagnosis: "Diagnosis", *, is_verbose: bool) -> None:
                 f"{layer.node} ({layer.op_type})",
                 layer.owner,
                 format_share(layer.share),
-                *(format_db(value) for value in layer.alone_db.values()),
+                *(
+                    [_describe_worst(layer.alone_db)]
+                    if is_narrow
+                    else [format_db(value) for value in layer.alone_db.values()]
+                ),
                 format_db(layer.sqnr_db),
                 ", ".join(
                     f"{index}: {format_db(layer.channel_db[index])}"
@@ -132,6 +144,13 @@ def show_diagnosis(diagnosis: "Diagnosis", *, is_verbose: bool) -> None:
     heads = ", ".join(f"{name} {format_db(db)} dB" for name, db in diagnosis.heads_db.items())
     typer.echo(f"\n{diagnosis.limit} ({heads}).")
     show_remedies(diagnosis)
+
+
+def _describe_worst(alone_db: "Mapping[str, float]") -> str:
+    from compress.sqnr import format_db
+
+    worst = min(alone_db, key=lambda head: alone_db[head])
+    return f"{worst}: {format_db(alone_db[worst])}"
 
 
 def show_remedies(diagnosis: "Diagnosis") -> None:

@@ -5,6 +5,7 @@ Speed, size and every head's quality are rows of one table, so none is shown wit
 
 from typing import Any
 
+from latency_budget.head_metric import is_lower_better
 from latency_budget.report import Report, Variant
 from latency_budget.reports.text import (
     format_change,
@@ -14,7 +15,6 @@ from latency_budget.reports.text import (
     format_value,
     plain,
 )
-from latency_budget.verdict import is_lower_better
 
 
 def head_metrics(report: Report) -> list[tuple[str, str]]:

@@ -73,7 +73,7 @@ def test_an_option_is_no_file(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"x"), require_writable])
 def test_paths_that_cannot_be_written(tmp_path: Path, write) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file/below", Path("/proc/none/x")):
+    for path in (tmp_path, tmp_path / "file/below", Path("/proc/none/x"), tmp_path / ("n" * 300)):
         with pytest.raises(InputError, match="cannot write"):
             write(path)
     assert names(tmp_path) == ["file"]

@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import cv2
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -141,6 +142,14 @@ def test_empty_folder_missing_path_and_other_files_are_refused(tmp_path: Path) -
         open_samples(tmp_path, INPUTS, SPEC)
     with pytest.raises(InputError, match="does not exist"):
         open_samples(tmp_path / "none", INPUTS, SPEC)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot be opened: Too many levels of symbolic links"):
+        open_samples(tmp_path / "loop", INPUTS, SPEC)
+    (tmp_path / "link").symlink_to("nothing")
+    with pytest.raises(InputError, match="is a link to nothing"):
+        open_samples(tmp_path / "link", INPUTS, SPEC)
+    with pytest.raises(InputError, match="File name too long"):
+        open_samples(tmp_path / ("n" * 300), INPUTS, SPEC)
     (tmp_path / "a.npy").write_bytes(b"x")
     with pytest.raises(InputError, match=r"is neither.*\.npz"):
         open_samples(tmp_path / "a.npy", INPUTS, SPEC)
@@ -195,6 +204,13 @@ def test_npz_rows_are_read_in_any_order_and_converted(tmp_path: Path) -> None:
     ]
 
 
+def test_npz_of_bfloat16_is_read_as_what_it_was_written_from(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(ml_dtypes.bfloat16)
+    np.savez(tmp_path / "d.npz", x=array)
+    feeds = open_samples(tmp_path / "d.npz", INPUTS, SPEC)[:]
+    np.testing.assert_array_equal(np.concatenate([f["x"] for f in feeds]), array.astype("f4"))
+
+
 def test_npz_of_several_inputs(tmp_path: Path) -> None:
     inputs = {"x": TensorShape((1, 2)), "n": TensorShape((1, 3), "int64")}
     np.savez(tmp_path / "d.npz", x=np.ones((4, 2), np.float32), n=np.ones((4, 3), np.int32), z=[1])
@@ -218,6 +234,7 @@ GOOD = np.zeros((2, 3, 8, 12), np.float32)
         ({"x": GOOD.astype(np.int64)}, "int64"),
         ({"x": GOOD.astype(np.complex64)}, "complex64"),
         ({"x": GOOD.astype("U3")}, "<U3"),
+        ({"x": GOOD.astype(ml_dtypes.float8_e4m3fn)}, r"V1; .*numpy has no such type"),
         ({"x": GOOD[:, :, :4]}, r"\[2, 3, 4, 12\]; expected \[samples, 3, 8, 12\]"),
         ({"x": GOOD[0]}, r"\[3, 8, 12\]"),
         ({"x": np.float32(1)}, r"\[\]"),

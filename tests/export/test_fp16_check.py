@@ -52,6 +52,28 @@ def test_constants_that_outputs_and_branches_read_outlive_the_pairs():
     np.testing.assert_array_equal(got["anchors"], np.arange(6))
 
 
+def test_integers_that_leave_the_network_or_are_moved_stay_quantized():
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["t"], perm=[0, 1, 3, 2]),
+        helper.make_node("DequantizeLinear", ["t", "scale", "zero"], ["y"]),
+        helper.make_node("QuantizeLinear", ["y", "scale", "zero"], ["out"]),
+    ]
+    constants = {"scale": np.float32(0.01), "zero": np.int8(0)}
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [describe("x")],
+        [describe("y", None), helper.make_tensor_value_info("out", TensorProto.INT8, None)],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    sample = {"x": np.linspace(-1, 1, 32, dtype=np.float32).reshape(SHAPE)}
+    got, expected = (run_model(each, [sample])[0] for each in (remove_qdq(model), model))
+    for name in ("y", "out"):
+        np.testing.assert_array_equal(got[name], expected[name])
+
+
 def test_a_constant_output_is_typed_and_measured_like_any_other():
     sample = {"x": np.linspace(-1, 1, 32, dtype=np.float32).reshape(SHAPE)}
     result = apply_fp16(make_network(), [sample])

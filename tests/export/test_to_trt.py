@@ -10,6 +10,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, save_onnx
 from artifacts.plan_manifest import read_manifest, read_verified_plan
 from export import to_trt
+from export.integer_share import require_integer_layers
 from export.to_trt import PlanSettings, build_plans, choose_flavour, ready_path
 from export.trt_build import build_plan
 
@@ -96,6 +97,37 @@ def test_a_gpu_that_tensorrt_rtx_does_not_know_is_refused(float_path):
 def test_int8_insists_on_a_quantized_network(float_path):
     with pytest.raises(InputError, match=r"run: compress quantize model\.onnx"):
         build_plans(float_path, settings=PlanSettings(int8=True))
+
+
+def test_int8_is_not_said_of_pairs_at_the_edges(float_model, tmp_path):
+    """The layers between them compute in float."""
+    model = onnx.ModelProto()
+    model.CopyFrom(float_model)
+    constants = {"scale": np.float32(0.02), "zero": np.int8(0)}
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    for node in model.graph.node:
+        node.input[:] = ["dequantized" if name == "image" else name for name in node.input]
+    pair = [
+        helper.make_node("QuantizeLinear", ["image", *constants], ["quantized"]),
+        helper.make_node("DequantizeLinear", ["quantized", *constants], ["dequantized"]),
+    ]
+    nodes = [*pair, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, tmp_path / "edges.onnx")
+    with pytest.raises(InputError, match="the weight of none of its 3 layers"):
+        build_plans(tmp_path / "edges.onnx", settings=PlanSettings(int8=True))
+
+
+def test_int8_of_few_layers_is_warned_of(int8_model, caplog):
+    require_integer_layers(int8_model, "model")
+    assert not caplog.records
+    nodes = [helper.make_node("Conv", ["image", "w"], [f"y{i}"]) for i in range(30)]
+    mostly = onnx.ModelProto()
+    mostly.CopyFrom(int8_model)
+    mostly.graph.node.extend(nodes)
+    require_integer_layers(mostly, "model")
+    assert "only 3 of 33 layers" in caplog.text
 
 
 def test_without_tensorrt_the_ready_network_is_kept_and_named(int8_path, monkeypatch):

@@ -56,6 +56,34 @@ def test_table_json_and_page_agree(run, network: Path) -> None:
     assert (found["recommended"] or "nothing that was tried") in done.out
 
 
+def test_a_table_of_many_outputs_keeps_a_line_for_each_layer(run, folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = [f"head_{index}_logits" for index in range(9)]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", name + "_w"], [name], name=f"/{name}/cls_preds/Conv")
+            for name in names
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 8, 8]) for name in names],
+        [
+            numpy_helper.from_array(rng.normal(size=(4, 3, 1, 1)).astype(np.float32), f"{name}_w")
+            for name in names
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "many.onnx")
+    np.savez(folder / "data.npz", x=rng.random((8, 3, 8, 8), np.float32))
+    done = run("compress", "diagnose", "many.onnx", "--data", "data.npz")
+    assert done.code == 0, done.err
+    for name in names:
+        assert any(
+            f"/{name}/cls_preds/Conv (Conv)" in line and f"{name}: " in line and "%" in line
+            for line in done.out.splitlines()
+        ), done.out
+
+
 def test_each_remedy_is_an_option_of_quantize(run, network: Path) -> None:
     assert run("compress", "diagnose", network, "--data", "data.npz", "--json", "d.json").code == 0
     remedies = json.loads(Path("d.json").read_text())["remedies"]

@@ -136,12 +136,12 @@ def test_bad_settings_are_refused(folder: Path, text: str, message: str) -> None
 
 
 def test_good_settings(folder: Path) -> None:
-    Path("framefit.toml").write_text(
-        '[input]\ncolor = "bgr"\nmean = [1, 2.5, 3]\n[datasets]\nroad = "data/road"\n'
-    )
+    text = '[input]\ncolor = "bgr"\nmean = [1, 2.5, 3]\n[datasets]\nroad = "data/road"\n'
+    Path("framefit.toml").write_text(text, encoding="utf-8-sig", newline="\r\n")
     found = Workspace().read_settings()
     assert found.input == {"color": "bgr", "mean": [1, 2.5, 3]}
     assert Workspace().find_dataset("road") == Path("data/road")
     assert Workspace().find_dataset("other") == Path("other")
+    assert Workspace().find_dataset("n" * 300) == Path("n" * 300)
     entry = {"path": "x", "kind": "plan", "sha256": "0", "command": "c"}
     assert json.loads(json.dumps(entry)) == entry

@@ -72,6 +72,14 @@ def test_the_deadline_is_never_longer_than_the_period(tmp_path):
         ("[heads.a]\nmetric = 3\nmax_drop = 0.1", ["heads.a.metric = 3"]),
         ("[heads]\na = 3", ["heads.a = 3", "[heads.a]"]),
         (
+            "[heads.a]\nmetric = 'badness'\nmax_drop = 0.1",
+            ["[heads.a]: the metric 'badness'", "lower_is_better = true or false"],
+        ),
+        (
+            "[heads.a]\nmetric = 'ADE'\nmax_drop = 0.1\nlower_is_better = 1",
+            ["heads.a.lower_is_better = 1", "true or false"],
+        ),
+        (
             "[tiers.pr]\nconfidence = 95",
             ["tiers.pr.confidence = 95", "in percent? then write 0.95"],
         ),

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from framefit.cli import budget_check_main
 from framefit.report_job import extend_history
@@ -187,9 +189,18 @@ def test_the_comment_holds_no_foreign_markup(tmp_path):
     assert "\n::error" not in text
 
 
+def as_passed(report):
+    variants = tuple(dataclasses.replace(one, gates=()) for one in report.variants)
+    return dataclasses.replace(report, verdict=Verdict.PASS, gates=(), variants=variants)
+
+
 def test_only_the_measured_and_passed_file_is_accepted(tmp_path):
-    report = dataclasses.replace(make_report(tmp_path), verdict=Verdict.PASS)
+    report = as_passed(make_report(tmp_path))
     assert match_artifact(report, tmp_path / "model.onnx").is_accepted
+    edited = dataclasses.replace(report, gates=(Gate("jitter", Verdict.FAIL, ""),))
+    found = match_artifact(edited, tmp_path / "model.onnx")
+    assert not found.is_accepted
+    assert "contradicts itself: its verdict is pass, but 'jitter' is fail" in found.detail
     (tmp_path / "other.onnx").write_bytes(b"networK")
     assert "was not measured" in match_artifact(report, tmp_path / "other.onnx").detail
     found = match_artifact(report, tmp_path / "float.onnx")
@@ -244,7 +255,7 @@ def test_a_network_alone_is_held_against_its_part_of_the_budget(tmp_path):
 def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
     budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
     report = judged_by(make_report(tmp_path), budget, TIERS["pr"])
-    json_report.write(dataclasses.replace(report, verdict=Verdict.PASS), tmp_path)
+    json_report.write(as_passed(report), tmp_path)
     same, other = tmp_path / "same.toml", tmp_path / "other.toml"
     same.write_text("[stages]\npreprocess = 3.0\nnetwork = 22.0\n")
     other.write_text("[stages]\npreprocess = 3.0\nnetwork = 21.0\n")
@@ -253,6 +264,23 @@ def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
     assert budget_check_main([*words, "--budget", str(other)]) == 1
     assert "21.0" in capsys.readouterr().out
     assert budget_check_main([*words, "--tier", "pr"]) == 2
+
+
+def test_verify_refuses_a_network_whose_weights_no_digest_covers(tmp_path, capsys):
+    """Other weights in the file beside it would leave the digest as it is."""
+    report = as_passed(make_report(tmp_path))
+    path, helper = tmp_path / "model.onnx", onnx.helper
+    weight = onnx.numpy_helper.from_array(np.ones((4, 8), np.float32), "w")
+    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 8]) for n in "xy"]
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", values[:1], values[1:], [weight]))
+    for is_beside, code in ((False, 0), (True, 1)):
+        onnx.save(model, path, save_as_external_data=is_beside, location="w.bin", size_threshold=0)
+        measured = dataclasses.replace(report.variants[-1], sha256=sha256_file(path))
+        made = dataclasses.replace(report, variants=(*report.variants[:-1], measured))
+        json_report.write(made, tmp_path)
+        assert budget_check_main(["verify", str(tmp_path / "report.json"), str(path)]) == code
+    assert "files beside it" in capsys.readouterr().out
 
 
 def run_action(tmp_path, latency_ms, folder=Path(sys.executable).parent, **environment):

@@ -171,6 +171,75 @@ def test_a_slower_build_than_the_baseline_fails(tmp_path, budget, quality):
     assert run(*common, "--samples", again, "--baseline", tmp_path / "base.json")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ('{"a": {"metric": "mAP50", "reference": 0.6, "candidate": true}}', "True is no number"),
+        ('{"a": {"metric": "mAP50", "reference": "0.6", "candidate": 0.6}}', "'0.6' is no number"),
+        ('{"a": {}, "a": {}}', "the key 'a' appears twice"),
+    ],
+)
+def test_a_quality_that_says_two_things_or_no_number_is_refused(
+    tmp_path, budget, quality, values, message
+):
+    quality.write_text(values)
+    samples = write_samples(tmp_path / "s.npz", 18)
+    found, text = run("check", "--budget", budget, "--samples", samples, "--quality", quality)
+    assert found == 2
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "gate"),
+    [
+        ("environment", [{"name": "steal", "verdict": "invalid", "detail": "9 %"}], "environment"),
+        ("session", {"precision": {"asked": "int8", "got": "f32"}}, "asked versus got"),
+    ],
+)
+def test_an_invalid_run_stays_invalid_when_its_samples_are_judged_again(
+    tmp_path, budget, quality, place, value, gate
+):
+    arguments = ("check", "--budget", budget, "--quality", quality, "--environment", "enforce")
+    samples = write_samples(tmp_path / "s.npz", 18)
+    assert run(*arguments, "--samples", samples, "--json", tmp_path / "r.json")[0] == 0
+    assert run(*arguments, "--samples", tmp_path / "r.json")[0] == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    if place == "session":
+        report["variants"][-1]["details"]["session"] = value
+    else:
+        report["environment"] = {"verdict": "invalid", "checks": value, "machine": {}}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    found, text = run(*arguments, "--samples", tmp_path / "r.json")
+    assert found == 4
+    assert gate in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"), [("scale", "has a scale of NaN"), ("link", "is a hard link")]
+)
+def test_networks_that_a_runtime_opens_all_the_same_are_refused(tmp_path, fast, damage, message):
+    """Rows 37 and 61."""
+    helper, path = onnx.helper, tmp_path / "net.onnx"
+    scale = np.full(1, np.nan if damage == "scale" else 0.1, np.float32)
+    weights = {"w": np.ones((1, 64), np.float32), "s": scale[0], "z": np.int8(0)}
+    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 64]) for n in "xy"]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Add", ["d", "w"], ["y"]),
+    ]
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    is_linked = damage == "link"
+    onnx.save(model, path, save_as_external_data=is_linked, location="w.bin", size_threshold=64)
+    if is_linked:
+        (tmp_path / "other.bin").hardlink_to(tmp_path / "w.bin")
+    found, text = run("check", "--budget", fast, path)
+    assert found == 2
+    assert message in text
+
+
 @pytest.mark.parametrize("runtime", ["openvino", "onnxruntime"])
 def test_a_model_is_measured_as_the_stage_network(tmp_path, fast, model, runtime):
     found, text = run(

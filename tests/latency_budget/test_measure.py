@@ -1,5 +1,6 @@
 import gc
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -152,11 +153,28 @@ def test_a_stage_that_raises_is_named_with_its_frame():
     assert gc.isenabled()
 
 
+async def run_later(payload):
+    return payload
+
+
+def run_lazily(payload):
+    yield payload
+
+
+class RunsLater:
+    async def __call__(self, payload):
+        return payload
+
+
 @pytest.mark.parametrize(
     ("stages", "frames", "message"),
     [
         ([], [0], "no stage"),
         ([Stage("a", str), Stage("a", str)], [0], "used twice"),
+        ([Stage("a", None)], [0], "'a' is to run a NoneType"),
+        ([Stage("a", run_later)], [0], "'a' is a coroutine function"),
+        ([Stage("a", partial(run_lazily))], [0], "'a' is a generator function"),
+        ([Stage("a", RunsLater())], [0], "'a' is a coroutine function"),
         ([("a", str)], [0], "a stage is a tuple"),
         ([Stage("latency", str)], [0], "'latency', which stands for the whole frame"),
         ([Stage("a", str)], [], "no frame"),

@@ -80,6 +80,9 @@ def test_a_pass_after_too_many_attempts_proves_nothing():
     late = judge(run, Budget(), tier=tier, attempt=3)
     assert late.verdict is Verdict.INCONCLUSIVE
     assert "attempt 3 of 2" in str(late.gates)
+    uncounted = judge(run, Budget(), tier=tier, attempt=None)
+    assert uncounted.verdict is Verdict.PASS
+    assert "were not counted" in str(uncounted.gates)
 
 
 def test_the_error_chance_is_shared_among_the_planned_attempts():

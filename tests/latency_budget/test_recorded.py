@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from latency_budget.budget import Budget
 from latency_budget.budget_file import render_budget
 from latency_budget.recorded import READERS, read_recorded
 from latency_budget.run import Run
-from latency_budget.verdict import judge
+from latency_budget.verdict import Verdict, judge
 
 MS = 1_000_000
 LATENCY, NETWORK = [21.5, 20.25, 22.0], [15.0, 14.0, 15.5]
@@ -92,6 +93,11 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
         ("a.json", '{"latency_ms": [1, 2], "a_ms": [1]}', "different length"),
         ("a.json", '{"latency_ms": [true]}', "row 0 is True"),
         ("a.json", "{", "not a valid .json"),
+        (
+            "a.json",
+            '{"latency_ms": [40], "latency_ms": [20]}',
+            "the key 'latency_ms' appears twice",
+        ),
         ("a.jsonl", "{}\n[", "not a valid .jsonl"),
         ("a.npz", "text", "not a valid .npz"),
         ("a.npz", "", "not a valid .npz"),
@@ -99,6 +105,9 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
         ("a.csv", "latency_ms,dropped\n1,maybe\n", "dropped of row 0"),
         ("a.csv", "latency_ms,_ms\n1,2\n", "'_ms' does not say"),
         ("a.csv", "latency_ms,a_ms,a_ms\n1,2,3\n", "'a_ms' twice"),
+        ("a.csv", ",latency_ms\n0,20\n", "column 1 has no name"),
+        ("a.csv", "latency_ms,t_ms\n20,1e9\n20,2e9\n20,3e9\n", "'t_ms' counts up from row to row"),
+        ("a.csv.gz", "x", "unpack it first"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
@@ -109,6 +118,63 @@ def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
     assert message in str(caught.value)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "fix"),
+    [
+        (gzip.compress(b"latency_ms\n20\n"), "unpack it first"),
+        ("latency_ms\n20\n".encode("utf-16"), "save it as UTF-8"),
+        ("främe,latency_ms\n1,20\n".encode("latin-1"), "not UTF-8 text"),
+    ],
+)
+def test_what_is_no_utf_8_says_what_it_is(tmp_path, content, fix):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is not UTF-8 text") as caught:
+        read_recorded(path)
+    assert fix in str(caught.value)
+
+
+def test_times_with_a_unit_of_their_own_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", latency_ms=np.full(3, 20, "timedelta64[ms]"))
+    with pytest.raises(InputError, match="not numbers in the unit of its name"):
+        read_recorded(tmp_path / "a.npz")
+
+
+def test_rows_that_hold_frames_twice_are_no_evidence(tmp_path):
+    """99 clean frames are not enough; joined or held four times they are no more."""
+    clean = np.random.default_rng(3).normal(20, 0.2, 99).round(4)
+    for times in (np.tile(clean, 4), np.repeat(clean, 4)):
+        run = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+        assert "written twice?" in run.find_defects()[0]
+        assert judge(run, Budget()).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 3])
+def test_values_that_come_back_by_rounding_are_no_repeats(tmp_path, digits):
+    times = np.random.default_rng(3).normal(20, 1.5, 6000).round(digits)
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+    assert run.find_defects() == ()
+
+
+def test_seconds_beneath_a_name_that_says_ms_do_not_pass(tmp_path):
+    times = np.random.default_rng(3).normal(0.025, 0.0002, 1000)
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+    judgement = judge(run, Budget())
+    assert judgement.verdict is Verdict.INVALID
+    assert "is that the column's unit?" in judgement.gates[0].detail
+
+
+def test_samples_without_a_counter_say_what_they_cannot_show(tmp_path):
+    for columns, is_said in (
+        ({}, True),
+        ({"frame": [0, 1, 2]}, False),
+        ({"dropped": [0] * 3}, False),
+    ):
+        path = write(tmp_path, ".csv", {"latency_ms": LATENCY, **columns})
+        detail = judge(read_recorded(path), Budget()).gates[0].detail
+        assert ("left out would not be seen" in detail) == is_said
 
 
 def test_a_single_array_in_an_npz_is_refused(tmp_path):

@@ -154,9 +154,9 @@ def test_a_gpu_that_is_lost_again_is_an_internal_error_and_the_old_report_stays(
     old = tmp_path / "report" / "report.json"
     old.parent.mkdir()
     old.write_text("the report of an earlier check")
-    (tmp_path / "model.onnx").write_bytes(b"network")
+    (tmp_path / "model.plan").write_bytes(b"network")
     budget = str(Path(__file__).parents[2] / "examples" / "budget.toml")
-    check = ["budget", "check", "--budget", budget, "model.onnx", "--frames", "30"]
+    check = ["budget", "check", "--budget", budget, "model.plan", "--frames", "30"]
     assert main([*check, "--out", "report"]) == 5
     assert old.read_text() == "the report of an earlier check"
 

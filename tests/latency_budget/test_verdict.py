@@ -144,6 +144,9 @@ def test_stages_longer_than_their_frame_are_a_defect():
         ("abs_rel", 0.100, 0.115, Verdict.FAIL),
         ("abs_rel", 0.100, 0.050, Verdict.PASS),
         ("mAP50", 0.700, float("nan"), Verdict.FAIL),
+        ("rmse_log", 0.100, 0.115, Verdict.FAIL),
+        ("minADE", 0.100, 0.050, Verdict.PASS),
+        ("bbox_mAP50-95", 0.700, 0.689, Verdict.FAIL),
     ],
 )
 def test_heads_keep_their_contracts_in_the_right_direction(metric, before, after, verdict):
@@ -151,6 +154,14 @@ def test_heads_keep_their_contracts_in_the_right_direction(metric, before, after
     heads = {"a": HeadQuality(metric, before, after)}
     judgement = judge(run_of(noisy()), budget, environment=QUIET, heads=heads)
     assert gate(judgement, f"head a {metric}").verdict is verdict
+
+
+@pytest.mark.parametrize(("lower", "verdict"), [(True, Verdict.FAIL), (False, Verdict.PASS)])
+def test_a_metric_of_ones_own_counts_as_the_budget_says(lower, verdict):
+    contract = HeadContract(metric="badness", max_drop=0.01, lower_is_better=lower)
+    heads = {"a": HeadQuality("badness", 0.1, 0.2)}
+    judgement = judge(run_of(noisy()), Budget(heads={"a": contract}), heads=heads)
+    assert gate(judgement, "head a badness").verdict is verdict
 
 
 def test_a_contract_without_a_measured_quality_is_no_pass():

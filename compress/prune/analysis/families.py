@@ -12,6 +12,7 @@ from compress.prune.analysis.tracer import Trace
 Place = tuple[str, int]
 """A weight's name and one of its axes."""
 TIED_TOGETHER = "all its channels are tied together"
+PICKED_BY_TABLE = "picks channels by a table"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
@@ -248,7 +249,9 @@ def _other_weights(
 ) -> list[LeftAlone]:
     """Lists the channels of parameters that no layer has as its weight, where no family has them.
 
-    A bias or a scale (one axis) is left out: it follows the channels that it is combined with.
+    A bias or a scale (one axis) is left out: it follows the channels that it is combined with. So
+    are the rows that a table picks (a bias for each relative position of an attention): they are
+    positions.
     """
     named = {layer.weight for layer in trace.layers}
     prunable = {root for family in families for root in family.roots}
@@ -256,7 +259,11 @@ def _other_weights(
     for name in trace.parameters - named:
         axes = trace.weights[name].values()
         for ids in axes if len(axes) > 1 else ():
-            left = [root for root in roots[ids].tolist() if root not in prunable]
+            left = [
+                root
+                for root in roots[ids].tolist()
+                if root not in prunable and not reasons.get(root, "").endswith(PICKED_BY_TABLE)
+            ]
             unknown = _NO_LAYER if name in trace.used else _NOT_USED
             why = Counter(reasons.get(root, unknown) for root in left if ids.size > 1)
             for reason, count in why.items():

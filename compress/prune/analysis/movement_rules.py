@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
-from compress.prune.analysis.families import TIED_TOGETHER
+from compress.prune.analysis.families import PICKED_BY_TABLE, TIED_TOGETHER
 from compress.prune.analysis.tracer import (
     CONSTANTS,
     SPREADERS,
@@ -244,7 +244,7 @@ def take_rows(tracer: ChannelTracer, call: Call) -> None:
     else:
         indices = [None] * (call.args[1] % source.ndim) + [call.args[2]]
     indexed = tuple(axis for axis, index in enumerate(indices) if index is not None)
-    reason = f"'{call.name}' in '{tracer.place}' picks channels by a table"
+    reason = f"'{call.name}' in '{tracer.place}' {PICKED_BY_TABLE}"
     for index in indices:
         if index is not None:
             tracer.freeze(index, reason)

@@ -24,7 +24,16 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         kind = integer_type(graph, node)
         name = node.input[2] if len(node.input) > 2 else ""
         zero_point = graph.constant(name) if name else None
-        if kind not in _TAKEN:
+        if kind == TensorProto.UINT8 and _is_input_read(graph, node):
+            yield Finding(
+                rule=RULE.name,
+                severity=ERROR,
+                place=node.name or node.output[0],
+                what="a DQ on an input of type UINT8",
+                why=f"{target.title} has UINT8 at inputs with a Cast to float, and nowhere else",
+                fix="write it as a Cast to float, a Sub of its zero point and a Mul by its scale",
+            )
+        elif kind not in _TAKEN:
             yield _report(node, ERROR, f"integers of type {type_name(kind)}", _why(node, target))
         elif zero_point is not None and np.asarray(zero_point, np.float32).any():
             worst = int(np.abs(np.asarray(zero_point, np.int64)).max())
@@ -59,6 +68,11 @@ def integer_type(graph: LintGraph, node: onnx.NodeProto) -> int:
 
 def _is_constant_data(graph: LintGraph, node: onnx.NodeProto) -> bool:
     return node.op_type == DEQUANTIZE and graph.is_fixed(node.input[0])
+
+
+def _is_input_read(graph: LintGraph, node: onnx.NodeProto) -> bool:
+    inputs = {value.name for value in graph.inputs}
+    return node.op_type == DEQUANTIZE and node.input[0] in inputs
 
 
 def _why(node: onnx.NodeProto, target: Target) -> str:

@@ -121,6 +121,20 @@ def unsigned(draw):
     return d.model(d.conv(d.pair("x", zero_point=np.uint8(0)), "conv", pair=False))
 
 
+def unsigned_input(draw):
+    d = draw()
+    d.types["x"] = TensorProto.UINT8
+    scale, zero_point = d.constant(np.float32(0.01)), d.constant(np.uint8(0))
+    return d.model(d.conv(d.op("DequantizeLinear", "x", scale, zero_point), "conv"))
+
+
+def signed_input(draw):
+    d = draw()
+    d.types["x"] = TensorProto.INT8
+    scale, zero_point = d.constant(np.float32(0.01)), d.constant(np.int8(0))
+    return d.model(d.op("Relu", d.op("DequantizeLinear", "x", scale, zero_point)))
+
+
 def integer_bias(draw):
     d = draw()
     bias = d.op("DequantizeLinear", d.constant(np.zeros(32, np.int32)), d.constant(np.float32(0.1)))
@@ -312,7 +326,10 @@ EXAMPLES = {
         [supported],
     ),
     "opset": ([lambda d: of_opset(d, 8)], [lambda d: of_opset(d, 19)]),
-    "quantized-type": ([asymmetric, unsigned, integer_bias], [chain]),
+    "quantized-type": (
+        [asymmetric, unsigned, unsigned_input, integer_bias],
+        [chain, signed_input],
+    ),
     "scale-axis": ([wrong_axis], [chain, lambda d: chain(d, is_per_channel=False)]),
     "int4-weights": (
         [
