@@ -115,7 +115,8 @@ def export_onnx(
         else:
             raise InputError(
                 f"the module cannot be exported: {'; '.join(refusals)}",
-                "a module of operators that ONNX has, without data-dependent control flow",
+                "a module of operators that ONNX has, without data-dependent control flow, and "
+                "outputs that do not hang on the rounding of float32",
             )
     entries = _describe(exporter, refusals, errors, input_spec)
     found_heads = heads if heads is not None else getattr(module, "heads_metadata", None)

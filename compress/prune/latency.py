@@ -275,7 +275,7 @@ def _notes(pruner: Pruner, layers: LayerSum, selection: Selection, off: float) -
                 useless.append(family.name)
     if useless:
         notes.append(
-            f"the table says that {len(useless)} cuts bring nothing by themselves "
-            f"(less than {USELESS:.1%} of the latency): {', '.join(useless[:5])}"
+            f"by the table, cuts that bring less than {USELESS:.1%} of the latency by themselves: "
+            f"{len(useless)} ({', '.join(useless[:5])})"
         )
     return notes
