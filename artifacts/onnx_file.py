@@ -12,7 +12,7 @@ from onnx.inliner import inline_local_functions
 from artifacts.atomic import atomic_path
 from artifacts.bfloat16_edges import widen_edges
 from artifacts.errors import InputError, UnsafeFileError, first_line
-from artifacts.external_data import MAX_MODEL_BYTES, load_external_data
+from artifacts.external_data import MAX_MODEL_BYTES, find_external, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.free_batch import has_free_batch, take_one_sample
 from artifacts.graph_checks import (
@@ -215,6 +215,15 @@ def read_as_stored(path: Path) -> onnx.ModelProto:
         InputError: the file is no ONNX model, whatever its suffix.
     """
     return _parse(require_file(path, _WHAT))
+
+
+def has_weights_beside(path: Path) -> bool:
+    """Returns whether an `.onnx` file keeps weights in others, which its digest does not cover.
+
+    Raises:
+        InputError: see `read_as_stored`.
+    """
+    return path.suffix.lower() == ".onnx" and bool(find_external(read_as_stored(path)))
 
 
 def _require_tensor_outputs(graph: onnx.GraphProto, path: Path) -> None:

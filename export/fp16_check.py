@@ -98,8 +98,8 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = bare.graph
     kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
     sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == QUANTIZE}
-    read = {name for node in graph.node if node.op_type != DEQUANTIZE for name in node.input}
-    read |= {value.name for value in graph.output} | captured_names(graph)
+    wanted = {value.name for value in graph.output} | captured_names(graph)
+    read = wanted.union(*(node.input for node in graph.node if node.op_type != DEQUANTIZE))
     nodes = []
     for node in graph.node:
         if node.op_type == DEQUANTIZE and node.input[0] in sources:
@@ -107,8 +107,7 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
             node = helper.make_node("Cast", [sources[node.input[0]]], [node.output[0]], to=kind)
         if node.op_type != QUANTIZE or node.output[0] in read:
             nodes.append(node)
-    used = {name for node in nodes for name in node.input}
-    used |= {value.name for value in graph.output} | captured_names(graph)
+    used = wanted.union(*(node.input for node in nodes))
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.node[:], graph.initializer[:], graph.value_info[:]
     graph.node.extend(nodes)

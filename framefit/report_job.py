@@ -9,9 +9,8 @@ from typing import Any
 
 from artifacts.atomic import only_writer, write_text
 from artifacts.errors import FramefitError, InputError, first_line
-from artifacts.external_data import find_external
 from artifacts.file_content import read_text
-from artifacts.onnx_file import read_as_stored
+from artifacts.onnx_file import has_weights_beside
 from engines.runtimes import SessionSettings
 from framefit.why_job import known_targets, profile_network, roofline_network
 from latency_budget.artifact_match import Match, match_artifact, match_limits
@@ -153,10 +152,8 @@ def verify_artifact(
 
 def _has_weights_beside(path: Path) -> bool:
     """Returns whether a network keeps weights in other files; what is no network has none."""
-    if path.suffix.lower() != ".onnx":
-        return False
     try:
-        return bool(find_external(read_as_stored(path)))
+        return has_weights_beside(path)
     except InputError:
         return False
 

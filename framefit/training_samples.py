@@ -207,20 +207,8 @@ def open_training_samples(
             "or name the labels of own pictures with --annotations or --masks",
         )
     samples = open_pictures(data, shapes, spec, types, module)
-    if isinstance(samples, NpzSamples) and samples.unscaled:
-        _log.warning(
-            "%s of %s: bytes, which the network computes with, so it gets 0 to 255; where training "
-            "scaled them before, scale them in the file",
-            ", ".join(f"'{name}'" for name in samples.unscaled),
-            data,
-        )
-    if isinstance(samples, NpzSamples) and samples.unused:
-        _log.warning(
-            "%s is not used of %s: no input of the network is called so, and labels are not read "
-            "from an .npz",
-            ", ".join(f"'{name}'" for name in samples.unused),
-            data,
-        )
+    if isinstance(samples, NpzSamples):
+        _warn_of_arrays(samples, data)
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
     held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
@@ -231,6 +219,19 @@ def open_training_samples(
         inputs=tuple(shapes),
         is_mirrored=len(shapes) == 1 and _ends_in_width(shapes[IMAGE]),
     )
+
+
+def _warn_of_arrays(samples: NpzSamples, data: str) -> None:
+    """Names the arrays of a file that are read as numbers from 0 to 255, and those not read."""
+    warnings = {
+        "%s of %s: bytes, which the network computes with, so it gets 0 to 255; where training "
+        "scaled them before, scale them in the file": samples.unscaled,
+        "%s is not used of %s: no input of the network is called so, and labels are not read "
+        "from an .npz": samples.unused,
+    }
+    for text, names in warnings.items():
+        if names:
+            _log.warning(text, ", ".join(f"'{name}'" for name in names), data)
 
 
 def _ends_in_width(shape: Sequence[int]) -> bool:

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
 from artifacts.errors import FramefitError, InputError, UnsafeFileError
-from artifacts.external_data import find_external
 from artifacts.file_kind import printable, require_file
-from artifacts.onnx_file import read_as_stored
+from artifacts.onnx_file import has_weights_beside
 from artifacts.plan_manifest import manifest_path
 from artifacts.release import Release, read_revoked, refuse_older, signature_path, verify_release
 from artifacts.signature import read_public_key
@@ -118,7 +117,7 @@ def _copy(path: Path, folder: Path) -> None:
 
 def _refuse_weights_beside(path: Path) -> None:
     """Refuses a network whose weights lie in other files, which its signature does not cover."""
-    if path.suffix == ".onnx" and find_external(read_as_stored(path)):
+    if has_weights_beside(path):
         raise UnsafeFileError(
             f"{path} has weights in files beside it, which no signature covers",
             "a network in one file",

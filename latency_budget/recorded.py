@@ -9,7 +9,6 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +87,15 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
     repeats = find_repeats(latency[~dropped])
     if repeats:
         defects.append(f"{repeats}: written twice?")
-    run = Run.from_latencies(
+    return Run.from_latencies(
         latency,
         stages_ns=stages,
         dropped=dropped,
         rate_hz=rate_hz,
         defects=tuple(defects),
         rounding_ns=sum(find_step(times) for times in (latency, *stages.values())) // 2,
+        is_numbered="frame" in columns or "dropped" in columns,
     )
-    return replace(run, is_numbered="frame" in columns or "dropped" in columns)
 
 
 def _find_latency(path: Path, columns: Columns) -> str:

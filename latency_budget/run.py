@@ -69,6 +69,7 @@ class Run:
         rate_hz: float | None = None,
         defects: tuple[str, ...] = (),
         rounding_ns: int = 0,
+        is_numbered: bool = True,
     ) -> Self:
         """Builds a run from recorded latencies.
 
@@ -80,6 +81,7 @@ class Run:
             rate_hz: the camera's rate, for the timeline; 30 where unknown.
             defects: what is wrong with the samples.
             rounding_ns: see `Run`.
+            is_numbered: see `Run`.
         """
         latency_ns = np.asarray(latency_ns, np.int64)
         durations = [np.asarray(values, np.int64) for values in (stages_ns or {}).values()]
@@ -101,6 +103,7 @@ class Run:
             warmup_ns=np.empty(0, np.int64),
             defects=defects,
             rounding_ns=rounding_ns,
+            is_numbered=is_numbered,
         )
 
     @classmethod
