@@ -1,13 +1,13 @@
 """W4A8 by quantization-aware training: how much comes back of what PTQ lost, per head.
 
-`python -m benchmarks.qat [STEPS [RATE [TARGET [ROUNDING [INT4_SHARE]]]]]` takes the demo network,
-INT4 weights (such a share of them, see `QuantizeSettings`) and INT8 activations. Figures are
-measured on held-out scenes, also those of rounding to the nearest integer and of INT8 weights: what
-the same activations leave to win.
+`python -m benchmarks.qat` takes the demo network as `compress quantize --weights int4` leaves it,
+with INT8 weights in the costliest layers (`--int4-share 1`: in none; `--weights int8`: in all).
+Figures are measured on held-out scenes, also those of rounding to the nearest integer without any
+repair and of INT8 weights: what the same activations leave to win.
 """
 
+import argparse
 import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,7 @@ from compress.model_runner import open_runner
 from compress.qat.api import train_quantized
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
-from compress.quantize.rounding import ROUNDINGS
-from compress.quantize.search.int4_layers import INT4_SHARE
+from compress.quantize.rounding import ROUNDINGS, Nearest
 from compress.quantize.settings import QuantizeSettings
 from compress.train.settings import TrainerSettings
 from framefit.model_source import open_model
@@ -71,13 +70,7 @@ def recovered(
     return parts
 
 
-def run(
-    steps: int = 300,
-    rate: float = 0.005,
-    target: str = "tensorrt",
-    rounding: str = "auto",
-    int4_share: float = INT4_SHARE,
-) -> dict[str, Any]:
+def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)
     spec = opened.spec
@@ -86,13 +79,6 @@ def run(
     name = opened.model.graph.input[0].name
     feeds = [{name: scenes[index]["image"][None]} for index in range(CALIBRATION)]
     start = time.monotonic()
-    settings = QuantizeSettings(
-        weights="int4",
-        int4_share=int4_share,
-        target=target,
-        equalization=False,
-        rounding=ROUNDINGS[rounding](),
-    )
     ptq = quantize_model(opened.model, feeds, settings).model
     quantized_s = time.monotonic() - start
     start = time.monotonic()
@@ -114,7 +100,9 @@ def run(
     )
     trained_s = time.monotonic() - start
     others = {
-        "nearest": replace(settings, rounding=ROUNDINGS["nearest"]()),
+        "nearest": replace(
+            settings, rounding=Nearest(), equalization=False, input_correction=False
+        ),
         "w8a8": replace(settings, weights="int8", int4_share=None),
     }
     models = {"ptq": ptq, "qat": result.model} | {
@@ -130,15 +118,17 @@ def run(
         onnx.save(model, OUT / f"{label}.onnx")
     return {
         "steps": steps,
-        "rounding": rounding,
-        "int4_share": int4_share,
+        "weights": settings.weights,
+        "int4_share": settings.int4_share,
         "quantize_s": quantized_s,
         "train_s": trained_s,
         "scores": result.training.scores,
         "sqnr_db": sqnr_db,
         "recovered_of_nearest": recovered(sqnr_db["nearest"], sqnr_db["qat"]),
         "recovered_of_ptq": recovered(sqnr_db["ptq"], sqnr_db["qat"]),
-        "recovered_of_the_weights": recovered(sqnr_db["ptq"], sqnr_db["qat"], sqnr_db["w8a8"]),
+        "recovered_of_the_weights": None
+        if settings.weights == "int8"
+        else recovered(sqnr_db["ptq"], sqnr_db["qat"], sqnr_db["w8a8"]),
         "heads": {
             label: measure(model, whole, spec)
             for label, model in ({"float": opened.model} | models).items()
@@ -146,12 +136,26 @@ def run(
     }
 
 
-if __name__ == "__main__":
-    figures = run(
-        *(
-            kind(text)
-            for kind, text in zip((int, float, str, str, float), sys.argv[1:], strict=False)
-        )
+def main() -> None:
+    """Measures what the options ask for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.qat")
+    parser.add_argument("--steps", type=int, default=800, help="of two whole scenes")
+    parser.add_argument("--rate", type=float, default=0.005)
+    parser.add_argument("--target", default="tensorrt")
+    parser.add_argument("--rounding", choices=sorted(ROUNDINGS), default="auto")
+    parser.add_argument("--weights", choices=("int4", "int8"), default="int4")
+    parser.add_argument("--int4-share", type=float, help="at least; the command's where left out")
+    arguments = parser.parse_args()
+    settings = QuantizeSettings(
+        weights=arguments.weights,
+        int4_share=arguments.int4_share,
+        target=arguments.target,
+        rounding=ROUNDINGS[arguments.rounding](),
     )
+    figures = run(settings, arguments.steps, arguments.rate)
     write_json(OUT / "figures.json", figures)
     print(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,12 +12,15 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from compress.qat.learned_scale import LearnedScale, round_through
 from compress.qat.onnx_module import QUANTIZERS, OnnxModule
+from compress.qat.rescaling import rescale_alike
 from compress.qat.settings import QatSettings
 from compress.quantize.qparams import WEIGHT_GRIDS
 
 BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 INSIDE = 0.8
 """How far into its step a latent value starts, as a share of the way to the float weight."""
+ALIKE = 0.9
+"""A layer counts as rescaled where factors bring half of its weights that much closer."""
 _LIMITS = {
     TensorProto.INT8: (-128, 127),
     TensorProto.UINT8: (0, 255),
@@ -245,31 +248,36 @@ class QuantizedModule(OnnxModule):
         A weight that was close to a rounding threshold then needs a small step to cross it, one in
         the middle of its step a large one. Where the quantizer did not take the nearest integer
         (GPTQ pays one weight's error with another's) the value starts in the middle: at the
-        threshold, the first steps would take the quantizer's choice back.
+        threshold, the first steps would take the quantizer's choice back. A layer whose channels
+        the quantizer rescaled has its float weights rescaled alike.
 
         Args:
             weights: float weights by the name of their layer.
 
         Returns:
-            how many layers have got theirs; others were rescaled by the quantizer, are of another
-            size (a pruned network's), or are unknown.
+            how many layers have got theirs; others were changed by the quantizer in other ways,
+            are of another size (a pruned network's), or are unknown.
         """
         found = 0
         makers = {output: node for node in self.model.graph.node for output in node.output}
-        places = {id(node): index for index, node in enumerate(self.model.graph.node)}
+        numbers = {id(node): index for index, node in enumerate(self.model.graph.node)}
         for node in self.model.graph.node:
             maker = makers.get(node.input[1]) if len(node.input) > 1 else None
             if maker is None or maker.input[0] not in self._weights or node.name not in weights:
                 continue
             weight = self._weights[maker.input[0]]
             latent = self.latents[weight.key]
-            attributes = self._attributes[places[id(maker)]]
+            attributes = self._attributes[numbers[id(maker)]]
             if weights[node.name].shape != latent.shape:
                 continue
             start = weights[node.name] / _spread(self._scale(weight.scale)(), latent, attributes)
-            if (start - latent).abs().median() > 0.5:
+            groups = next((item.i for item in node.attribute if item.name == "group"), 1)
+            rescaled = rescale_alike(start, latent, groups)
+            places = [start - latent, rescaled - latent]
+            medians = [float(place.abs().median()) for place in places]
+            place = places[medians[1] < ALIKE * medians[0]]
+            if place.abs().median() > 0.5:
                 continue
-            place = start - latent
             latent.add_(torch.where(place.abs() <= 0.5, INSIDE * place, torch.zeros_like(place)))
             found += 1
         return found

@@ -287,6 +287,21 @@ def test_float_weights_are_recalled_without_changing_an_integer(network) -> None
     assert any((latent % 1 != 0).any() for latent in module.latents.values())
 
 
+def test_float_weights_are_recalled_where_channels_were_rescaled(network, tmp_path: Path) -> None:
+    rescaled = Small()
+    factors = torch.exp(torch.linspace(-2, 2, 12))
+    with torch.no_grad():
+        rescaled.one[0].weight *= factors[:, None, None, None]
+        rescaled.one[0].bias *= factors
+        rescaled.one[2].weight /= factors[None, :, None, None]
+    export_onnx(rescaled.eval(), tmp_path / "r.onnx", input_shape={"image": (1, 3, *SIZE)})
+    start = quantize(load_onnx(tmp_path / "r.onnx"), weights="int4", equalization=False)
+    module = QuantizedModule(start)
+    beyond_telling = 1  # a 1x1 layer whose channels have 12 weights
+    assert module.recall_weights(layer_weights(network)) == len(module.latents) - beyond_telling
+    assert module.write_model() == start
+
+
 def test_the_teacher_of_a_pruned_network_is_wider(network, tmp_path: Path) -> None:
     narrow = Small()
     narrow.stem[0], narrow.stem[1] = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)
