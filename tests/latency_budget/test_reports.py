@@ -18,6 +18,7 @@ from latency_budget.measure import MeasureSettings, measure_paced
 from latency_budget.report import build_report, build_variant, summarise_ms
 from latency_budget.reports import REPORTS, html, json_report, junit, markdown, write_report
 from latency_budget.reports.charts import build_axis, latency_axis
+from latency_budget.reports.table import build_rows
 from latency_budget.reports.terminal import describe_gain, headline, print_report
 from latency_budget.reports.text import plain
 from latency_budget.run import Run
@@ -83,12 +84,31 @@ def test_report_json_has_the_schema_and_the_raw_samples(tmp_path):
     assert set(variant["network_ms"]) == {"p50", "p95", "p99", "p999", "max", "n"}
     assert set(variant["frame_ms"]) == {"p50", "p95", "p99", "p999", "max", "n", "misses"}
     assert set(variant["stages"][0]) == {"name", "p50", "p99", "budget_ms"}
-    assert variant["heads"]["detection"] == {"metric": "mAP50", "value": 0.596}
+    assert variant["heads"]["detection"] == {
+        "metric": "mAP50", "value": 0.596, "lower_is_better": False,
+    }  # fmt: skip
+    assert "lower_is_better" not in variant["heads"]["depth"]
     assert all(set(gate) == {"name", "verdict", "detail"} for gate in content["gates"])
     assert len(content["samples"][1]["frame_ns"]) == 1000
     ordered = sorted(content["samples"][1]["frame_ns"])
     assert ordered[989] / 1e6 == pytest.approx(variant["frame_ms"]["p99"])
     assert len(variant["sha256"]) == 64
+
+
+@pytest.mark.parametrize("lower_is_better", [True, False])
+def test_the_table_says_which_way_a_metric_counts_as_its_contract_does(lower_is_better):
+    """The name alone says the opposite of one of the two, and nothing of the other metric."""
+    names = ("score_error", "badness")
+    contracts = {
+        name: HeadContract(metric=name, max_drop=0.1, lower_is_better=lower_is_better)
+        for name in names
+    }
+    budget, run = Budget(heads=contracts), make_run(18.0)
+    heads = {name: {"metric": name, "value": 0.5} for name in names}
+    variant = build_variant("int8", run, budget, heads=heads)
+    rows = build_rows(build_report([variant], budget, judge(run, budget)))
+    directions = ["lower is better" in row[0] for row in rows if row[0].startswith(names)]
+    assert directions == [lower_is_better] * 2
 
 
 def test_every_format_is_written_and_the_folder_is_made(tmp_path):
