@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,23 @@ from artifacts.onnx_file import parse_input_shapes, read_as_stored
 from artifacts.ownership import read_heads
 from engines.onnx_outline import check_onnx_outline
 from framefit.workspace import Workspace
-from latency_budget.budget import MODES, Budget
-from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
+from latency_budget.budget import MODES, Budget, FrameBudget
+from latency_budget.check import (
+    INTERLEAVED_PAIRS,
+    CheckSettings,
+    Subject,
+    check_recorded,
+    check_subject,
+)
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.environment import Environment
 from latency_budget.measure import POLICIES, MeasureSettings
 from latency_budget.priority import Scheduling
-from latency_budget.recorded import read_recorded
+from latency_budget.recorded import read_recording
 from latency_budget.report import NETWORK_STAGE, Report
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.run import Run
+from latency_budget.tiers import Tier
 from latency_budget.workload import Recipe
 
 Progress = Callable[[str, int, int], None]
@@ -43,6 +50,7 @@ def read_check_settings(
     environment: str | None = None,
     cpus: str | None = None,
     priority: str = "normal",
+    is_compared: bool = False,
     **rest: Any,
 ) -> CheckSettings:
     """Reads the budget and puts the command line's wishes into it.
@@ -55,23 +63,14 @@ def read_check_settings(
         environment: instead of the budget's.
         cpus: processors, separated by commas.
         priority: see `Scheduling`.
+        is_compared: an older build is measured in turns.
         rest: further values of `CheckSettings`.
 
     Raises:
         InputError: the file or a value is wrong.
     """
     budget = Budget.load(path)
-    evidence = budget.tier(tier)
-    if frames is not None:
-        if frames < 1:
-            raise InputError(f"--frames is {frames}", "1 or more")
-        evidence = replace(evidence, frames=frames, min_frames=min(frames, evidence.min_frames))
-    if restarts is not None:
-        evidence = replace(evidence, restarts=restarts)
-    if not 1 <= evidence.restarts <= evidence.frames:
-        raise InputError(
-            f"{evidence.restarts} restarts for {evidence.frames} frames", "1 up to the frames"
-        )
+    evidence = _choose_evidence(budget.tier(tier), frames, restarts, is_compared=is_compared)
     if environment is not None:
         if environment not in MODES:
             raise InputError(f"--environment is '{environment}'", " or ".join(MODES))
@@ -87,6 +86,24 @@ def read_check_settings(
         budget.for_mode(rest["mode"])
     scheduling = Scheduling(cpus=_parse_cpus(cpus), priority=priority)
     return CheckSettings(budget=budget, tier=evidence, scheduling=scheduling, **rest)
+
+
+def _choose_evidence(
+    tier: Tier, frames: int | None, restarts: int | None, *, is_compared: bool
+) -> Tier:
+    if frames is not None:
+        if frames < 1:
+            raise InputError(f"--frames is {frames}", "1 or more")
+        tier = replace(tier, frames=frames, min_frames=min(frames, tier.min_frames))
+    if restarts is not None:
+        if is_compared and restarts < INTERLEAVED_PAIRS:
+            raise InputError(
+                f"--restarts is {restarts}", f"{INTERLEAVED_PAIRS} or more with --against"
+            )
+        tier = replace(tier, restarts=restarts)
+    if not 1 <= tier.restarts <= tier.frames:
+        raise InputError(f"{tier.restarts} restarts for {tier.frames} frames", "1 up to the frames")
+    return tier
 
 
 def make_report(
@@ -121,6 +138,8 @@ def make_report(
         return check_recorded(samples, settings)
     if model is None and pipeline is None:
         model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
+    if against is not None and model is None:
+        raise InputError("--against was given without MODEL", "the newer build as MODEL")
     for path in (model, against):
         if path is not None:
             _check_network(path)
@@ -141,6 +160,21 @@ def make_report(
         return check_subject(subject, settings, progress)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a budget is made of.
+
+    Attributes:
+        run: the frames.
+        rate_hz: at which they came.
+        heads: of the measured network, where one was named.
+    """
+
+    run: Run
+    rate_hz: float
+    heads: tuple[str, ...] = ()
+
+
 def measure_or_read(
     model: Path | None,
     samples: Path | None,
@@ -148,27 +182,58 @@ def measure_or_read(
     engine: Engine,
     *,
     frames: int,
-    rate_hz: float,
+    rate_hz: float | None = None,
     progress: Progress | None = None,
-) -> tuple[Run, tuple[str, ...]]:
-    """Returns frames to make a budget of, and the heads of the measured network.
+) -> Measured:
+    """Returns frames to make a budget of.
+
+    Args:
+        model: a model or plan; with `pipeline`, given to its function.
+        samples: recorded latencies.
+        pipeline: `package.module:function`.
+        engine: runtime, threads, input_shape and data.
+        frames: how many to time.
+        rate_hz: of the camera; that of a report.json, or else 30, where it is None.
+        progress: called with (what, done, total).
 
     Raises:
-        InputError: nothing, or more than one thing, was named.
+        InputError: nothing, or more than one thing, was named; or its frames tell nothing.
     """
     if (samples is not None) == (model is not None or pipeline is not None):
         raise InputError(
             "what to measure is not clear", "either MODEL or --pipeline, or else --samples"
         )
     if samples is not None:
-        return read_recorded(samples, rate_hz=rate_hz), ()
+        return _read_samples(samples, rate_hz)
     if model is not None:
-        require_file(model, "a model")
+        _check_network(model)
+    rate_hz = rate_hz or FrameBudget.rate_hz
     recipe = _make_recipe(model, pipeline, None, engine, Path())
     process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
     experiment = measure_in_processes(recipe, process, progress)
     _warn_of_disturbance(experiment.environment)
-    return experiment.paced, _heads_of(model)
+    return Measured(run=experiment.paced, rate_hz=rate_hz, heads=_heads_of(model))
+
+
+def _read_samples(path: Path, rate_hz: float | None) -> Measured:
+    recording = read_recording(path, rate_hz=rate_hz)
+    run, found = recording.run, recording.circumstances
+    defects = run.find_defects() or (() if len(run.service_ns) else ("every frame was dropped",))
+    if defects:
+        raise InputError(
+            f"no budget can be made of {path}: {'; '.join(defects)}", "frames as they were measured"
+        )
+    if found is None or found.rate_hz is None:
+        return Measured(run=run, rate_hz=rate_hz or FrameBudget.rate_hz)
+    if rate_hz not in (None, found.rate_hz):
+        raise InputError(
+            f"--rate-hz is {rate_hz:g}, but the frames of {path} came at {found.rate_hz:g} Hz",
+            "the rate at which they were measured",
+            "leave the option out",
+        )
+    if found.environment is not None:
+        _warn_of_disturbance(found.environment)
+    return Measured(run=run, rate_hz=found.rate_hz)
 
 
 def _check_network(path: Path) -> None:

@@ -361,6 +361,8 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--pipeline", "a:b", "--threads", "1"], "--threads would do nothing"),
         (["--samples", "a.csv", "--quality", "none.json"], "none.json"),
         (["--samples", "a.csv", "--baseline", "none.json"], "none.json"),
+        (["--pipeline", "a:b", "--against", "m.onnx"], "--against was given without MODEL"),
+        (["m.onnx", "--against", "m.onnx", "--restarts", "2"], "--restarts is 2; expected 5"),
     ],
 )
 def test_wrong_use_is_exit_two(tmp_path, budget, monkeypatch, arguments, message):
