@@ -1,8 +1,8 @@
 """A verdict is about one file and one budget: `budget-check verify` refuses any other."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from latency_budget.budget import Budget
 from latency_budget.gate import Verdict
+from latency_budget.head_metric import was_lower_better
 from latency_budget.plan import make_plan
 from latency_budget.report import Report
 from latency_budget.tiers import Tier
@@ -74,7 +75,7 @@ def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Ma
     Args:
         report: of a measured artifact; its plan holds the limits.
         budget: what the frame must keep. A network measured alone is to have kept the part of it
-            that the other stages leave.
+            that the other stages leave, and the contracts of those heads that were judged.
         tier: the evidence that must have been collected; None for any.
 
     Raises:
@@ -84,8 +85,10 @@ def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Ma
     values = plan.get("values") if isinstance(plan, Mapping) else None
     if not isinstance(values, Mapping):
         raise InputError("the report holds no plan", "a report of budget-check on an artifact")
-    wanted = [_limits_of(one, tier) for one in (budget, _part_of(budget, report)) if one]
-    found = min((_differences(values, limits) for limits in wanted), key=len)
+    heads = _with_directions(values.get("heads"))
+    part = _part_of(budget, report, heads)
+    wanted = [_limits_of(one, tier) for one in (budget, part) if one]
+    found = min((_differences({**values, "heads": heads}, limits) for limits in wanted), key=len)
     if found:
         return Match(False, f"it was judged by other limits: {', '.join(found)}")
     return Match(True, "it was judged by this budget")
@@ -112,9 +115,22 @@ def _limits_of(budget: Budget, tier: Tier | None) -> dict[str, Any]:
     return limits
 
 
-def _part_of(budget: Budget, report: Report) -> Budget | None:
-    """Returns the budget of the measured stages; None where the others leave them nothing."""
+def _with_directions(heads: Any) -> dict[str, Any]:
+    """Returns the judged contracts, older versions' with the direction that these assumed."""
+    if not isinstance(heads, Mapping):
+        return {}
+    return {
+        str(name): {"lower_is_better": was_lower_better(str(contract.get("metric"))), **contract}
+        if isinstance(contract, Mapping)
+        else contract
+        for name, contract in heads.items()
+    }
+
+
+def _part_of(budget: Budget, report: Report, heads: Container[str]) -> Budget | None:
+    """Returns the budget of the measured stages and heads; None where the others leave nothing."""
     try:
-        return budget.for_part(report.variants[-1].run.stage_names)
+        part = budget.for_part(report.variants[-1].run.stage_names)
     except InputError:
         return None
+    return replace(part, heads={name: budget.heads[name] for name in budget.heads if name in heads})

@@ -8,7 +8,7 @@ from typing import Any
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
 from latency_budget.baseline import Baseline, read_baseline
-from latency_budget.budget import Budget, HeadContract
+from latency_budget.budget import Budget
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
@@ -107,7 +107,7 @@ def check_subject(
     _require_like(files, now, settings)
     sha256 = sha256_file(subject.artifact) if subject.artifact else ""
     budget = budget_of(settings)
-    part = budget.for_part(subject.stage_names) if subject.stage_names else budget
+    part = _part_of(budget, subject.stage_names, files[0]) if subject.stage_names else budget
     plan = begin_attempt(
         _make_plan(subject, settings, part),
         settings.ledger,
@@ -248,10 +248,8 @@ def _conclude(
     if settings.mode:
         notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
     if not run.is_whole_frame:
-        budget = whole.for_part(run.stage_names)
-        kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
-        notes.append(_describe_part(whole, budget, run.stage_names, kept))
-        budget = replace(budget, heads=kept)
+        budget = _part_of(whole, run.stage_names, quality)
+        notes.append(_describe_part(whole, budget, run.stage_names))
     if experiment:
         environment, session = experiment.environment, _asked_and_got(subject, experiment)
     judgement = judge(
@@ -286,6 +284,14 @@ def _conclude(
     return build_report([variant], budget, judgement, environment=environment, notes=tuple(notes))
 
 
+def _part_of(
+    whole: Budget, names: tuple[str, ...], quality: Mapping[str, HeadQuality] | None
+) -> Budget:
+    """Returns the budget of a part of the frame, with the contracts that can be judged."""
+    kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
+    return replace(whole.for_part(names), heads=kept)
+
+
 def _asked_and_got(subject: Subject, experiment: Experiment) -> dict[str, Any] | None:
     if experiment.session is None:
         return None
@@ -305,12 +311,10 @@ def _describe_unfit(reference: Experiment, subject: Subject, budget: Budget) -> 
     return f"the build before was measured unfit ({'; '.join(bad)})" if bad else ""
 
 
-def _describe_part(
-    whole: Budget, part: Budget, names: tuple[str, ...], heads: Mapping[str, HeadContract]
-) -> str:
+def _describe_part(whole: Budget, part: Budget, names: tuple[str, ...]) -> str:
     others = [name for name in whole.stages if name not in names]
     unjudged = [f"stage {name}" for name in others]
-    unjudged += [f"head {name}" for name in whole.heads if name not in heads]
+    unjudged += [f"head {name}" for name in whole.heads if name not in part.heads]
     note = f"Only {', '.join(names)} was measured, not the whole frame"
     if others:
         note += (

@@ -13,7 +13,7 @@ import pytest
 
 from artifacts.errors import DeviceFaultError, FramefitError, InputError, UnsafeFileError
 from latency_budget import restarts
-from latency_budget.budget import Budget
+from latency_budget.budget import Budget, HeadContract
 from latency_budget.check import CheckSettings, Subject, check_subject
 from latency_budget.environment import Check, Environment
 from latency_budget.experiment import Experiment, Parts
@@ -362,6 +362,21 @@ def test_a_build_before_that_was_measured_unfit_proves_nothing(
     assert "the very file" not in " ".join(report.notes)
     same = check_subject(replace(subject, against=builds[0]), checked)
     assert "the very file" in " ".join(same.notes)
+
+
+def test_the_plan_of_a_network_alone_names_the_contracts_of_its_heads(tmp_path, monkeypatch):
+    network = Run.from_latencies(np.full(400, MS), stages_ns={"network": np.full(400, MS)})
+    found = {"": measured_as(replace(network, is_whole_frame=False))}
+    monkeypatch.setattr("latency_budget.check.measure_in_turns", lambda *_: found)
+    quality = {"road": {"metric": "mIoU", "reference": 0.8, "candidate": 0.8}}
+    (tmp_path / "quality.json").write_text(json.dumps(quality))
+    contract = HeadContract(metric="mIoU", max_drop=0.25)
+    budget = Budget(heads={"road": contract, "lanes": contract})
+    subject = Subject(name="network", recipe=recipe(), stage_names=("network",))
+    checked = CheckSettings(budget=budget, tier=Tier(frames=400), quality=tmp_path / "quality.json")
+    variant = check_subject(subject, checked).variants[-1]
+    planned = variant.details["plan"]["values"]["heads"]
+    assert {name: values["max_drop"] for name, values in planned.items()} == {"road": 0.25}
 
 
 def test_a_sweep_is_told_in_every_report(tmp_path, monkeypatch):
