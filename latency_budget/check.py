@@ -15,7 +15,7 @@ from latency_budget.measure import MeasureSettings
 from latency_budget.phase_sweep import describe_sweep, summarise_sweep, sweep_phases
 from latency_budget.plan import Plan, begin_attempt, make_plan
 from latency_budget.priority import Scheduling
-from latency_budget.quality_file import read_quality
+from latency_budget.quality_file import describe_unread, read_quality, require_plausible
 from latency_budget.recorded import read_recording
 from latency_budget.report import Report, build_report, build_variant
 from latency_budget.reports.stored_samples import Circumstances
@@ -215,6 +215,8 @@ _Files = tuple[dict[str, HeadQuality] | None, Baseline | None]
 def _read_files(settings: CheckSettings) -> _Files:
     """Reads them before the measurement, so that a wrong one costs no time."""
     quality = read_quality(settings.quality) if settings.quality else None
+    if settings.quality and quality is not None:
+        require_plausible(settings.quality, quality, settings.budget.heads)
     return quality, read_baseline(settings.baseline) if settings.baseline else None
 
 
@@ -237,7 +239,7 @@ def _conclude(
 ) -> Report:
     quality, baseline = files
     whole = budget = budget_of(settings)
-    notes = []
+    notes = describe_unread(quality or {}, settings.budget.heads)
     if budget.frame.deadline_ns < round(budget.frame.deadline_ms * 1e6):
         notes.append(
             f"The deadline of {budget.frame.deadline_ms:g} ms is longer than a frame period at "
