@@ -279,6 +279,9 @@ PICTURES = [1]
 def uneven():
     return 3, [1]
 
+def one_payload():
+    return [Stage("network", print)], {"image": 1}
+
 def nameless():
     return [Stage("", print)], [1]
 
@@ -334,6 +337,7 @@ def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, modu
         ("{}:PICTURES", "is a list"),
         ("{}:uneven", "returned (int, list)"),
         ("{}:nameless", "a stage's name is ''"),
+        ("{}:one_payload", "are one dict; expected a sequence of payloads"),
         ("{}:fails", "raised OSError: no camera; try it"),
         ("{}:broken", "stage 'network' raised RuntimeError on frame 0: no camera"),
     ],
