@@ -11,7 +11,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.external_data import find_external, load_external_data
 from artifacts.file_kind import require_file
-from artifacts.graph_checks import check_scales
+from artifacts.graph_checks import check_definitions, check_finite, check_scales, check_sizes
 from artifacts.onnx_file import parse_input_shapes, read_as_stored
 from artifacts.ownership import read_heads
 from engines.onnx_outline import check_onnx_outline
@@ -237,7 +237,7 @@ def _read_samples(path: Path, rate_hz: float | None) -> Measured:
 
 
 def _check_network(path: Path) -> None:
-    """Refuses what runtimes open all the same: Q/DQ scales of NaN, weights behind a hard link."""
+    """Refuses what runtimes open all the same: NaN, doubly defined values, weights behind a link."""
     require_file(path, "a model")
     if path.suffix.lower() != ".onnx":
         return
@@ -250,7 +250,10 @@ def _check_network(path: Path) -> None:
             "budget-check verify will refuse it",
             path,
         )
+    check_sizes(network.graph, path)
+    check_definitions(network.graph, path)
     check_scales(network.graph, path)
+    check_finite(network.graph, path, may_be_infinite=True)
 
 
 def _warn_of_disturbance(environment: Environment) -> None:
