@@ -237,7 +237,7 @@ def _read_samples(path: Path, rate_hz: float | None) -> Measured:
 
 
 def _check_network(path: Path) -> None:
-    """Refuses what runtimes open all the same: NaN, doubly defined values, weights behind a link."""
+    """Refuses what runtimes open all the same: NaN, values defined twice, weights behind a link."""
     require_file(path, "a model")
     if path.suffix.lower() != ".onnx":
         return

@@ -95,6 +95,9 @@ def read_baseline(path: Path | str) -> Baseline:
     except ValueError as error:
         raise InputError(f"{path}: {error}", _WHAT) from error
     times = [DROPPED_NS if value is None else value for value in columns["latency_ns"]]
+    impossible = sum(not 0 < value <= DROPPED_NS for value in times)
+    if impossible:
+        raise InputError(f"{path} holds {impossible} impossible times", _WHAT)
     return Baseline(path=path, latency_ns=np.asarray(times, np.int64), circumstances=circumstances)
 
 

@@ -74,13 +74,16 @@ def read_circumstances(content: Mapping[str, Any]) -> Circumstances:
         rate_hz = content.get("frame", {}).get("rate_hz")
         mode = details.get("mode", "")
         how = details.get("plan", {}).get("values", {}).get("how", {})
+        session = details.get("session")
+        if not isinstance(session, Mapping | None):
+            raise TypeError(f"its session is a {type(session).__name__}")
         return Circumstances(
             environment=None
             if checks is None
             else Environment(
                 tuple(Check(**check) for check in checks), dict(observed.get("machine", {}))
             ),
-            session=details.get("session"),
+            session=session,
             rate_hz=None if rate_hz is None else float(rate_hz),
             is_whole_frame=bool(details.get("is_whole_frame", True)),
             process_frames=tuple(int(part["n"]) for part in details.get("processes", ())),

@@ -91,6 +91,9 @@ def test_processes_stay_apart_when_their_frames_are_judged_again(tmp_path):
         (lambda content: content["frame"].update(rate_hz=10.0), "at the rate 10 Hz"),
         (lambda content: details_of(content).update(is_whole_frame=False), "a part of the frame"),
         (lambda content: content["environment"].update(checks=3), "is not a whole report"),
+        (lambda content: details_of(content).update(session="fast"), "is not a whole report"),
+        (lambda content: content["samples"][-1].update(frame_ns=[10**30]), "1 impossible times"),
+        (lambda content: content["samples"][-1].update(frame_ns=[-5, 5]), "1 impossible times"),
     ],
 )
 def test_a_baseline_that_was_measured_otherwise_is_refused(tmp_path, change, message):
