@@ -69,7 +69,9 @@ def match_artifact(report: Report, artifact: Path) -> Match:
     return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
 
 
-def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Match:
+def match_limits(
+    report: Report, budget: Budget, tier: Tier | None = None, *, mode: str | None = None
+) -> Match:
     """Compares the limits that a report was judged by with those that a deployment asks for.
 
     Args:
@@ -77,14 +79,23 @@ def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Ma
         budget: what the frame must keep. A network measured alone is to have kept the part of it
             that the other stages leave, and the contracts of those heads that were judged.
         tier: the evidence that must have been collected; None for any.
+        mode: the driving mode that it must have been judged for; None for every head.
 
     Raises:
-        InputError: the report holds no plan.
+        InputError: the report holds no plan, or `budget` no such mode.
     """
+    budget = budget.for_mode(mode) if mode is not None else budget
     plan = report.variants[-1].details.get("plan")
     values = plan.get("values") if isinstance(plan, Mapping) else None
     if not isinstance(values, Mapping):
         raise InputError("the report holds no plan", "a report of budget-check on an artifact")
+    how = values.get("how")
+    was = how.get("mode") if isinstance(how, Mapping) else None
+    if was != mode:
+        found_heads, wanted_heads = (
+            "every head" if name is None else f"the heads of mode '{name}'" for name in (was, mode)
+        )
+        return Match(False, f"it was judged with {found_heads} instead of {wanted_heads}")
     heads = _with_directions(values.get("heads"))
     part = _part_of(budget, report, heads)
     wanted = [_limits_of(one, tier) for one in (budget, part) if one]

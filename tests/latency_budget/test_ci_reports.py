@@ -215,8 +215,8 @@ def test_a_report_of_recorded_samples_binds_no_artifact(tmp_path):
         match_artifact(make_report_once(), tmp_path)
 
 
-def judged_by(report, budget, tier):
-    plan = make_plan(budget, tier, subject="model.onnx", sha256="", how={})
+def judged_by(report, budget, tier, **how):
+    plan = make_plan(budget, tier, subject="model.onnx", sha256="", how=how)
     details = {"plan": json.loads(json.dumps(plan.to_dict()))}
     variants = (*report.variants[:-1], dataclasses.replace(report.variants[-1], details=details))
     return dataclasses.replace(report, variants=variants)
@@ -292,6 +292,24 @@ def test_a_network_alone_is_held_against_the_contracts_that_it_was_judged_by(tmp
     assert match_limits(report, budget_of(0.5)).is_accepted
     found = match_limits(report, budget_of(0.01))
     assert "heads.road.max_drop 0.5 instead of 0.01" in found.detail
+
+
+@pytest.mark.parametrize("judged", [None, "park"])
+@pytest.mark.parametrize("asked", [None, "park"])
+def test_a_report_of_one_driving_mode_says_nothing_of_another(tmp_path, judged, asked):
+    """A network without some of its heads is faster than the one that ships with all of them."""
+    heads = {name: HeadContract(metric="mIoU", max_drop=0.1) for name in ("road", "lanes")}
+    budget = Budget(
+        stages={"preprocess": 3.0, "network": 22.0, "planning": 2.0},
+        heads=heads,
+        modes={"park": ("road",)},
+    )
+    report = make_report(tmp_path)
+    part = budget.for_part(report.variants[-1].run.stage_names)
+    report = judged_by(report, part, TIERS["pr"], mode=judged)
+    found = match_limits(report, budget, mode=asked)
+    assert found.is_accepted == (judged == asked)
+    assert found.is_accepted or "the heads of mode 'park'" in found.detail
 
 
 def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
