@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from artifacts.external_data import find_external, load_external_data
 from artifacts.file_kind import require_file
 from artifacts.graph_checks import check_definitions, check_finite, check_scales, check_sizes
 from artifacts.onnx_file import parse_input_shapes, read_as_stored
-from artifacts.ownership import read_heads
 from engines.onnx_outline import check_onnx_outline
 from framefit.workspace import Workspace
-from latency_budget.budget import MODES, Budget, FrameBudget
+from latency_budget.budget import MODES, Budget
 from latency_budget.check import (
     INTERLEAVED_PAIRS,
     CheckSettings,
@@ -25,13 +24,9 @@ from latency_budget.check import (
     check_subject,
 )
 from latency_budget.driving_mode import cut_to_heads
-from latency_budget.environment import Environment
-from latency_budget.measure import POLICIES, MeasureSettings
+from latency_budget.measure import POLICIES
 from latency_budget.priority import Scheduling
-from latency_budget.recorded import read_recording
 from latency_budget.report import NETWORK_STAGE, Report
-from latency_budget.restarts import ProcessSettings, measure_in_processes
-from latency_budget.run import Run
 from latency_budget.tiers import Tier
 from latency_budget.workload import Recipe
 
@@ -142,13 +137,13 @@ def make_report(
         raise InputError("--against was given without MODEL", "the newer build as MODEL")
     for path in (model, against):
         if path is not None:
-            _check_network(path)
+            check_network(path)
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
-        recipe = _make_recipe(model, pipeline, heads, engine, Path(folder))
+        recipe = make_recipe(model, pipeline, heads, engine, Path(folder))
         older = None
         if against is not None:
-            older = _make_recipe(against, pipeline, heads, engine, Path(folder))
+            older = make_recipe(against, pipeline, heads, engine, Path(folder))
         subject = Subject(
             name=model.name if model else str(pipeline),
             recipe=recipe,
@@ -160,83 +155,7 @@ def make_report(
         return check_subject(subject, settings, progress)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What a budget is made of.
-
-    Attributes:
-        run: the frames.
-        rate_hz: at which they came.
-        heads: of the measured network, where one was named.
-    """
-
-    run: Run
-    rate_hz: float
-    heads: tuple[str, ...] = ()
-
-
-def measure_or_read(
-    model: Path | None,
-    samples: Path | None,
-    pipeline: str | None,
-    engine: Engine,
-    *,
-    frames: int,
-    rate_hz: float | None = None,
-    progress: Progress | None = None,
-) -> Measured:
-    """Returns frames to make a budget of.
-
-    Args:
-        model: a model or plan; with `pipeline`, given to its function.
-        samples: recorded latencies.
-        pipeline: `package.module:function`.
-        engine: runtime, threads, input_shape and data.
-        frames: how many to time.
-        rate_hz: of the camera; that of a report.json, or else 30, where it is None.
-        progress: called with (what, done, total).
-
-    Raises:
-        InputError: nothing, or more than one thing, was named; or its frames tell nothing.
-    """
-    if (samples is not None) == (model is not None or pipeline is not None):
-        raise InputError(
-            "what to measure is not clear", "either MODEL or --pipeline, or else --samples"
-        )
-    if samples is not None:
-        return _read_samples(samples, rate_hz)
-    if model is not None:
-        _check_network(model)
-    rate_hz = rate_hz or FrameBudget.rate_hz
-    recipe = _make_recipe(model, pipeline, None, engine, Path())
-    process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
-    experiment = measure_in_processes(recipe, process, progress)
-    _warn_of_disturbance(experiment.environment)
-    return Measured(run=experiment.paced, rate_hz=rate_hz, heads=_heads_of(model))
-
-
-def _read_samples(path: Path, rate_hz: float | None) -> Measured:
-    recording = read_recording(path, rate_hz=rate_hz)
-    run, found = recording.run, recording.circumstances
-    defects = run.find_defects() or (() if len(run.service_ns) else ("every frame was dropped",))
-    if defects:
-        raise InputError(
-            f"no budget can be made of {path}: {'; '.join(defects)}", "frames as they were measured"
-        )
-    if found is None or found.rate_hz is None:
-        return Measured(run=run, rate_hz=rate_hz or FrameBudget.rate_hz)
-    if rate_hz not in (None, found.rate_hz):
-        raise InputError(
-            f"--rate-hz is {rate_hz:g}, but the frames of {path} came at {found.rate_hz:g} Hz",
-            "the rate at which they were measured",
-            "leave the option out",
-        )
-    if found.environment is not None:
-        _warn_of_disturbance(found.environment)
-    return Measured(run=run, rate_hz=found.rate_hz)
-
-
-def _check_network(path: Path) -> None:
+def check_network(path: Path) -> None:
     """Refuses what runtimes open all the same: NaN, values defined twice, weights behind a link."""
     require_file(path, "a model")
     if path.suffix.lower() != ".onnx":
@@ -256,23 +175,25 @@ def _check_network(path: Path) -> None:
     check_finite(network.graph, path, may_be_infinite=True)
 
 
-def _warn_of_disturbance(environment: Environment) -> None:
-    found = [check for check in environment.checks if check.verdict == "invalid"]
-    if found:
-        _log.warning(
-            "the machine was too disturbed to measure a budget on (%s): free it and measure again, "
-            "or lower these limits by hand",
-            "; ".join(f"{check.name}: {check.detail}" for check in found),
-        )
-
-
-def _make_recipe(
+def make_recipe(
     model: Path | None,
     pipeline: str | None,
     heads: tuple[str, ...] | None,
     engine: Engine,
     folder: Path,
 ) -> Recipe:
+    """Returns how a process makes what is measured.
+
+    Args:
+        model: a model or plan; with `pipeline`, given to its function.
+        pipeline: `package.module:function`.
+        heads: those that are on; None for all.
+        engine: runtime, threads, input_shape and data.
+        folder: where a model without some of its heads is written.
+
+    Raises:
+        InputError: nothing was named, or the model has no such head.
+    """
     if pipeline is not None:
         return Recipe(
             function="latency_budget.pipeline:open_pipeline_workload",
@@ -300,14 +221,6 @@ def _make_recipe(
         },
         artifact=str(measured),
     )
-
-
-def _heads_of(model: Path | None) -> tuple[str, ...]:
-    if model is None or model.suffix.lower() != ".onnx":
-        return ()
-    import onnx
-
-    return tuple(read_heads(onnx.load(model, load_external_data=False)))
 
 
 def _parse_cpus(text: str | None) -> tuple[int, ...]:

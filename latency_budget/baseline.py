@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from artifacts.errors import InputError
-from artifacts.file_content import read_text
-from artifacts.strict_json import read_json
 from latency_budget.environment import Environment
+from latency_budget.reports.read_report import read_content
 from latency_budget.reports.stored_samples import Circumstances, read_circumstances, read_columns
 from latency_budget.run import DROPPED_NS, Nanoseconds
 
@@ -84,12 +83,7 @@ def read_baseline(path: Path | str) -> Baseline:
         InputError: the file is missing, is not such a report, or holds no samples.
     """
     path = Path(path)
-    try:
-        content = read_json(read_text(path))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", _WHAT) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}", _WHAT) from error
+    content = read_content(path)
     try:
         columns, circumstances = read_columns(content), read_circumstances(content)
     except ValueError as error:

@@ -9,6 +9,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
 from latency_budget.baseline import Baseline, read_baseline
 from latency_budget.budget import Budget
+from latency_budget.check_notes import describe_limits, describe_part
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
@@ -238,20 +239,14 @@ def _conclude(
     session: Mapping[str, Any] | None = None,
 ) -> Report:
     quality, baseline = files
-    whole = budget = budget_of(settings)
+    whole = budget_of(settings)
+    budget = whole if run.is_whole_frame else _part_of(whole, run.stage_names, quality)
     notes = describe_unread(quality or {}, settings.budget.heads)
-    if budget.frame.deadline_ns < round(budget.frame.deadline_ms * 1e6):
-        notes.append(
-            f"The deadline of {budget.frame.deadline_ms:g} ms is longer than a frame period at "
-            f"{budget.frame.rate_hz:g} Hz: {budget.frame.deadline_ns / 1e6:.4g} ms are judged."
-        )
     if plan is not None and plan.values["artifact_sha256"] == plan.values["how"]["against"] != "":
         notes.append("The build before is the very file that is checked, so it is no slower.")
-    if settings.mode:
-        notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
+    notes += describe_limits(whole, settings.mode)
     if not run.is_whole_frame:
-        budget = _part_of(whole, run.stage_names, quality)
-        notes.append(_describe_part(whole, budget, run.stage_names))
+        notes.append(describe_part(whole, budget, run.stage_names))
     if experiment:
         environment, session = experiment.environment, _asked_and_got(subject, experiment)
     judgement = judge(
@@ -275,7 +270,7 @@ def _conclude(
         experiment=experiment,
         artifact=subject.artifact,
         runtime=experiment.runtime if experiment else subject.runtime,
-        session=experiment.session if experiment else None,
+        session=experiment.session if experiment else session,
         heads={
             head: {"metric": values.metric, "value": values.candidate}
             for head, values in (quality or {}).items()
@@ -311,16 +306,3 @@ def _describe_unfit(reference: Experiment, subject: Subject, budget: Budget) -> 
     )
     bad = [f"{gate.name}: {gate.detail}" for gate in gates if gate.verdict is Verdict.INVALID]
     return f"the build before was measured unfit ({'; '.join(bad)})" if bad else ""
-
-
-def _describe_part(whole: Budget, part: Budget, names: tuple[str, ...]) -> str:
-    others = [name for name in whole.stages if name not in names]
-    unjudged = [f"stage {name}" for name in others]
-    unjudged += [f"head {name}" for name in whole.heads if name not in part.heads]
-    note = f"Only {', '.join(names)} was measured, not the whole frame"
-    if others:
-        note += (
-            f": its limit of {part.frame.deadline_ms:g} ms is what the other stages' budgets leave "
-            f"of {whole.frame.deadline_ns / 1e6:g} ms"
-        )
-    return note + (f". Not judged: {', '.join(unjudged)}." if unjudged else ".")

@@ -172,7 +172,7 @@ def init(
     """Write a budget file from a measurement of MODEL or --pipeline, or from recorded latencies."""
     from artifacts.atomic import require_writable, write_text
     from artifacts.errors import InputError
-    from framefit.budget_job import measure_or_read
+    from framefit.first_budget import measure_or_read
     from framefit.trusted_models import Trust, open_trusted
     from latency_budget.budget_file import render_budget
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from artifacts.errors import FramefitError, InputError
-from framefit.budget_job import _warn_of_disturbance
 from framefit.cli import budget_check_main
 from framefit.commands.budget import app
+from framefit.first_budget import _warn_of_disturbance
 from latency_budget.environment import Check, Environment
 
 BUDGET = """

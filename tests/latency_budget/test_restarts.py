@@ -153,7 +153,7 @@ def test_a_gpu_that_is_lost_again_is_an_internal_error_and_the_old_report_stays(
     from framefit.cli import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(budget_job, "_make_recipe", lambda *arguments: lost)
+    monkeypatch.setattr(budget_job, "make_recipe", lambda *arguments: lost)
     old = tmp_path / "report" / "report.json"
     old.parent.mkdir()
     old.write_text("the report of an earlier check")

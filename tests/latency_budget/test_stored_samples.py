@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from artifacts.errors import InputError
-from framefit.budget_job import measure_or_read
+from framefit.first_budget import measure_or_read
 from latency_budget.baseline import read_baseline
 from latency_budget.budget import Budget, FrameBudget
 from latency_budget.budget_file import render_budget
