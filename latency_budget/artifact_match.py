@@ -66,7 +66,9 @@ def match_artifact(report: Report, artifact: Path) -> Match:
             f"the report contradicts itself: its verdict is pass, but '{unmet[0].name}' is "
             f"{unmet[0].verdict.value}",
         )
-    return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
+    mode = _mode_of(candidate.details.get("plan"))
+    where = f" in the driving mode '{mode}', with no other heads" if mode else ""
+    return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed{where}")
 
 
 def match_limits(
@@ -89,8 +91,7 @@ def match_limits(
     values = plan.get("values") if isinstance(plan, Mapping) else None
     if not isinstance(values, Mapping):
         raise InputError("the report holds no plan", "a report of budget-check on an artifact")
-    how = values.get("how")
-    was = how.get("mode") if isinstance(how, Mapping) else None
+    was = _mode_of(plan)
     if was != mode:
         found_heads, wanted_heads = (
             "every head" if name is None else f"the heads of mode '{name}'" for name in (was, mode)
@@ -103,6 +104,13 @@ def match_limits(
     if found:
         return Match(False, f"it was judged by other limits: {', '.join(found)}")
     return Match(True, "it was judged by this budget")
+
+
+def _mode_of(plan: Any) -> str | None:
+    """Returns the driving mode of a report's plan, None for every head or without a plan."""
+    for key in ("values", "how", "mode"):
+        plan = plan.get(key) if isinstance(plan, Mapping) else None
+    return None if plan is None else str(plan)
 
 
 def _differences(

@@ -310,6 +310,10 @@ def test_a_report_of_one_driving_mode_says_nothing_of_another(tmp_path, judged, 
     found = match_limits(report, budget, mode=asked)
     assert found.is_accepted == (judged == asked)
     assert found.is_accepted or "the heads of mode 'park'" in found.detail
+    passed = as_passed(report)
+    shipped = match_artifact(passed, tmp_path / passed.variants[-1].artifact)
+    assert shipped.is_accepted
+    assert ("in the driving mode 'park'" in shipped.detail) == (judged == "park")
 
 
 def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):
