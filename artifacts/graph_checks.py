@@ -1,6 +1,6 @@
 """Checks of an ONNX graph that name the culprit: operators, names, order and weights."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +49,13 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
         )
     for tensor in iter_tensors(model.graph):
         _check_names([tensor.name], path)
-        _check_size(tensor, path)
+    check_sizes(model.graph, path)
     _check_names([value.name for value in (*model.graph.input, *model.graph.output)], path)
     functions = {(function.domain, function.name) for function in model.functions}
     for node in iter_nodes(model.graph.node):
         _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
+    check_definitions(model.graph, path)
     _check_order(model.graph, set(), path)
 
 
@@ -96,10 +97,15 @@ def check_scales(graph: onnx.GraphProto, path: Path) -> None:
             )
 
 
-def check_finite(graph: onnx.GraphProto, path: Path) -> None:
+def check_finite(graph: onnx.GraphProto, path: Path, *, may_be_infinite: bool = False) -> None:
     """Refuses weights that are NaN or infinite.
 
     A single infinite number (the limit of a Clip, the value of a Pad) is not a weight and may be.
+
+    Args:
+        graph: the graph, with its external data loaded.
+        path: its file, for the errors.
+        may_be_infinite: refuse NaN alone; a mask of attention holds infinity for a reason.
 
     Raises:
         InputError: naming the first such tensor.
@@ -110,12 +116,13 @@ def check_finite(graph: onnx.GraphProto, path: Path) -> None:
         values = onnx.numpy_helper.to_array(tensor)
         if values.dtype.kind != "f":
             values = values.astype(np.float32)
-        if np.isfinite(values).all() or (values.size == 1 and np.isinf(values).all()):
+        is_right = ~np.isnan(values) if may_be_infinite else np.isfinite(values)
+        if is_right.all() or (values.size == 1 and np.isinf(values).all()):
             continue
-        count = int(values.size - np.isfinite(values).sum())
+        count = int(values.size - is_right.sum())
         raise InputError(
             f"tensor '{tensor.name}' in {path} has {count} of {values.size} values that are "
-            "NaN or infinite",
+            f"{'NaN' if may_be_infinite else 'NaN or infinite'}",
             "finite weights",
             "export the network from a checkpoint that did not diverge",
         )
@@ -156,6 +163,20 @@ def _check_names(names: Iterable[object], path: Path) -> None:
     for name in names:
         if not isinstance(name, str):
             raise InputError(f"{path} has the name {name!r}, which is not UTF-8")
+
+
+def check_sizes(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuses tensors that have more or fewer values than their shape says.
+
+    Args:
+        graph: the graph, with its external data loaded.
+        path: its file, for the errors.
+
+    Raises:
+        InputError: naming the tensor.
+    """
+    for tensor in iter_tensors(graph):
+        _check_size(tensor, path)
 
 
 def _check_size(tensor: onnx.TensorProto, path: Path) -> None:
@@ -215,14 +236,41 @@ def _check_operator(
     )
 
 
-def _check_order(graph: onnx.GraphProto, outer: set[str], path: Path) -> None:
-    """Each value is defined once, and before its use."""
+def check_definitions(
+    graph: onnx.GraphProto, path: Path, outer: Collection[str] = frozenset()
+) -> None:
+    """Refuses a value that is defined twice: each runtime would take one of the two.
+
+    Args:
+        graph: the graph; its sub-graphs are checked too.
+        path: its file, for the errors.
+        outer: values that a graph around it has defined.
+
+    Raises:
+        InputError: naming the value.
+    """
     names = [tensor.name for tensor in graph.initializer]
     names += [sparse.values.name for sparse in graph.sparse_initializer]
     _refuse_twice(names, "initializer", path)
     inputs = [value.name for value in graph.input]
     _refuse_twice(inputs, "input", path)
-    known = outer | set(names) | set(inputs)
+    known = {*outer, *names, *inputs}
+    for node in graph.node:
+        for subgraph in node_subgraphs(node):
+            check_definitions(subgraph, path, known)
+        for name in filter(None, node.output):
+            if name in known:
+                raise InputError(
+                    f"{path} defines the value '{name}' more than once", "one definition"
+                )
+            known.add(name)
+
+
+def _check_order(graph: onnx.GraphProto, outer: set[str], path: Path) -> None:
+    """Each value is defined before its use."""
+    known = outer | {tensor.name for tensor in graph.initializer}
+    known |= {sparse.values.name for sparse in graph.sparse_initializer}
+    known |= {value.name for value in graph.input}
     produced = {name for node in graph.node for name in node.output}
     for node in graph.node:
         for name in node.input:
@@ -230,10 +278,7 @@ def _check_order(graph: onnx.GraphProto, outer: set[str], path: Path) -> None:
                 _refuse_input(node, name, name in produced, path)
         for subgraph in node_subgraphs(node):
             _check_order(subgraph, known, path)
-        for name in filter(None, node.output):
-            if name in known:
-                raise InputError(f"{path} defines the value '{name}' more than once")
-            known.add(name)
+        known.update(filter(None, node.output))
     for value in graph.output:
         if value.name not in known:
             raise InputError(f"output '{value.name}' of {path} is computed by no node")

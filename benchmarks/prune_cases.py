@@ -86,8 +86,9 @@ class PruneCase:
 
 def open_road(_folder: Path) -> PruneCase:
     """The shipped network with three heads."""
-    module, shapes, spec = open_trainable(CHECKPOINT, ModelOptions(), {})
-    (shape,) = shapes.values()
+    opened = open_trainable(CHECKPOINT, ModelOptions(), {})
+    module, spec = opened.module, opened.spec
+    (shape,) = opened.shapes.values()
     size = (int(shape[2]), int(shape[3]))
     scenes = list(road_data(1, 1, ROAD_SCENES).held_out(*size))
 

@@ -11,21 +11,23 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.external_data import find_external, load_external_data
 from artifacts.file_kind import require_file
-from artifacts.graph_checks import check_scales
+from artifacts.graph_checks import check_definitions, check_finite, check_scales, check_sizes
 from artifacts.onnx_file import parse_input_shapes, read_as_stored
-from artifacts.ownership import read_heads
 from engines.onnx_outline import check_onnx_outline
 from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget
-from latency_budget.check import CheckSettings, Subject, check_recorded, check_subject
+from latency_budget.check import (
+    INTERLEAVED_PAIRS,
+    CheckSettings,
+    Subject,
+    check_recorded,
+    check_subject,
+)
 from latency_budget.driving_mode import cut_to_heads
-from latency_budget.environment import Environment
-from latency_budget.measure import POLICIES, MeasureSettings
+from latency_budget.measure import POLICIES
 from latency_budget.priority import Scheduling
-from latency_budget.recorded import read_recorded
 from latency_budget.report import NETWORK_STAGE, Report
-from latency_budget.restarts import ProcessSettings, measure_in_processes
-from latency_budget.run import Run
+from latency_budget.tiers import Tier
 from latency_budget.workload import Recipe
 
 Progress = Callable[[str, int, int], None]
@@ -43,6 +45,7 @@ def read_check_settings(
     environment: str | None = None,
     cpus: str | None = None,
     priority: str = "normal",
+    is_compared: bool = False,
     **rest: Any,
 ) -> CheckSettings:
     """Reads the budget and puts the command line's wishes into it.
@@ -55,23 +58,14 @@ def read_check_settings(
         environment: instead of the budget's.
         cpus: processors, separated by commas.
         priority: see `Scheduling`.
+        is_compared: an older build is measured in turns.
         rest: further values of `CheckSettings`.
 
     Raises:
         InputError: the file or a value is wrong.
     """
     budget = Budget.load(path)
-    evidence = budget.tier(tier)
-    if frames is not None:
-        if frames < 1:
-            raise InputError(f"--frames is {frames}", "1 or more")
-        evidence = replace(evidence, frames=frames, min_frames=min(frames, evidence.min_frames))
-    if restarts is not None:
-        evidence = replace(evidence, restarts=restarts)
-    if not 1 <= evidence.restarts <= evidence.frames:
-        raise InputError(
-            f"{evidence.restarts} restarts for {evidence.frames} frames", "1 up to the frames"
-        )
+    evidence = _choose_evidence(budget.tier(tier), frames, restarts, is_compared=is_compared)
     if environment is not None:
         if environment not in MODES:
             raise InputError(f"--environment is '{environment}'", " or ".join(MODES))
@@ -87,6 +81,24 @@ def read_check_settings(
         budget.for_mode(rest["mode"])
     scheduling = Scheduling(cpus=_parse_cpus(cpus), priority=priority)
     return CheckSettings(budget=budget, tier=evidence, scheduling=scheduling, **rest)
+
+
+def _choose_evidence(
+    tier: Tier, frames: int | None, restarts: int | None, *, is_compared: bool
+) -> Tier:
+    if frames is not None:
+        if frames < 1:
+            raise InputError(f"--frames is {frames}", "1 or more")
+        tier = replace(tier, frames=frames, min_frames=min(frames, tier.min_frames))
+    if restarts is not None:
+        if is_compared and restarts < INTERLEAVED_PAIRS:
+            raise InputError(
+                f"--restarts is {restarts}", f"{INTERLEAVED_PAIRS} or more with --against"
+            )
+        tier = replace(tier, restarts=restarts)
+    if not 1 <= tier.restarts <= tier.frames:
+        raise InputError(f"{tier.restarts} restarts for {tier.frames} frames", "1 up to the frames")
+    return tier
 
 
 def make_report(
@@ -121,15 +133,17 @@ def make_report(
         return check_recorded(samples, settings)
     if model is None and pipeline is None:
         model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
+    if against is not None and model is None:
+        raise InputError("--against was given without MODEL", "the newer build as MODEL")
     for path in (model, against):
         if path is not None:
-            _check_network(path)
+            check_network(path)
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
-        recipe = _make_recipe(model, pipeline, heads, engine, Path(folder))
+        recipe = make_recipe(model, pipeline, heads, engine, Path(folder))
         older = None
         if against is not None:
-            older = _make_recipe(against, pipeline, heads, engine, Path(folder))
+            older = make_recipe(against, pipeline, heads, engine, Path(folder))
         subject = Subject(
             name=model.name if model else str(pipeline),
             recipe=recipe,
@@ -141,38 +155,8 @@ def make_report(
         return check_subject(subject, settings, progress)
 
 
-def measure_or_read(
-    model: Path | None,
-    samples: Path | None,
-    pipeline: str | None,
-    engine: Engine,
-    *,
-    frames: int,
-    rate_hz: float,
-    progress: Progress | None = None,
-) -> tuple[Run, tuple[str, ...]]:
-    """Returns frames to make a budget of, and the heads of the measured network.
-
-    Raises:
-        InputError: nothing, or more than one thing, was named.
-    """
-    if (samples is not None) == (model is not None or pipeline is not None):
-        raise InputError(
-            "what to measure is not clear", "either MODEL or --pipeline, or else --samples"
-        )
-    if samples is not None:
-        return read_recorded(samples, rate_hz=rate_hz), ()
-    if model is not None:
-        require_file(model, "a model")
-    recipe = _make_recipe(model, pipeline, None, engine, Path())
-    process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
-    experiment = measure_in_processes(recipe, process, progress)
-    _warn_of_disturbance(experiment.environment)
-    return experiment.paced, _heads_of(model)
-
-
-def _check_network(path: Path) -> None:
-    """Refuses what runtimes open all the same: Q/DQ scales of NaN, weights behind a hard link."""
+def check_network(path: Path) -> None:
+    """Refuses what runtimes open all the same: NaN, values defined twice, weights behind a link."""
     require_file(path, "a model")
     if path.suffix.lower() != ".onnx":
         return
@@ -185,26 +169,31 @@ def _check_network(path: Path) -> None:
             "budget-check verify will refuse it",
             path,
         )
+    check_sizes(network.graph, path)
+    check_definitions(network.graph, path)
     check_scales(network.graph, path)
+    check_finite(network.graph, path, may_be_infinite=True)
 
 
-def _warn_of_disturbance(environment: Environment) -> None:
-    found = [check for check in environment.checks if check.verdict == "invalid"]
-    if found:
-        _log.warning(
-            "the machine was too disturbed to measure a budget on (%s): free it and measure again, "
-            "or lower these limits by hand",
-            "; ".join(f"{check.name}: {check.detail}" for check in found),
-        )
-
-
-def _make_recipe(
+def make_recipe(
     model: Path | None,
     pipeline: str | None,
     heads: tuple[str, ...] | None,
     engine: Engine,
     folder: Path,
 ) -> Recipe:
+    """Returns how a process makes what is measured.
+
+    Args:
+        model: a model or plan; with `pipeline`, given to its function.
+        pipeline: `package.module:function`.
+        heads: those that are on; None for all.
+        engine: runtime, threads, input_shape and data.
+        folder: where a model without some of its heads is written.
+
+    Raises:
+        InputError: nothing was named, or the model has no such head.
+    """
     if pipeline is not None:
         return Recipe(
             function="latency_budget.pipeline:open_pipeline_workload",
@@ -232,14 +221,6 @@ def _make_recipe(
         },
         artifact=str(measured),
     )
-
-
-def _heads_of(model: Path | None) -> tuple[str, ...]:
-    if model is None or model.suffix.lower() != ".onnx":
-        return ()
-    import onnx
-
-    return tuple(read_heads(onnx.load(model, load_external_data=False)))
 
 
 def _parse_cpus(text: str | None) -> tuple[int, ...]:

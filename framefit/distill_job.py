@@ -11,7 +11,7 @@ from artifacts.errors import InputError
 from framefit.labelled_heads import label_heads, measure_heads, read_label_loss
 from framefit.model_source import ModelOptions
 from framefit.trainable_network import note_frozen, open_trainable, save_trained
-from framefit.training_samples import LabelOptions, TrainingSamples, open_training_samples
+from framefit.training_samples import LabelOptions, TrainingSamples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -101,33 +101,27 @@ def distill_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the student": student, "the teacher": teacher})
-    learner, shapes, spec = open_trainable(student, options, spec_options or {}, data)
+    opened = open_trainable(student, options, spec_options or {}, data)
+    learner, spec = opened.module, opened.spec
     note_frozen(learner)
     other = replace(options, factory=teacher_factory or options.factory)
-    guide, guide_shapes, guide_spec = open_trainable(teacher, other, spec_options or {}, data)
-    if guide_spec != spec:
+    guide = open_trainable(teacher, other, spec_options or {}, data)
+    if guide.spec != spec:
         raise InputError(
-            f"the teacher's input spec is {guide_spec.to_json()}",
+            f"the teacher's input spec is {guide.spec.to_json()}",
             f"the student's, {spec.to_json()}",
         )
-    if list(guide_shapes) != list(shapes):
+    if list(guide.shapes) != list(opened.shapes):
         raise InputError(
-            f"the teacher's inputs are {', '.join(guide_shapes)}",
-            f"the student's, in their order: {', '.join(shapes)}",
+            f"the teacher's inputs are {', '.join(guide.shapes)}",
+            f"the student's, in their order: {', '.join(opened.shapes)}",
         )
     heads = label_heads(learner)
-    samples = open_training_samples(
-        data,
-        shapes,
-        spec,
-        labels=labels,
-        encoders=[head.encoder for head in heads.values()],
-        module=learner,
-    )
+    samples = opened.open_samples(data, labels, heads)
     before = measure_heads(learner, samples, spec)
     result = train_student(
         learner,
-        guide,
+        guide.module,
         samples,
         settings,
         training,
@@ -139,7 +133,8 @@ def distill_file(
     if is_first_process():
         save_trained(student, learner, out)
         Workspace().record_artifact(out, "checkpoint", "compress distill")
-    teachers, after = measure_heads(guide, samples, spec), measure_heads(learner, samples, spec)
+    teachers = measure_heads(guide.module, samples, spec)
+    after = measure_heads(learner, samples, spec)
     figures = {
         name: {
             "metric": value["metric"],

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from artifacts.input_spec import InputSpec
+from framefit.byte_inputs import find_byte_inputs
+from framefit.labelled_heads import label_heads
 from framefit.training_samples import (
     IMAGE,
     SCENES,
@@ -46,14 +48,14 @@ def open_prune_data(
     if data is None:
         return PruneData()
     names = name_inputs(shapes)
-    heads = _heads(module) if data == SCENES else {}
+    heads = label_heads(module) if data == SCENES else {}
     opened = open_training_samples(
         data,
         names,
         spec,
         labels=LabelOptions(is_used=bool(heads)),
-        encoders=[head.encoder for head in heads.values()],
-        module=module,
+        heads=heads,
+        in_bytes=find_byte_inputs(module, names, data),
     )
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
@@ -68,13 +70,6 @@ def open_prune_data(
     if heads:
         importance = ImportanceData(_batches(training), _label_losses(heads), images)
     return PruneData(importance=importance, calibration=images, held_out=judged)
-
-
-def _heads(module: "nn.Module") -> dict[str, Any]:
-    """Returns the heads of a network of perception, whose losses are known."""
-    from perception.network import PerceptionNetwork
-
-    return dict(module.heads.items()) if isinstance(module, PerceptionNetwork) else {}
 
 
 def _batches(samples: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -116,14 +116,7 @@ def qat_file(
     shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
     types = dict(zip(shapes, (tensor.dtype for tensor in tensors.values()), strict=True))
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
-    samples = open_training_samples(
-        data,
-        shapes,
-        spec,
-        labels=labels,
-        encoders=[head.encoder for head in heads.values()],
-        types=types,
-    )
+    samples = open_training_samples(data, shapes, spec, labels=labels, heads=heads, types=types)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,

@@ -144,7 +144,7 @@ def verify_artifact(
         return found
     budget = Budget.load(budget_file)
     evidence = budget.tier(tier) if tier is not None else None
-    limits = match_limits(report, budget.for_mode(mode) if mode is not None else budget, evidence)
+    limits = match_limits(report, budget, evidence, mode=mode)
     if not limits.is_accepted:
         return Match(False, f"{artifact} is the measured file and passed, but {limits.detail}")
     return Match(True, f"{found.detail}; {limits.detail}")

@@ -14,12 +14,7 @@ from framefit.labelled_heads import label_heads, measure_heads
 from framefit.model_source import ModelOptions
 from framefit.module_clock import ModuleClock
 from framefit.trainable_network import note_frozen, open_trainable, save_edited
-from framefit.training_samples import (
-    LabelOptions,
-    Sample,
-    TrainingSamples,
-    open_training_samples,
-)
+from framefit.training_samples import LabelOptions, Sample, TrainingSamples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -113,19 +108,13 @@ def substitute_file(
     if out.suffix != ".pt":
         raise InputError(f"--out is {out}", "a file name that ends in .pt")
     require_another_file(out, {"the network": model})
-    module, shapes, spec = open_trainable(model, options, spec_options or {}, data)
+    opened = open_trainable(model, options, spec_options or {}, data)
+    module, spec = opened.module, opened.spec
     note_frozen(module)
     heads = label_heads(module)
-    samples = open_training_samples(
-        data,
-        shapes,
-        spec,
-        labels=labels,
-        encoders=[head.encoder for head in heads.values()],
-        module=module,
-    )
+    samples = opened.open_samples(data, labels, heads)
     few = [samples.training[i] for i in range(min(CALIBRATION_SAMPLES, len(samples.training)))]
-    clock = ModuleClock(shapes, few if is_int8 else (), runtime)
+    clock = ModuleClock(opened.shapes, few if is_int8 else (), runtime)
     substitution = choose_substitutions(
         module, clock, kinds, inputs=_example(few, samples.inputs), progress=progress
     )

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,18 @@ from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from artifacts.wording import name_some
+from framefit.byte_inputs import find_byte_inputs
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
-from framefit.training_samples import SCENES, name_inputs, open_pictures, refuse_first_axis
+from framefit.training_samples import (
+    SCENES,
+    LabelOptions,
+    TrainingSamples,
+    name_inputs,
+    open_pictures,
+    open_training_samples,
+    refuse_first_axis,
+)
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,9 +37,34 @@ TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """Files of weights that a module of Python is built for."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trainable:
+    """A network that can be trained.
+
+    Attributes:
+        module: the network.
+        shapes: of its inputs, see `name_inputs`.
+        spec: how pixels become them.
+        in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_inputs`.
+    """
+
+    module: "nn.Module"
+    shapes: dict[str, tuple[int, ...]]
+    spec: InputSpec
+    in_bytes: frozenset[str] = frozenset()
+
+    def open_samples(
+        self, data: str, labels: LabelOptions | None, heads: Mapping[str, Any]
+    ) -> TrainingSamples:
+        """Opens samples for it, see `open_training_samples`."""
+        return open_training_samples(
+            data, self.shapes, self.spec, labels=labels, heads=heads, in_bytes=self.in_bytes
+        )
+
+
 def open_trainable(
     path: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str = SCENES
-) -> tuple["nn.Module", dict[str, tuple[int, ...]], InputSpec]:
+) -> Trainable:
     """Opens a network that can be trained.
 
     Args:
@@ -39,9 +73,6 @@ def open_trainable(
         spec_options: input spec values given by the user, see `choose_spec`.
         data: what it will learn from. It is tried on a sample, as random numbers may make no sense
             to it (indices, distances, points); rendered scenes are taken to be like those.
-
-    Returns:
-        the module, the shapes of its inputs (see `name_inputs`), and its input spec.
 
     Raises:
         InputError: it is an archive of torch.export, its inputs cannot be trained with, it fails
@@ -60,10 +91,11 @@ def open_trainable(
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
-    sample = open_example(data, named, spec, module.eval()) if is_single else None
+    in_bytes = find_byte_inputs(module.eval(), named, data)
+    sample = open_example(data, named, spec, in_bytes) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
-    return module, named, spec
+    return Trainable(module=module, shapes=named, spec=spec, in_bytes=in_bytes)
 
 
 def note_frozen(module: "nn.Module") -> None:
@@ -100,14 +132,14 @@ def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, 
 
 
 def open_example(
-    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, module: "nn.Module"
+    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, in_bytes: frozenset[str]
 ) -> "tuple[Tensor, ...] | None":
     """Returns a network's arguments from the first sample of `data`; None for rendered scenes."""
     import torch
 
     if data == SCENES:
         return None
-    sample = open_pictures(data, shapes, spec, module=module)[0]
+    sample = open_pictures(data, shapes, spec, in_bytes=in_bytes)[0]
     return tuple(torch.from_numpy(sample[name]) for name in shapes)
 
 

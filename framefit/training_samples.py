@@ -1,7 +1,7 @@
 """What a network is repaired with: pictures without labels, or labelled scenes."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,10 @@ from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
 from artifacts.samples import Samples, TensorShape, open_samples
-from framefit.byte_inputs import find_byte_inputs
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from perception.batches import Scenes, SceneSource
     from perception.heads.head import TargetEncoder
 
@@ -168,9 +165,9 @@ def open_training_samples(
     spec: InputSpec,
     *,
     labels: LabelOptions | None = None,
-    encoders: Sequence["TargetEncoder"] = (),
+    heads: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
-    module: "nn.Module | None" = None,
+    in_bytes: Collection[str] = (),
 ) -> TrainingSamples:
     """Opens what `--data` names.
 
@@ -180,14 +177,15 @@ def open_training_samples(
         shapes: of the network's inputs by name; a single one is `IMAGE`, [N, C, H, W].
         spec: how pixels become inputs.
         labels: where labels are and whether to use them.
-        encoders: of the student's heads; needed for labels.
+        heads: of the student, see `labelled_heads.label_heads`; needed for labels.
         types: of the inputs' elements, by name; "float32" where none is given.
-        module: see `open_pictures`.
+        in_bytes: see `open_pictures`.
 
     Raises:
         InputError: the data do not fit, there are too few, or labels are asked for and not there.
     """
     labels = labels or LabelOptions()
+    encoders = [head.encoder for head in (heads or {}).values()]
     if labels.is_given and not encoders:
         raise InputError(
             "labels were given for a network that cannot learn from them",
@@ -206,7 +204,7 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec, types, module)
+    samples = open_pictures(data, shapes, spec, types, in_bytes)
     if isinstance(samples, NpzSamples):
         _warn_of_arrays(samples, data)
     if len(samples) < 2:
@@ -245,7 +243,7 @@ def open_pictures(
     shapes: Mapping[str, Sequence[int]],
     spec: InputSpec,
     types: Mapping[str, str] | None = None,
-    module: "nn.Module | None" = None,
+    in_bytes: Collection[str] = (),
 ) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
 
@@ -254,19 +252,16 @@ def open_pictures(
         shapes: of the inputs, by name.
         spec: how pixels become inputs.
         types: of the inputs' elements, by name; "float32" where none is given.
-        module: a network that gets the samples; arrays of bytes are for those of its float inputs
-            with which it computes as bytes too. None for none.
+        in_bytes: float inputs that an array of bytes is for as it is, see
+            `byte_inputs.find_byte_inputs`.
 
     Raises:
         InputError: the data do not fit.
     """
     path = Workspace().find_dataset(data)
-    is_npz = Path(path).suffix.lower() == ".npz"
-    alone = {name: (1, *shape[1:]) for name, shape in shapes.items()}
-    in_bytes = find_byte_inputs(module, alone) if module is not None and is_npz else frozenset()
     tensors = {
-        name: TensorShape(shape, (types or {}).get(name, "float32"), name in in_bytes)
-        for name, shape in alone.items()
+        name: TensorShape((1, *shape[1:]), (types or {}).get(name, "float32"), name in in_bytes)
+        for name, shape in shapes.items()
     }
     return open_samples(path, tensors, spec)
 

@@ -1,8 +1,8 @@
 """A verdict is about one file and one budget: `budget-check verify` refuses any other."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from latency_budget.budget import Budget
 from latency_budget.gate import Verdict
+from latency_budget.head_metric import was_lower_better
 from latency_budget.plan import make_plan
 from latency_budget.report import Report
 from latency_budget.tiers import Tier
@@ -65,30 +66,51 @@ def match_artifact(report: Report, artifact: Path) -> Match:
             f"the report contradicts itself: its verdict is pass, but '{unmet[0].name}' is "
             f"{unmet[0].verdict.value}",
         )
-    return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed")
+    mode = _mode_of(candidate.details.get("plan"))
+    where = f" in the driving mode '{mode}', with no other heads" if mode else ""
+    return Match(True, f"{artifact} is the measured file (SHA-256 {found}) and it passed{where}")
 
 
-def match_limits(report: Report, budget: Budget, tier: Tier | None = None) -> Match:
+def match_limits(
+    report: Report, budget: Budget, tier: Tier | None = None, *, mode: str | None = None
+) -> Match:
     """Compares the limits that a report was judged by with those that a deployment asks for.
 
     Args:
         report: of a measured artifact; its plan holds the limits.
         budget: what the frame must keep. A network measured alone is to have kept the part of it
-            that the other stages leave.
+            that the other stages leave, and the contracts of those heads that were judged.
         tier: the evidence that must have been collected; None for any.
+        mode: the driving mode that it must have been judged for; None for every head.
 
     Raises:
-        InputError: the report holds no plan.
+        InputError: the report holds no plan, or `budget` no such mode.
     """
+    budget = budget.for_mode(mode) if mode is not None else budget
     plan = report.variants[-1].details.get("plan")
     values = plan.get("values") if isinstance(plan, Mapping) else None
     if not isinstance(values, Mapping):
         raise InputError("the report holds no plan", "a report of budget-check on an artifact")
-    wanted = [_limits_of(one, tier) for one in (budget, _part_of(budget, report)) if one]
-    found = min((_differences(values, limits) for limits in wanted), key=len)
+    was = _mode_of(plan)
+    if was != mode:
+        found_heads, wanted_heads = (
+            "every head" if name is None else f"the heads of mode '{name}'" for name in (was, mode)
+        )
+        return Match(False, f"it was judged with {found_heads} instead of {wanted_heads}")
+    heads = _with_directions(values.get("heads"))
+    part = _part_of(budget, report, heads)
+    wanted = [_limits_of(one, tier) for one in (budget, part) if one]
+    found = min((_differences({**values, "heads": heads}, limits) for limits in wanted), key=len)
     if found:
         return Match(False, f"it was judged by other limits: {', '.join(found)}")
     return Match(True, "it was judged by this budget")
+
+
+def _mode_of(plan: Any) -> str | None:
+    """Returns the driving mode of a report's plan, None for every head or without a plan."""
+    for key in ("values", "how", "mode"):
+        plan = plan.get(key) if isinstance(plan, Mapping) else None
+    return None if plan is None else str(plan)
 
 
 def _differences(
@@ -112,9 +134,22 @@ def _limits_of(budget: Budget, tier: Tier | None) -> dict[str, Any]:
     return limits
 
 
-def _part_of(budget: Budget, report: Report) -> Budget | None:
-    """Returns the budget of the measured stages; None where the others leave them nothing."""
+def _with_directions(heads: Any) -> dict[str, Any]:
+    """Returns the judged contracts, older versions' with the direction that these assumed."""
+    if not isinstance(heads, Mapping):
+        return {}
+    return {
+        str(name): {"lower_is_better": was_lower_better(str(contract.get("metric"))), **contract}
+        if isinstance(contract, Mapping)
+        else contract
+        for name, contract in heads.items()
+    }
+
+
+def _part_of(budget: Budget, report: Report, heads: Container[str]) -> Budget | None:
+    """Returns the budget of the measured stages and heads; None where the others leave nothing."""
     try:
-        return budget.for_part(report.variants[-1].run.stage_names)
+        part = budget.for_part(report.variants[-1].run.stage_names)
     except InputError:
         return None
+    return replace(part, heads={name: budget.heads[name] for name in budget.heads if name in heads})

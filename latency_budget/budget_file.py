@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from latency_budget.run import Run
+from latency_budget.run import DROPPED_NS, Run
 from latency_budget.statistics import bound_ns, percentile_ns
 from latency_budget.tiers import TIERS
 
@@ -22,7 +22,7 @@ def render_budget(
     limits that do not follow from it.
 
     Args:
-        run: the measured frames.
+        run: the measured frames, at least one of which was processed.
         rate_hz: the camera's rate.
         margin: factor on what was measured, at least 1.
         heads: of the measured network; their contracts are written as comments, since no
@@ -30,9 +30,12 @@ def render_budget(
     """
     deadline_ms = math.floor(10_000 / rate_hz) / 10
     latency = np.sort(run.latency_ns)
-    p99_ns = percentile_ns(latency, 0.99) or int(latency[-1])
-    p50_ns = percentile_ns(latency, 0.5) or int(latency[0])
+    slowest = int(latency[latency < DROPPED_NS][-1])
+    p99_ns = percentile_ns(latency, 0.99) or slowest
+    p50_ns = percentile_ns(latency, 0.5) or slowest
     late = ", so these frames miss it" if p99_ns > deadline_ms * 1e6 else ""
+    dropped = int(run.dropped.sum())
+    late += f"; {dropped} frames were dropped" if dropped else ""
     lines = [
         f"# From {run.count} measured frames; the budget of a stage is its P99 times {margin:g}.",
         "",

@@ -7,24 +7,24 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
-from artifacts.file_content import read_text
-from artifacts.strict_json import read_json
-from latency_budget.budget import Budget, HeadContract
+from latency_budget.baseline import Baseline, read_baseline
+from latency_budget.budget import Budget
+from latency_budget.check_notes import describe_limits, describe_part
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
 from latency_budget.measure import MeasureSettings
-from latency_budget.phase_sweep import describe_sweep, sweep_phases
+from latency_budget.phase_sweep import describe_sweep, summarise_sweep, sweep_phases
 from latency_budget.plan import Plan, begin_attempt, make_plan
 from latency_budget.priority import Scheduling
-from latency_budget.recorded import read_recorded
+from latency_budget.quality_file import describe_unread, read_quality, require_plausible
+from latency_budget.recorded import read_recording
 from latency_budget.report import Report, build_report, build_variant
-from latency_budget.reports.json_report import read_baseline
-from latency_budget.reports.read_report import read_circumstances
+from latency_budget.reports.stored_samples import Circumstances
 from latency_budget.restarts import ProcessSettings, measure_in_turns
 from latency_budget.run import Run
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.tiers import Tier
-from latency_budget.verdict import HeadQuality, judge
+from latency_budget.verdict import HeadQuality, Verdict, judge, judge_measurement
 from latency_budget.workload import Recipe
 
 INTERLEAVED_PAIRS = 5
@@ -99,9 +99,16 @@ def check_subject(
     if subject.recipe is None:
         raise InputError(f"'{subject.name}' has no recipe", "something to measure")
     files = _read_files(settings)
+    now = Circumstances(
+        rate_hz=settings.budget.frame.rate_hz,
+        is_whole_frame=not subject.stage_names,
+        policy=settings.policy,
+        mode=settings.mode or "",
+    )
+    _require_like(files, now, settings)
     sha256 = sha256_file(subject.artifact) if subject.artifact else ""
     budget = budget_of(settings)
-    part = budget.for_part(subject.stage_names) if subject.stage_names else budget
+    part = _part_of(budget, subject.stage_names, files[0]) if subject.stage_names else budget
     plan = begin_attempt(
         _make_plan(subject, settings, part),
         settings.ledger,
@@ -113,7 +120,7 @@ def check_subject(
         recipes = {"before": subject.against, "after": subject.recipe}
         process = replace(process, restarts=max(process.restarts, INTERLEAVED_PAIRS))
     measured = measure_in_turns(recipes, process, progress)
-    reference = measured["before"].paced if subject.against is not None else None
+    reference = measured["before"] if subject.against is not None else None
     experiment = measured["after" if subject.against is not None else ""]
     report = _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
     if report.variants[-1].sha256 != sha256:
@@ -122,7 +129,9 @@ def check_subject(
         )
     if settings.sweep_frames:
         rows = sweep_phases(subject.recipe.bind(), process, settings.sweep_frames, progress)
-        report.variants[-1].details["phase_sweep"] = describe_sweep(rows)
+        described = describe_sweep(rows)
+        report.variants[-1].details["phase_sweep"] = described
+        report = replace(report, notes=(*report.notes, summarise_sweep(described)))
     return report
 
 
@@ -175,51 +184,46 @@ def _process_settings(settings: CheckSettings, budget: Budget) -> ProcessSetting
 
 
 def check_recorded(path: Path, settings: CheckSettings) -> Report:
-    """Judges latencies of whole frames that were recorded elsewhere; see `read_recorded`."""
+    """Judges latencies that were recorded elsewhere; see `read_recorded`.
+
+    Raises:
+        InputError: a file is wrong, or holds frames of another rate than the budget's.
+    """
     files = _read_files(settings)
-    run = read_recorded(path, rate_hz=settings.budget.frame.rate_hz)
-    state, session = read_circumstances(path)
+    rate_hz = settings.budget.frame.rate_hz
+    recording = read_recording(path, rate_hz=rate_hz)
+    found = recording.circumstances or Circumstances()
+    if found.rate_hz is not None and found.rate_hz != rate_hz:
+        raise InputError(
+            f"{path} holds frames that came at {found.rate_hz:g} Hz",
+            f"{rate_hz:g} Hz, the budget's rate",
+            "measure again: frames wait for each other at another rate",
+        )
+    _require_like(files, replace(found, rate_hz=rate_hz), settings)
     return _conclude(
-        run, Subject(name=path.name), settings, files, environment=state, session=session
+        recording.run,
+        Subject(name=path.name),
+        settings,
+        files,
+        environment=found.environment,
+        session=found.session,
     )
 
 
-def read_quality(path: Path) -> dict[str, HeadQuality]:
-    """Reads each head's quality.
-
-    Args:
-        path: JSON, `{"detection": {"metric": "mAP50", "reference": 0.67, "candidate": 0.66}}`.
-
-    Raises:
-        InputError: the file cannot be read or is of another form.
-    """
-    expected = '{"HEAD": {"metric": "mAP50", "reference": 0.67, "candidate": 0.66}}'
-    try:
-        return {
-            str(head): HeadQuality(
-                str(values["metric"]), _number(values["reference"]), _number(values["candidate"])
-            )
-            for head, values in read_json(read_text(path)).items()
-        }
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", expected) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is not a quality file: {error!r}", expected) from error
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)
-
-
-_Files = tuple[dict[str, HeadQuality] | None, Any]
+_Files = tuple[dict[str, HeadQuality] | None, Baseline | None]
 
 
 def _read_files(settings: CheckSettings) -> _Files:
     """Reads them before the measurement, so that a wrong one costs no time."""
     quality = read_quality(settings.quality) if settings.quality else None
+    if settings.quality and quality is not None:
+        require_plausible(settings.quality, quality, settings.budget.heads)
     return quality, read_baseline(settings.baseline) if settings.baseline else None
+
+
+def _require_like(files: _Files, now: Circumstances, settings: CheckSettings) -> None:
+    if files[1] is not None:
+        files[1].require_like(now, environment_mode=settings.budget.environment)
 
 
 def _conclude(
@@ -229,26 +233,20 @@ def _conclude(
     files: _Files,
     experiment: Experiment | None = None,
     plan: Plan | None = None,
-    reference: Run | None = None,
+    reference: Experiment | None = None,
     *,
     environment: Environment | None = None,
     session: Mapping[str, Any] | None = None,
 ) -> Report:
-    quality, baseline_ns = files
-    whole = budget = budget_of(settings)
-    notes = []
-    if budget.frame.deadline_ns < round(budget.frame.deadline_ms * 1e6):
-        notes.append(
-            f"The deadline of {budget.frame.deadline_ms:g} ms is longer than a frame period at "
-            f"{budget.frame.rate_hz:g} Hz: {budget.frame.deadline_ns / 1e6:.4g} ms are judged."
-        )
-    if settings.mode:
-        notes.append(f"Mode {settings.mode}: only {', '.join(whole.modes[settings.mode])} on.")
+    quality, baseline = files
+    whole = budget_of(settings)
+    budget = whole if run.is_whole_frame else _part_of(whole, run.stage_names, quality)
+    notes = describe_unread(quality or {}, settings.budget.heads)
+    if plan is not None and plan.values["artifact_sha256"] == plan.values["how"]["against"] != "":
+        notes.append("The build before is the very file that is checked, so it is no slower.")
+    notes += describe_limits(whole, settings.mode)
     if not run.is_whole_frame:
-        budget = whole.for_part(run.stage_names)
-        kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
-        notes.append(_describe_part(whole, budget, run.stage_names, kept))
-        budget = replace(budget, heads=kept)
+        notes.append(describe_part(whole, budget, run.stage_names))
     if experiment:
         environment, session = experiment.environment, _asked_and_got(subject, experiment)
     judgement = judge(
@@ -257,10 +255,12 @@ def _conclude(
         tier=settings.tier,
         environment=environment,
         heads=quality,
-        baseline_ns=baseline_ns,
+        baseline_ns=baseline.latency_ns if baseline else None,
         session=session,
         attempt=plan.attempt if plan else None,
-        reference=reference,
+        reference=reference.paced if reference else None,
+        baseline_doubt=baseline.describe_other_machine(environment) if baseline else "",
+        reference_doubt=_describe_unfit(reference, subject, budget) if reference else "",
     )
     variant = build_variant(
         subject.name,
@@ -270,7 +270,7 @@ def _conclude(
         experiment=experiment,
         artifact=subject.artifact,
         runtime=experiment.runtime if experiment else subject.runtime,
-        session=experiment.session if experiment else None,
+        session=experiment.session if experiment else session,
         heads={
             head: {"metric": values.metric, "value": values.candidate}
             for head, values in (quality or {}).items()
@@ -281,6 +281,14 @@ def _conclude(
     return build_report([variant], budget, judgement, environment=environment, notes=tuple(notes))
 
 
+def _part_of(
+    whole: Budget, names: tuple[str, ...], quality: Mapping[str, HeadQuality] | None
+) -> Budget:
+    """Returns the budget of a part of the frame, with the contracts that can be judged."""
+    kept = {head: whole.heads[head] for head in whole.heads if quality and head in quality}
+    return replace(whole.for_part(names), heads=kept)
+
+
 def _asked_and_got(subject: Subject, experiment: Experiment) -> dict[str, Any] | None:
     if experiment.session is None:
         return None
@@ -288,16 +296,13 @@ def _asked_and_got(subject: Subject, experiment: Experiment) -> dict[str, Any] |
     return {**experiment.session, "runtime": runtime}
 
 
-def _describe_part(
-    whole: Budget, part: Budget, names: tuple[str, ...], heads: Mapping[str, HeadContract]
-) -> str:
-    others = [name for name in whole.stages if name not in names]
-    unjudged = [f"stage {name}" for name in others]
-    unjudged += [f"head {name}" for name in whole.heads if name not in heads]
-    note = f"Only {', '.join(names)} was measured, not the whole frame"
-    if others:
-        note += (
-            f": its limit of {part.frame.deadline_ms:g} ms is what the other stages' budgets leave "
-            f"of {whole.frame.deadline_ns / 1e6:g} ms"
-        )
-    return note + (f". Not judged: {', '.join(unjudged)}." if unjudged else ".")
+def _describe_unfit(reference: Experiment, subject: Subject, budget: Budget) -> str:
+    """Returns why the frames of the build before cannot be believed; empty where they can."""
+    gates = judge_measurement(
+        reference.paced,
+        budget,
+        environment=reference.environment,
+        session=_asked_and_got(subject, reference),
+    )
+    bad = [f"{gate.name}: {gate.detail}" for gate in gates if gate.verdict is Verdict.INVALID]
+    return f"the build before was measured unfit ({'; '.join(bad)})" if bad else ""

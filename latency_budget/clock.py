@@ -1,9 +1,14 @@
 """The only place that reads a clock, so that everything else can be tested without sleeping."""
 
 import time
+from itertools import repeat
 from typing import Protocol
 
+from artifacts.errors import UnavailableError
+
 SPIN_NS = 1_500_000
+_LOOKS = 20_000_000
+"""Half a second of looking at a clock at least: long enough to tell one that stands still."""
 
 
 class Clock(Protocol):
@@ -25,27 +30,44 @@ class Clock(Protocol):
 class MonotonicClock:
     """The machine's monotonic clock (`CLOCK_MONOTONIC`), untouched by changes of the date.
 
+    The functions are those that Python had when this module was imported: a pipeline that replaces
+    them, as tests that freeze the time do, changes no measurement.
+
     Args:
         spin_ns: how long before the moment sleeping ends and spinning begins; a sleep alone wakes
             up to a millisecond late.
     """
 
+    _functions = (time.monotonic_ns, time.sleep)
+
     def __init__(self, spin_ns: int = SPIN_NS) -> None:
         self._spin_ns = spin_ns
-        self.now_ns = time.monotonic_ns
+        self.now_ns, self._sleep = self._functions
 
     def wait_until_ns(self, moment_ns: int) -> None:
-        """Sleeps until shortly before `moment_ns`, then spins."""
+        """Sleeps until shortly before `moment_ns`, then spins.
+
+        Raises:
+            UnavailableError: the clock stands still.
+        """
         now_ns = self.now_ns
         remaining_ns = moment_ns - now_ns() - self._spin_ns
         if remaining_ns > 0:
-            time.sleep(remaining_ns / 1e9)
-        while now_ns() < moment_ns:
-            pass
+            self._sleep(remaining_ns / 1e9)
+        before_ns = -1
+        while before_ns != (before_ns := now_ns()):
+            for _ in repeat(None, _LOOKS):
+                if now_ns() >= moment_ns:
+                    return
+        raise UnavailableError(
+            "the clock stands still, so nothing can be measured",
+            "a monotonic clock that moves",
+            "leave the time alone in the pipeline, or measure on another machine",
+        )
 
     def rest_ns(self, duration_ns: int) -> None:
         """Sleeps, without the spinning that would keep the processor."""
-        time.sleep(duration_ns / 1e9)
+        self._sleep(duration_ns / 1e9)
 
 
 class ManualClock:

@@ -22,3 +22,11 @@ def is_lower_better(metric: str) -> bool | None:
     if words & set(_ERRORS.split()):
         return True
     return False if words & set(_SCORES.split()) else None
+
+
+_FIRST_ERRORS = ("abs_rel", "sq_rel", "rmse", "mae", "epe", "error", "loss")
+
+
+def was_lower_better(metric: str) -> bool:
+    """Returns how versions judged whose reports state no direction: all other names were scores."""
+    return metric.lower() in _FIRST_ERRORS

@@ -20,7 +20,7 @@ import numpy as np
 from artifacts.errors import FramefitError, InputError, first_line
 from latency_budget.clock import Clock, MonotonicClock
 from latency_budget.run import DROPPED_NS, Nanoseconds, Run
-from latency_budget.stage import Stage, check_stages
+from latency_budget.stage import Stage, check_stages, refuse_late_results
 from latency_budget.timed_loop import LOOPS, Recording, TimedLoop, arrival_offset_ns
 
 POLICIES = ("fifo", "latest")
@@ -34,7 +34,8 @@ class MeasureSettings:
     Attributes:
         frames: frames to time after the warm-up.
         rate_hz: the camera's rate, for paced runs.
-        warmup_frames: run first, in the same way, and kept apart; 90 are 3 s at 30 Hz.
+        warmup_frames: run first, in the same way, and kept apart; 90 are 3 s at 30 Hz. What the
+            stages return is looked at in these frames only; in all of them where there are none.
         policy: "fifo" processes every frame; "latest" drops frames that a newer one overtook.
         phase_ns: shifts the arrivals, to find beats with the machine's timer ticks.
         held_frames: payloads read from an iterable before timing; they are used in a circle.
@@ -100,8 +101,11 @@ def _measure(
     payloads = _hold(frames, settings)
     warmup = Recording.allocate(settings.warmup_frames, len(names))
     recording = Recording.allocate(settings.frames, len(names))
+    watched = refuse_late_results(stages)
     with _named_errors(names, warmup):
-        _run_loop(stages, payloads, replace(settings, stop=None), mode, warmup)
+        _run_loop(watched, payloads, replace(settings, stop=None), mode, warmup)
+    if not settings.warmup_frames:
+        stages = watched
     with (
         _named_errors(names, recording),
         _count_stops() as stops,

@@ -5,6 +5,7 @@ happens; a benchmark sees one of them. The sweep moves the first arrival through
 rate by one per cent either way.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from latency_budget.experiment import Parts, Progress
 from latency_budget.regression import compare_tails
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.run import Run
-from latency_budget.statistics import percentile_ns
+from latency_budget.statistics import frames_needed, percentile_ns
 from latency_budget.workload import Recipe
 
 PHASES = (0.0, 0.25, 0.5, 0.75)
@@ -74,10 +75,10 @@ def sweep_phases(
 def describe_sweep(rows: list[PhaseRow]) -> dict[str, Any]:
     """Returns the sweep's figures, and the settings whose P99 is surely above the first one's.
 
-    With fewer than 368 frames a setting can be shown but not compared.
+    With fewer than 368 frames a setting can be shown but not compared: `slower` is None then.
     """
     first = rows[0].run.latency_ns
-    table, beats = [], []
+    table, outcomes = [], {}
     for row in rows:
         ordered = np.sort(row.run.latency_ns)
         p50, p99 = percentile_ns(ordered, 0.5), percentile_ns(ordered, 0.99)
@@ -89,6 +90,24 @@ def describe_sweep(rows: list[PhaseRow]) -> dict[str, Any]:
                 "p99_ms": None if p99 is None else p99 / 1e6,
             }
         )
-        if compare_tails(first, row.run.latency_ns, allowed=BEAT_ALLOWED).outcome == "fail":
-            beats.append(f"phase {row.phase:g} at {row.rate_hz:g} Hz")
-    return {"frames": rows[0].run.count, "settings": table, "slower": beats}
+        found = compare_tails(first, row.run.latency_ns, allowed=BEAT_ALLOWED)
+        outcomes[f"phase {row.phase:g} at {row.rate_hz:g} Hz"] = found.outcome
+    is_compared = "inconclusive" not in outcomes.values()
+    slower = [name for name, outcome in outcomes.items() if outcome == "fail"]
+    return {
+        "frames": rows[0].run.count,
+        "settings": table,
+        "slower": slower if slower or is_compared else None,
+    }
+
+
+def summarise_sweep(described: Mapping[str, Any]) -> str:
+    """Returns what `describe_sweep` found in one sentence, for the reports."""
+    start = f"Phase sweep, {len(described['settings'])} settings of {described['frames']} frames: "
+    p99s = [row["p99_ms"] for row in described["settings"] if row["p99_ms"] is not None]
+    if p99s:
+        start += f"P99 {min(p99s):.2f} to {max(p99s):.2f} ms, "
+    if described["slower"] is None:
+        needed = frames_needed(0, 0.99, 0.975)
+        return f"{start}not compared ({needed} frames each, and few dropped, are needed)."
+    return f"{start}surely slower than the first one: {', '.join(described['slower']) or 'none'}."

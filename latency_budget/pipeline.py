@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,12 @@ def _import_function(name: str, module_name: str, function_name: str) -> Any:
 def _check_result(name: str, result: Any) -> None:
     if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(f"the pipeline '{name}' returned a {type(result).__name__}", _EXPECTED)
+    if isinstance(result[1], Mapping | str | bytes):
+        raise InputError(
+            f"the frames of the pipeline '{name}' are one {type(result[1]).__name__}",
+            "a sequence of payloads for the first stage",
+            "put it into a list",
+        )
     for part in result:
         if not hasattr(part, "__iter__") and not hasattr(part, "__getitem__"):
             kinds = ", ".join(type(one).__name__ for one in result)

@@ -9,6 +9,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from artifacts.errors import InputError
 from artifacts.file_content import read_content, read_text
 from artifacts.strict_json import read_json
 from latency_budget.repeated_rows import find_repeats
-from latency_budget.reports.json_report import read_columns
+from latency_budget.reports.stored_samples import Circumstances, read_circumstances, read_columns
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.statistics import find_step
 
@@ -36,7 +37,25 @@ _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
 Columns = dict[str, Sequence[Any]]
 
 
+@dataclass(frozen=True)
+class Recording:
+    """What a file of samples holds.
+
+    Attributes:
+        run: the frames, of mode "recorded".
+        circumstances: how they were measured, as a report.json tells; None for other files.
+    """
+
+    run: Run
+    circumstances: Circumstances | None = None
+
+
 def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
+    """Reads the frames alone; see `read_recording`."""
+    return read_recording(path, rate_hz=rate_hz).run
+
+
+def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recording:
     """Reads recorded latencies.
 
     Args:
@@ -45,8 +64,9 @@ def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
         rate_hz: the camera's rate, for the timeline.
 
     Returns:
-        a run of mode "recorded". Impossible values (NaN, zero, negative) and missing or repeated
-        frame numbers become its defects, which make a verdict invalid.
+        the frames, of mode "recorded", and how they were measured where a report tells it.
+        Impossible values (NaN, zero, negative) and missing or repeated frame numbers become
+        defects, which make a verdict invalid.
 
     Raises:
         InputError: the file cannot be read or lacks a latency column with a unit.
@@ -56,7 +76,7 @@ def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
         fix = "unpack it first" if path.suffix.lower() in _PACKED else ""
         raise InputError(f"{path} has an unknown suffix", " or ".join(READERS), fix)
     try:
-        columns = READERS[path.suffix.lower()](path)
+        columns, circumstances = READERS[path.suffix.lower()](path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -66,7 +86,11 @@ def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
         ) from error
     except (ValueError, EOFError, RecursionError, zipfile.BadZipFile, csv.Error) as error:
         raise InputError(f"{path} is not a valid {path.suffix} file: {error}") from error
-    return _build_run(path, columns, rate_hz)
+    run = _build_run(path, columns, rate_hz)
+    if circumstances is not None:
+        origins = circumstances.origins(run.count)
+        run = replace(run, is_whole_frame=circumstances.is_whole_frame, origins=origins)
+    return Recording(run, circumstances)
 
 
 def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
@@ -203,7 +227,10 @@ def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
     return [f"frame numbers are missing, repeated or out of order: {ids[at]:g}, {ids[at + 1]:g}"]
 
 
-def _read_csv(path: Path) -> Columns:
+_Content = tuple[Columns, Circumstances | None]
+
+
+def _read_csv(path: Path) -> _Content:
     with io.StringIO(read_text(path), newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         names = [name.strip() for name in reader.fieldnames or []]
@@ -214,28 +241,29 @@ def _read_csv(path: Path) -> Columns:
                 raise ValueError(f"its header has '{name}' twice")
         rows = [list(row.values()) for row in reader]
     for index, row in enumerate(rows):
-        if len(row) != len(names) or any(isinstance(cell, list) for cell in row):
+        if len(row) != len(names) or any(cell is None or isinstance(cell, list) for cell in row):
             raise ValueError(f"row {index} has not {len(names)} cells")
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    columns: Columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    return columns, None
 
 
-def _read_jsonl(path: Path) -> Columns:
+def _read_jsonl(path: Path) -> _Content:
     lines = read_text(path).splitlines()
-    return _from_rows([read_json(line) for line in lines if line.strip()])
+    return _from_rows([read_json(line) for line in lines if line.strip()]), None
 
 
-def _read_json(path: Path) -> Columns:
+def _read_json(path: Path) -> _Content:
     content = read_json(read_text(path))
     if isinstance(content, list):
-        return _from_rows(content)
+        return _from_rows(content), None
     if not isinstance(content, dict):
         raise ValueError("neither an object nor a list")
     if "schema" in content:
-        return dict(read_columns(content))
+        return dict(read_columns(content)), read_circumstances(content)
     for name, values in content.items():
         if not isinstance(values, list):
             raise ValueError(f"'{name}' is not a list")
-    return content
+    return content, None
 
 
 def _from_rows(rows: list[Any]) -> Columns:
@@ -245,7 +273,7 @@ def _from_rows(rows: list[Any]) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _read_npz(path: Path) -> Columns:
+def _read_npz(path: Path) -> _Content:
     loaded = np.load(io.BytesIO(read_content(path)), allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         raise ValueError("it holds one array without a name, as np.save writes it")
@@ -256,10 +284,10 @@ def _read_npz(path: Path) -> Columns:
             raise ValueError(f"'{name}' has the shape {list(array.shape)}, not one axis")
         if array.dtype.kind in "mM":
             raise ValueError(f"'{name}' holds {array.dtype}, not numbers in the unit of its name")
-    return {name: array.tolist() for name, array in arrays.items()}
+    return {name: array.tolist() for name, array in arrays.items()}, None
 
 
-READERS: dict[str, Callable[[Path], Columns]] = {
+READERS: dict[str, Callable[[Path], _Content]] = {
     ".csv": _read_csv,
     ".jsonl": _read_jsonl,
     ".json": _read_json,

@@ -79,16 +79,16 @@ def compare_interleaved(reference: Run, candidate: Run) -> Regression:
     Returns:
         "fail" where the median or the tail is surely slower; see `compare_runs` for the tail.
     """
-    before = _medians(reference)
-    after = _medians(candidate)
-    middle = float(np.median(before))
-    spread = max(
-        float(np.abs(medians / np.median(medians) - 1).max()) for medians in (before, after)
-    )
-    effect = float(np.median(after)) / middle - 1
+    medians = _medians(reference), _medians(candidate)
+    before_ns, after_ns = (float(np.median(each)) for each in medians)
+    spread = max(float(np.abs(each / np.median(each) - 1).max()) for each in medians)
+    effect = after_ns / before_ns - 1
     limit = max(INTERLEAVED_EFFECT, 2 * spread)
     p_value = mann_whitney_p(reference.service_ns, candidate.service_ns)
-    shown = f"P50 {effect:+.1%}, processes of one build differ by {spread:.1%}"
+    shown = (
+        f"P50 {after_ns / 1e6:.2f} against {before_ns / 1e6:.2f} ms ({effect:+.1%}), "
+        f"processes of one build differ by {spread:.1%}"
+    )
     tail = compare_tails(reference.latency_ns, candidate.latency_ns, allowed=limit)
     if tail.outcome != "pass":
         return Regression(tail.outcome, f"{tail.detail}; {shown}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from artifacts.digest import sha256_file
-from latency_budget.budget import Budget
+from latency_budget.budget import Budget, HeadContract
 from latency_budget.clock import unix_time_s
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment
@@ -36,7 +36,7 @@ class Variant:
         network_ms: percentiles of the stage `network`; None where it was not measured.
         frame_ms: percentiles from arrival to result, with `misses`.
         stages: per stage name, p50, p99 and budget_ms (None without a budget).
-        heads: per head {"metric": …, "value": …}.
+        heads: per head {"metric": …, "value": …}, with "lower_is_better" where a contract says so.
         verdict: of this variant alone; None where it was only measured.
         gates: of this variant.
         details: further figures: bounds, closed loop, cold start, session.
@@ -154,7 +154,10 @@ def build_variant(
         frame_ms=summarise_ms(run.latency_ns)
         | {"misses": int(run.find_misses(budget.frame.deadline_ns).sum())},
         stages=[_summarise_stage(run, stage, budget) for stage in run.stage_names],
-        heads={head: dict(values) for head, values in (heads or {}).items()},
+        heads={
+            head: {**values, **_direction_of(budget.heads.get(head), values)}
+            for head, values in (heads or {}).items()
+        },
         verdict=judgement.verdict if judgement else None,
         gates=judgement.gates if judgement else (),
         details=_summarise_details(run, experiment, session)
@@ -207,6 +210,13 @@ def summarise_ms(latency_ns: Nanoseconds) -> dict[str, Any]:
     }
     largest = _to_ms(int(processed[-1])) if len(processed) else None
     return {**percentiles, "max": largest, "n": len(ordered)}
+
+
+def _direction_of(contract: HeadContract | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns which way a head's metric counts by its contract; a name alone may mislead."""
+    if contract is None or contract.metric != values.get("metric"):
+        return {}
+    return {"lower_is_better": contract.lower_is_better}
 
 
 def _summarise_stage(run: Run, name: str, budget: Budget) -> dict[str, Any]:

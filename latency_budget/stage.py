@@ -1,8 +1,11 @@
 """One stage of the frame: a name and the function that does its work."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from artifacts.errors import InputError
@@ -63,11 +66,64 @@ def _check_function(stage: Stage) -> None:
     for function in (stage.run, type(stage.run).__call__):
         for kind, is_kind in _LATE.items():
             if is_kind(function):
-                raise InputError(
-                    f"stage '{stage.name}' is {kind}, whose work is not done when it returns",
-                    "a function that returns its result",
-                    "call it to its end in a function of its own",
-                )
+                raise _late(f"stage '{stage.name}' is {kind}")
+
+
+def refuse_late_results(stages: list[Stage]) -> list[Stage]:
+    """Returns the stages, each of which raises where it returns before its work is done.
+
+    What a stage returns is known only once it runs, and looking at it costs about a microsecond. So
+    this is for frames that are not judged: the first ones and the warm-up.
+
+    Raises:
+        InputError: when a stage runs and returns a Future, a coroutine or the like, alone or in a
+            tuple, list or dict.
+    """
+    known: dict[type, bool] = {}
+    return [replace(stage, run=partial(_run_to_its_end, stage, known)) for stage in stages]
+
+
+def _run_to_its_end(stage: Stage, known: dict[type, bool], payload: Any) -> Any:
+    result = stage.run(payload)
+    parts: Iterable[Any] = ()
+    if isinstance(result, tuple | list):
+        parts = result[:_LOOKED_AT]
+    elif isinstance(result, dict):
+        parts = islice(result.values(), _LOOKED_AT)
+    for part in (result, *parts):
+        kind = type(part)
+        if kind not in known:
+            known[kind] = _is_late(kind)
+        if known[kind]:
+            raise _late(f"stage '{stage.name}' returns a {kind.__name__}")
+    return result
+
+
+def _is_late(kind: type) -> bool:
+    """Goes by what can be done with a result: each library has Futures of its own."""
+    return issubclass(kind, _LATE_RESULTS) or any(
+        all(hasattr(kind, name) for name in names) for names in _LATE_METHODS
+    )
+
+
+def _late(what: str) -> InputError:
+    return InputError(
+        f"{what}, whose work is not done when it returns",
+        "a function that returns its result",
+        "call it to its end in a function of its own",
+    )
+
+
+_LOOKED_AT = 16
+"""Parts of a result: one for each head, not each of a thousand boxes."""
+
+_LATE_RESULTS = (Awaitable, GeneratorType, AsyncGeneratorType, map, filter)
+_LATE_METHODS = (
+    ("add_done_callback", "result"),  # concurrent.futures, dask
+    ("add_done_callback", "wait"),  # torch.futures
+    ("ready", "successful"),  # multiprocessing.pool
+    ("is_alive", "join"),  # a thread or a process
+)
 
 
 _LATE: dict[str, Callable[[object], bool]] = {

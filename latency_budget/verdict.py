@@ -5,7 +5,7 @@ makes slow frames of its own: a failure measured on it says no more than a pass 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from latency_budget.budget import Budget, HeadContract
 from latency_budget.environment import Environment
 from latency_budget.frame_gates import judge_frame
 from latency_budget.gate import Gate, Verdict
-from latency_budget.regression import compare_interleaved, compare_runs
+from latency_budget.regression import Regression, compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.stage_gates import judge_stage, judge_stages_together
 from latency_budget.statistics import percentile_ns
@@ -73,6 +73,8 @@ def judge(
     session: Mapping[str, Any] | None = None,
     attempt: int | None = 1,
     reference: Run | None = None,
+    baseline_doubt: str = "",
+    reference_doubt: str = "",
 ) -> Judgement:
     """Judges a run.
 
@@ -87,14 +89,13 @@ def judge(
         attempt: the how-manieth try of the same plan this is; None where nobody counted, as of
             recorded samples.
         reference: a run measured in turns with `run`, which must not be faster.
+        baseline_doubt: why a comparison with the baseline proves nothing; empty if it does.
+        reference_doubt: why the reference's frames are invalid; empty if they are not.
     """
     tier = (tier or Tier(frames=run.count)).spend()
-    gates = [_judge_samples(run, budget), _judge_machine(environment, budget.environment)]
-    gates.append(judge_steadiness(run, budget.environment))
+    gates = judge_measurement(run, budget, environment=environment, session=session)
     if tier.attempts is not None:
         gates.append(_judge_attempts(attempt, tier.attempts))
-    if session is not None:
-        gates.append(_judge_session(session))
     gates += judge_frame(run, budget.frame, tier)
     gates += [judge_stage(run, name, budget, tier) for name in budget.stages]
     if tier.stages_imply_frame and budget.stages:
@@ -103,11 +104,40 @@ def judge(
         gates.append(judge_head(name, contract, (heads or {}).get(name)))
     if reference is not None:
         regression = compare_interleaved(reference, run)
-        gates.append(Gate("no slower side by side", Verdict(regression.outcome), regression.detail))
+        gates.append(
+            _judge_regression("side by side", regression, Verdict.INVALID, reference_doubt)
+        )
     if baseline_ns is not None:
         regression = compare_runs(baseline_ns, run.latency_ns)
-        gates.append(Gate("no slower than before", Verdict(regression.outcome), regression.detail))
+        if np.array_equal(baseline_ns, run.latency_ns):
+            regression = replace(
+                regression, detail=f"the baseline holds these very frames; {regression.detail}"
+            )
+        doubted = Verdict.INCONCLUSIVE
+        gates.append(_judge_regression("than before", regression, doubted, baseline_doubt))
     return Judgement(tuple(gates))
+
+
+def judge_measurement(
+    run: Run,
+    budget: Budget,
+    *,
+    environment: Environment | None = None,
+    session: Mapping[str, Any] | None = None,
+) -> list[Gate]:
+    """Judges whether the frames can be believed, whatever they took; see `judge`."""
+    gates = [
+        _judge_samples(run, budget),
+        _judge_machine(environment, budget.environment),
+        judge_steadiness(run, budget.environment),
+    ]
+    return gates if session is None else [*gates, _judge_session(session)]
+
+
+def _judge_regression(name: str, regression: Regression, doubted: Verdict, doubt: str) -> Gate:
+    if doubt:
+        return Gate(f"no slower {name}", doubted, f"{doubt}; {regression.detail}")
+    return Gate(f"no slower {name}", Verdict(regression.outcome), regression.detail)
 
 
 def _judge_samples(run: Run, budget: Budget) -> Gate:

@@ -132,6 +132,7 @@ def check(
         ledger=ledger,
         quality=quality,
         baseline=baseline,
+        is_compared=against is not None,
     )
     _refuse_unused(context, samples, pipeline)
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
@@ -158,7 +159,10 @@ def init(
     input_shape: InputShape = None,
     data: Data = None,
     frames: Annotated[int, typer.Option(help="Frames to time, where MODEL is measured.")] = 400,
-    rate_hz: Annotated[float, typer.Option(help="The camera's frames per second.")] = 30.0,
+    rate_hz: Annotated[
+        float | None,
+        typer.Option(help="The camera's frames per second; a report.json's own, or else 30."),
+    ] = None,
     margin: Annotated[float, typer.Option(help="Factor on the measured P99 of a stage.")] = 1.1,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
@@ -168,14 +172,15 @@ def init(
     """Write a budget file from a measurement of MODEL or --pipeline, or from recorded latencies."""
     from artifacts.atomic import require_writable, write_text
     from artifacts.errors import InputError
-    from framefit.budget_job import measure_or_read
+    from framefit.first_budget import measure_or_read
     from framefit.trusted_models import Trust, open_trusted
     from latency_budget.budget_file import render_budget
 
-    if not 1 <= margin <= 10 or not 0.1 <= rate_hz <= 10_000 or frames < 1:
+    is_rate = rate_hz is None or 0.1 <= rate_hz <= 10_000
+    if not 1 <= margin <= 10 or not is_rate or frames < 1:
         raise InputError(
-            f"margin {margin}, rate {rate_hz}, {frames} frames",
-            "a margin of 1 to 10, a rate in Hz, and at least 1 frame",
+            f"--margin {margin}, --rate-hz {rate_hz or 'not given'}, --frames {frames}",
+            "a margin of 1 to 10, a rate of 0.1 to 10000 Hz, and at least 1 frame",
         )
     if out.suffix.lower() != ".toml":
         raise InputError(
@@ -190,7 +195,7 @@ def init(
     engine = {"runtime": runtime, "threads": threads, "input_shape": input_shape, "data": data}
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model) as (opened,):
-        run, heads = measure_or_read(
+        measured = measure_or_read(
             opened,
             samples,
             pipeline,
@@ -199,7 +204,10 @@ def init(
             rate_hz=rate_hz,
             progress=_say_progress,
         )
-    write_text(out, render_budget(run, rate_hz=rate_hz, margin=margin, heads=heads))
+    text = render_budget(
+        measured.run, rate_hz=measured.rate_hz, margin=margin, heads=measured.heads
+    )
+    write_text(out, text)
     typer.echo(f"wrote {out}")
 
 

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from artifacts.atomic import write_text
-from artifacts.errors import InputError
-from artifacts.file_content import read_text
-from latency_budget.report import SCHEMA, Report, Variant
+from latency_budget.report import Report, Variant
 from latency_budget.run import Nanoseconds, Run
 
 FILE_NAME = "report.json"
@@ -32,49 +30,6 @@ def render(report: Report) -> str:
         for variant in report.variants
     )
     return f'{body.removesuffix("}").rstrip()},\n "samples": [\n{samples}\n ]\n}}\n'
-
-
-def read_baseline(path: Path | str) -> Nanoseconds:
-    """Returns [n] the frame latencies of the last variant of a report.json.
-
-    Raises:
-        InputError: the file is missing, is not such a report, or holds no samples.
-    """
-    path = Path(path)
-    try:
-        content = json.loads(read_text(path))
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror or error}", "a report.json"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}", "a report.json") from error
-    try:
-        columns = read_columns(content)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}", "a report.json of framefit") from error
-    dropped = np.asarray([value is None for value in columns["latency_ns"]])
-    latency = np.asarray([value or 0 for value in columns["latency_ns"]], np.int64)
-    return Run.from_latencies(latency, dropped=dropped).latency_ns
-
-
-def read_columns(content: Any) -> dict[str, list[Any]]:
-    """Returns the samples of a report's last variant as columns of recorded latencies.
-
-    Raises:
-        ValueError: it is not a report of this schema, or holds no samples.
-    """
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise ValueError(f"not a report of schema {SCHEMA}")
-    try:
-        last = content["samples"][-1]
-        frame = [None if value is None else int(value) for value in last["frame_ns"]]
-        stages = {f"{name}_ns": list(values) for name, values in last["stages_ns"].items()}
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError("it holds no frame samples") from error
-    if not frame:
-        raise ValueError("it holds no frame samples")
-    return {"latency_ns": frame, "dropped": [int(value is None) for value in frame], **stages}
 
 
 def _samples_of(variant: Variant) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Reads a report.json again, so that every other format can be made from it elsewhere and later."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from artifacts.errors import InputError
 from artifacts.file_content import read_text
-from latency_budget.environment import Check, Environment
+from artifacts.strict_json import read_json
 from latency_budget.report import SCHEMA, Report, Variant
 from latency_budget.run import Run
 from latency_budget.verdict import Gate, Verdict
@@ -25,7 +24,7 @@ def read_content(path: Path | str) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        content = json.loads(read_text(path))
+        content = read_json(read_text(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", _WHAT) from error
     except (ValueError, RecursionError) as error:
@@ -62,31 +61,6 @@ def read_report(path: Path | str) -> Report:
             created_s=int(content["created_s"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(f"{path} is not a whole report: {error!r}", _WHAT) from error
-
-
-def read_circumstances(path: Path) -> tuple[Environment | None, dict[str, Any] | None]:
-    """Returns the machine's state and the session that the samples of a report were measured in.
-
-    A report that was invalid for one of the two does not become valid by judging its samples again.
-
-    Returns:
-        None for each that the file does not tell, as for samples that are no report.
-
-    Raises:
-        InputError: the file is a report and lacks a part.
-    """
-    if path.suffix.lower() != ".json" or not path.is_file():
-        return None, None
-    content = json.loads(read_text(path))
-    if not isinstance(content, dict) or "schema" not in content:
-        return None, None
-    try:
-        checks = content.get("environment", {}).get("checks")
-        state = None if checks is None else Environment(tuple(Check(**check) for check in checks))
-        variants = content.get("variants", [{}])
-        return state, variants[-1].get("details", {}).get("session")
-    except (LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a whole report: {error!r}", _WHAT) from error
 
 

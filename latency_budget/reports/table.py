@@ -69,9 +69,18 @@ def build_rows(report: Report) -> list[list[str]]:
             value = head_value(variant, head, metric)
             change = format_change(base, value) if variant is not reference else ""
             cells.append(f"{format_value(value)}{f' ({change})' if change else ''}")
-        direction = " (lower is better)" if is_lower_better(metric) else ""
+        direction = " (lower is better)" if _is_lower_better(report, head, metric) else ""
         rows.append([f"{plain(head)} {plain(metric)}{direction}", *cells])
     return rows
+
+
+def _is_lower_better(report: Report, head: str, metric: str) -> bool | None:
+    """Returns what the head's contract says; by the metric's name where there is none."""
+    for variant in report.variants:
+        values = variant.heads.get(head, {})
+        if values.get("metric", "") == metric and "lower_is_better" in values:
+            return bool(values["lower_is_better"])
+    return is_lower_better(metric)
 
 
 def _with_speedup(reference: Variant, variant: Variant) -> str:

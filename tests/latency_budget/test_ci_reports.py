@@ -215,8 +215,8 @@ def test_a_report_of_recorded_samples_binds_no_artifact(tmp_path):
         match_artifact(make_report_once(), tmp_path)
 
 
-def judged_by(report, budget, tier):
-    plan = make_plan(budget, tier, subject="model.onnx", sha256="", how={})
+def judged_by(report, budget, tier, **how):
+    plan = make_plan(budget, tier, subject="model.onnx", sha256="", how=how)
     details = {"plan": json.loads(json.dumps(plan.to_dict()))}
     variants = (*report.variants[:-1], dataclasses.replace(report.variants[-1], details=details))
     return dataclasses.replace(report, variants=variants)
@@ -250,6 +250,70 @@ def test_a_network_alone_is_held_against_its_part_of_the_budget(tmp_path):
     assert match_limits(judged_by(report, part, TIERS["pr"]), whole).is_accepted
     tight = Budget(stages={"planning": 30.9})
     assert not match_limits(judged_by(report, part, TIERS["pr"]), tight).is_accepted
+
+
+def without_direction(report):
+    """As versions wrote it that knew no `lower_is_better`."""
+    for contract in report.variants[-1].details["plan"]["values"]["heads"].values():
+        del contract["lower_is_better"]
+    return report
+
+
+@pytest.mark.parametrize(
+    ("metric", "lower_is_better", "is_accepted"),
+    [
+        ("abs_rel", None, True),
+        ("mIoU", None, True),
+        ("rmse_log", None, False),
+        ("rmse_log", False, True),
+    ],
+)
+def test_an_older_report_is_held_against_the_direction_that_its_version_assumed(
+    tmp_path, metric, lower_is_better, is_accepted
+):
+    """It took an error of a name unknown to it for a score, and so passed a worse network."""
+    contract = HeadContract(metric=metric, max_drop=0.01, lower_is_better=lower_is_better)
+    budget = Budget(stages={"preprocess": 3.0, "network": 22.0}, heads={"depth": contract})
+    report = without_direction(judged_by(make_report(tmp_path), budget, TIERS["pr"]))
+    found = match_limits(report, budget)
+    assert found.is_accepted == is_accepted
+    assert is_accepted or "heads.depth.lower_is_better false instead of true" in found.detail
+
+
+def test_a_network_alone_is_held_against_the_contracts_that_it_was_judged_by(tmp_path):
+    def budget_of(drop):
+        heads = {name: HeadContract(metric="mIoU", max_drop=drop) for name in ("road", "lanes")}
+        return Budget(stages={"preprocess": 3.0, "network": 22.0, "planning": 2.0}, heads=heads)
+
+    report = make_report(tmp_path)
+    part = budget_of(0.5).for_part(report.variants[-1].run.stage_names)
+    part = dataclasses.replace(part, heads={"road": budget_of(0.5).heads["road"]})
+    report = judged_by(report, part, TIERS["pr"])
+    assert match_limits(report, budget_of(0.5)).is_accepted
+    found = match_limits(report, budget_of(0.01))
+    assert "heads.road.max_drop 0.5 instead of 0.01" in found.detail
+
+
+@pytest.mark.parametrize("judged", [None, "park"])
+@pytest.mark.parametrize("asked", [None, "park"])
+def test_a_report_of_one_driving_mode_says_nothing_of_another(tmp_path, judged, asked):
+    """A network without some of its heads is faster than the one that ships with all of them."""
+    heads = {name: HeadContract(metric="mIoU", max_drop=0.1) for name in ("road", "lanes")}
+    budget = Budget(
+        stages={"preprocess": 3.0, "network": 22.0, "planning": 2.0},
+        heads=heads,
+        modes={"park": ("road",)},
+    )
+    report = make_report(tmp_path)
+    part = budget.for_part(report.variants[-1].run.stage_names)
+    report = judged_by(report, part, TIERS["pr"], mode=judged)
+    found = match_limits(report, budget, mode=asked)
+    assert found.is_accepted == (judged == asked)
+    assert found.is_accepted or "the heads of mode 'park'" in found.detail
+    passed = as_passed(report)
+    shipped = match_artifact(passed, tmp_path / passed.variants[-1].artifact)
+    assert shipped.is_accepted
+    assert ("in the driving mode 'park'" in shipped.detail) == (judged == "park")
 
 
 def test_verify_refuses_a_report_of_another_budget(tmp_path, capsys):

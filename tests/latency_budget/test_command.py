@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from artifacts.errors import FramefitError, InputError
-from framefit.budget_job import _warn_of_disturbance
 from framefit.cli import budget_check_main
 from framefit.commands.budget import app
+from framefit.first_budget import _warn_of_disturbance
 from latency_budget.environment import Check, Environment
 
 BUDGET = """
@@ -214,28 +214,40 @@ def test_an_invalid_run_stays_invalid_when_its_samples_are_judged_again(
     assert gate in text.splitlines()[-1]
 
 
+@pytest.mark.parametrize("command", [["check", "--budget", "fast.toml"], ["init", "new.toml"]])
 @pytest.mark.parametrize(
-    ("damage", "message"), [("scale", "has a scale of NaN"), ("link", "is a hard link")]
+    ("damage", "message"),
+    [
+        ("scale", "has a scale of NaN"),
+        ("link", "is a hard link"),
+        ("weight", "tensor 'w' in net.onnx has 1 of 64 values that are NaN"),
+        ("twice", "net.onnx defines the value 'd' more than once"),
+        ("cut", "tensor 'w' in net.onnx has 255 bytes; expected 256"),
+    ],
 )
-def test_networks_that_a_runtime_opens_all_the_same_are_refused(tmp_path, fast, damage, message):
+@pytest.mark.usefixtures("fast")
+def test_networks_that_a_runtime_opens_all_the_same_are_refused(tmp_path, command, damage, message):
     """Rows 37 and 61."""
     helper, path = onnx.helper, tmp_path / "net.onnx"
     scale = np.full(1, np.nan if damage == "scale" else 0.1, np.float32)
     weights = {"w": np.ones((1, 64), np.float32), "s": scale[0], "z": np.int8(0)}
+    weights["w"][0, 9] = np.nan if damage == "weight" else np.inf
     values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 64]) for n in "xy"]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
         helper.make_node("Add", ["d", "w"], ["y"]),
     ]
+    nodes += nodes[1:2] if damage == "twice" else []
     constants = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
+    constants[0].raw_data = constants[0].raw_data[: 255 if damage == "cut" else 256]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     is_linked = damage == "link"
     onnx.save(model, path, save_as_external_data=is_linked, location="w.bin", size_threshold=64)
     if is_linked:
         (tmp_path / "other.bin").hardlink_to(tmp_path / "w.bin")
-    found, text = run("check", "--budget", fast, path)
+    found, text = run(*command, path.name)
     assert found == 2
     assert message in text
 
@@ -278,6 +290,9 @@ PICTURES = [1]
 
 def uneven():
     return 3, [1]
+
+def one_payload():
+    return [Stage("network", print)], {"image": 1}
 
 def nameless():
     return [Stage("", print)], [1]
@@ -334,6 +349,7 @@ def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, modu
         ("{}:PICTURES", "is a list"),
         ("{}:uneven", "returned (int, list)"),
         ("{}:nameless", "a stage's name is ''"),
+        ("{}:one_payload", "are one dict; expected a sequence of payloads"),
         ("{}:fails", "raised OSError: no camera; try it"),
         ("{}:broken", "stage 'network' raised RuntimeError on frame 0: no camera"),
     ],
@@ -361,6 +377,8 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--pipeline", "a:b", "--threads", "1"], "--threads would do nothing"),
         (["--samples", "a.csv", "--quality", "none.json"], "none.json"),
         (["--samples", "a.csv", "--baseline", "none.json"], "none.json"),
+        (["--pipeline", "a:b", "--against", "m.onnx"], "--against was given without MODEL"),
+        (["m.onnx", "--against", "m.onnx", "--restarts", "2"], "--restarts is 2; expected 5"),
     ],
 )
 def test_wrong_use_is_exit_two(tmp_path, budget, monkeypatch, arguments, message):

@@ -1,11 +1,15 @@
+import asyncio
 import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
+from threading import Thread
 
 import numpy as np
 import pytest
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, UnavailableError
 from latency_budget.clock import ManualClock, MonotonicClock
 from latency_budget.experiment import Parts, run_experiment
 from latency_budget.measure import (
@@ -230,3 +234,77 @@ def test_an_experiment_on_the_real_clock_holds_together():
     assert (experiment.paced.latency_ns >= MS).all()
     names = {check.name for check in experiment.environment.checks}
     assert {"steal", "frequency governor", "no-op control, wake-up error"} <= names
+
+
+@pytest.fixture(scope="module")
+def late():
+    """Ways to answer before the work is done."""
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as pool, ThreadPool(1) as threads:
+        yield {
+            "Future": lambda: pool.submit(int),
+            "_asyncio.Future": lambda: asyncio.Future(loop=loop),
+            "ApplyResult": lambda: threads.apply_async(int),
+            "Thread": lambda: Thread(target=int),
+            "generator": lambda: (value for value in [1]),
+            "map": lambda: map(int, "1"),
+        }
+        threads.close()
+        threads.join()
+    loop.close()
+
+
+async def infer_later():
+    """Stands for a network that is run asynchronously."""
+
+
+@pytest.mark.parametrize(
+    "kind", ["Future", "_asyncio.Future", "ApplyResult", "Thread", "generator", "map"]
+)
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"boxes": 1, "depth": x}, lambda x: [x]])
+@pytest.mark.parametrize("warmup_frames", [0, 3])
+def test_a_stage_that_returns_before_its_work_is_done_is_refused(late, kind, wrap, warmup_frames):
+    """It would look as if it took no time."""
+    made = MeasureSettings(frames=5, warmup_frames=warmup_frames, clock=ManualClock())
+    stages = [Stage("network", lambda x: wrap(late[kind]()))]
+    told = f"stage 'network' returns a {kind.removeprefix('_asyncio.')}, whose work"
+    for measure in (measure_closed, measure_paced):
+        with pytest.raises(InputError, match=told):
+            measure(stages, [0], made)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_a_function_that_makes_a_coroutine_is_refused():
+    with pytest.raises(InputError, match="'network' returns a coroutine, whose work"):
+        measure_closed([Stage("network", lambda x: infer_later())], [0], MeasureSettings(frames=5))
+
+
+def test_what_is_looked_at_is_not_what_is_timed():
+    """Looking takes time, and goes through the results."""
+    looked = []
+
+    class Result(list):
+        def __getitem__(self, key):
+            looked.append(key)
+            return super().__getitem__(key)
+
+    settings = MeasureSettings(frames=50, warmup_frames=3, clock=ManualClock())
+    measure_closed([Stage("network", lambda x: Result())], [0], settings)
+    assert len(looked) == 3
+
+
+def test_a_pipeline_that_freezes_the_time_is_measured_all_the_same(monkeypatch):
+    for name in ("monotonic_ns", "sleep"):
+        monkeypatch.setattr(time, name, lambda *_: 0)
+    clock = MonotonicClock()
+    before = clock.now_ns()
+    clock.wait_until_ns(before + 3_000_000)
+    assert clock.now_ns() >= before + 3_000_000
+
+
+def test_a_clock_that_stands_still_is_an_invalid_machine_and_not_for_ever(monkeypatch):
+    monkeypatch.setattr("latency_budget.clock._LOOKS", 1000)
+    monkeypatch.setattr(MonotonicClock, "_functions", (lambda: 5, lambda s: None))
+    with pytest.raises(UnavailableError, match="the clock stands still") as caught:
+        MonotonicClock().wait_until_ns(10)
+    assert caught.value.exit_code == 4

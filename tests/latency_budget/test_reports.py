@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from artifacts.errors import InputError
+from latency_budget.baseline import read_baseline
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.clock import ManualClock
 from latency_budget.environment import Check, Environment
@@ -18,6 +19,7 @@ from latency_budget.measure import MeasureSettings, measure_paced
 from latency_budget.report import build_report, build_variant, summarise_ms
 from latency_budget.reports import REPORTS, html, json_report, junit, markdown, write_report
 from latency_budget.reports.charts import build_axis, latency_axis
+from latency_budget.reports.table import build_rows
 from latency_budget.reports.terminal import describe_gain, headline, print_report
 from latency_budget.reports.text import plain
 from latency_budget.run import Run
@@ -83,12 +85,31 @@ def test_report_json_has_the_schema_and_the_raw_samples(tmp_path):
     assert set(variant["network_ms"]) == {"p50", "p95", "p99", "p999", "max", "n"}
     assert set(variant["frame_ms"]) == {"p50", "p95", "p99", "p999", "max", "n", "misses"}
     assert set(variant["stages"][0]) == {"name", "p50", "p99", "budget_ms"}
-    assert variant["heads"]["detection"] == {"metric": "mAP50", "value": 0.596}
+    assert variant["heads"]["detection"] == {
+        "metric": "mAP50", "value": 0.596, "lower_is_better": False,
+    }  # fmt: skip
+    assert "lower_is_better" not in variant["heads"]["depth"]
     assert all(set(gate) == {"name", "verdict", "detail"} for gate in content["gates"])
     assert len(content["samples"][1]["frame_ns"]) == 1000
     ordered = sorted(content["samples"][1]["frame_ns"])
     assert ordered[989] / 1e6 == pytest.approx(variant["frame_ms"]["p99"])
     assert len(variant["sha256"]) == 64
+
+
+@pytest.mark.parametrize("lower_is_better", [True, False])
+def test_the_table_says_which_way_a_metric_counts_as_its_contract_does(lower_is_better):
+    """The name alone says the opposite of one of the two, and nothing of the other metric."""
+    names = ("score_error", "badness")
+    contracts = {
+        name: HeadContract(metric=name, max_drop=0.1, lower_is_better=lower_is_better)
+        for name in names
+    }
+    budget, run = Budget(heads=contracts), make_run(18.0)
+    heads = {name: {"metric": name, "value": 0.5} for name in names}
+    variant = build_variant("int8", run, budget, heads=heads)
+    rows = build_rows(build_report([variant], budget, judge(run, budget)))
+    directions = ["lower is better" in row[0] for row in rows if row[0].startswith(names)]
+    assert directions == [lower_is_better] * 2
 
 
 def test_every_format_is_written_and_the_folder_is_made(tmp_path):
@@ -113,7 +134,7 @@ def test_baseline_comes_back_as_it_was_written(tmp_path):
     dropped[5] = True
     report = make_report(tmp_path, dropped=dropped)
     path = json_report.write(report, tmp_path)
-    assert (json_report.read_baseline(path) == report.variants[-1].run.latency_ns).all()
+    assert (read_baseline(path).latency_ns == report.variants[-1].run.latency_ns).all()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "samples": [3]}'])
@@ -121,7 +142,7 @@ def test_a_baseline_of_another_kind_is_refused(tmp_path, text):
     path = tmp_path / "report.json"
     path.write_text(text)
     with pytest.raises(InputError, match=r"report\.json"):
-        json_report.read_baseline(path)
+        read_baseline(path)
 
 
 def test_speed_never_stands_without_quality(tmp_path):

@@ -13,16 +13,19 @@ import pytest
 
 from artifacts.errors import DeviceFaultError, FramefitError, InputError, UnsafeFileError
 from latency_budget import restarts
-from latency_budget.budget import Budget
-from latency_budget.experiment import Parts
+from latency_budget.budget import Budget, HeadContract
+from latency_budget.check import CheckSettings, Subject, check_subject
+from latency_budget.environment import Check, Environment
+from latency_budget.experiment import Experiment, Parts
 from latency_budget.measure import MeasureSettings
-from latency_budget.phase_sweep import PhaseRow, describe_sweep, sweep_phases
+from latency_budget.phase_sweep import PhaseRow, describe_sweep, summarise_sweep, sweep_phases
 from latency_budget.priority import Scheduling
 from latency_budget.regression import compare_interleaved
 from latency_budget.restarts import ProcessSettings, measure_in_processes, measure_in_turns
 from latency_budget.run import Run
 from latency_budget.run_file import load_runs, save_runs
 from latency_budget.stop_rule import SequentialStop
+from latency_budget.tiers import Tier
 from latency_budget.verdict import Verdict, judge
 from latency_budget.workload import Recipe
 
@@ -150,7 +153,7 @@ def test_a_gpu_that_is_lost_again_is_an_internal_error_and_the_old_report_stays(
     from framefit.cli import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(budget_job, "_make_recipe", lambda *arguments: lost)
+    monkeypatch.setattr(budget_job, "make_recipe", lambda *arguments: lost)
     old = tmp_path / "report" / "report.json"
     old.parent.mkdir()
     old.write_text("the report of an earlier check")
@@ -318,6 +321,74 @@ def test_a_slower_build_side_by_side_fails_the_check():
     }
 
 
+def measured_as(run, checks=(), session=None):
+    empty = Run.from_latencies(np.empty(0, np.int64))
+    environment = Environment(tuple(Check(name, "invalid", "9 %") for name in checks))
+    return Experiment(empty, run, environment, session=session, runtime="openvino")
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"checks": ["steal"]}, "environment: steal: 9 %"),
+        ({"session": {"precision": {"asked": "int8", "got": "f32"}}}, "asked versus got"),
+    ],
+)
+def test_a_build_before_that_was_measured_unfit_proves_nothing(
+    tmp_path, monkeypatch, values, reason
+):
+    """Its frames may be slow for that reason, and the newer build no faster."""
+    found = {
+        "before": measured_as(joined(1.0, 0.0, 1), **values),
+        "after": measured_as(joined(1.0, 0.0, 2)),
+    }
+    monkeypatch.setattr("latency_budget.check.measure_in_turns", lambda *_: found)
+    monkeypatch.chdir(tmp_path)
+    for name in ("old.onnx", "new.onnx"):
+        (tmp_path / name).write_bytes(name.encode())
+    builds = [Recipe(function="f:f", artifact=str(tmp_path / n)) for n in ("new.onnx", "old.onnx")]
+    subject = Subject(
+        name="new.onnx",
+        recipe=builds[0],
+        against=builds[1],
+        artifact=tmp_path / "new.onnx",
+        runtime="openvino",
+    )
+    checked = CheckSettings(budget=Budget(), tier=Tier(frames=2000), sweep_frames=0)
+    report = check_subject(subject, checked)
+    gate = next(gate for gate in report.gates if gate.name == "no slower side by side")
+    assert gate.verdict is Verdict.INVALID
+    assert reason in gate.detail
+    assert "the very file" not in " ".join(report.notes)
+    same = check_subject(replace(subject, against=builds[0]), checked)
+    assert "the very file" in " ".join(same.notes)
+
+
+def test_the_plan_of_a_network_alone_names_the_contracts_of_its_heads(tmp_path, monkeypatch):
+    network = Run.from_latencies(np.full(400, MS), stages_ns={"network": np.full(400, MS)})
+    found = {"": measured_as(replace(network, is_whole_frame=False))}
+    monkeypatch.setattr("latency_budget.check.measure_in_turns", lambda *_: found)
+    quality = {"road": {"metric": "mIoU", "reference": 0.8, "candidate": 0.8}}
+    (tmp_path / "quality.json").write_text(json.dumps(quality))
+    contract = HeadContract(metric="mIoU", max_drop=0.25)
+    budget = Budget(heads={"road": contract, "lanes": contract})
+    subject = Subject(name="network", recipe=recipe(), stage_names=("network",))
+    checked = CheckSettings(budget=budget, tier=Tier(frames=400), quality=tmp_path / "quality.json")
+    variant = check_subject(subject, checked).variants[-1]
+    planned = variant.details["plan"]["values"]["heads"]
+    assert {name: values["max_drop"] for name, values in planned.items()} == {"road": 0.25}
+
+
+def test_a_sweep_is_told_in_every_report(tmp_path, monkeypatch):
+    found = {"": measured_as(joined(1.0, 0.0, 2))}
+    rows = [PhaseRow(phase=0.0, rate_hz=30, run=joined(1.0, 0.0, 1))]
+    monkeypatch.setattr("latency_budget.check.measure_in_turns", lambda *_: found)
+    monkeypatch.setattr("latency_budget.check.sweep_phases", lambda *_: rows)
+    subject = Subject(name="frame", recipe=recipe())
+    checked = CheckSettings(budget=Budget(), tier=Tier(frames=2000), sweep_frames=2000)
+    assert "Phase sweep, 1 settings of 10000 frames" in check_subject(subject, checked).notes[-1]
+
+
 def test_a_sweep_moves_the_arrivals_and_the_rate():
     rows = sweep_phases(recipe(spend_ms=0.1), settings(5), frames=12)
     assert [(row.phase, row.rate_hz) for row in rows] == [
@@ -326,14 +397,19 @@ def test_a_sweep_moves_the_arrivals_and_the_rate():
     assert np.diff(rows[-1].run.arrival_ns).max() in (4_950_495, 4_950_496)
     described = describe_sweep(rows)
     assert described["frames"] == 12
-    assert described["slower"] == []
+    assert described["slower"] is None
+    assert "not compared (368 frames each" in summarise_sweep(described)
 
 
 def test_a_phase_that_beats_with_something_is_named():
     quiet = joined(1.0, 0.0, 1)
     beating = joined(1.0, 0.0, 2, slow=0.05)
     rows = [PhaseRow(phase=p, rate_hz=30, run=run) for p, run in ((0, quiet), (0.5, beating))]
-    assert describe_sweep(rows)["slower"] == ["phase 0.5 at 30 Hz"]
+    described = describe_sweep(rows)
+    assert described["slower"] == ["phase 0.5 at 30 Hz"]
+    assert "slower than the first one: phase 0.5 at 30 Hz" in summarise_sweep(described)
+    alike = [replace(row, run=quiet) for row in rows]
+    assert "slower than the first one: none" in summarise_sweep(describe_sweep(alike))
 
 
 def test_a_signal_handler_is_put_back():
