@@ -1,5 +1,6 @@
 """One network through every tool: files made, judged on held-out pictures, timed in turns."""
 
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ MOST_FOR_OTHERS = 0.25
 
 
 def measure_case(
-    case: Case, out: Path, known: dict[str, Any], *, keeps_ours: bool
+    case: Case,
+    out: Path,
+    known: dict[str, Any],
+    *,
+    keeps_ours: bool,
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
     """Lets every tool quantize a network, and judges all files.
 
@@ -24,6 +30,7 @@ def measure_case(
         out: folder of all files.
         known: the peers' files of an earlier run, whose figures are kept; none if empty.
         keeps_ours: keeps framefit's files of that run too.
+        without: names of settings that are left out.
 
     Returns:
         {"split", "others", "float_ms", "float_p50_ms", "float_cpu_ms", "files": by name, quality,
@@ -37,6 +44,8 @@ def measure_case(
     rows: dict[str, Any] = {}
     made: dict[str, Maker] = {}
     for maker in (*list_peers(), *list_ours()):
+        if maker.name in without:
+            continue
         cost = known.get(maker.name)
         if cost is not None:
             cost = cost | {"is_reused": True}

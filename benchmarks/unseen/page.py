@@ -83,7 +83,7 @@ def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
                 f"{case['float_ms']:.2f}",
                 f"{best}: {_figures(best, files[best])}" if best else "-",
                 *(
-                    _figures(file, files[file])
+                    _figures(file, files[file]) if file in files else "-"
                     for file in (f"{OURS} openvino {kind}" for kind in _SHOWN)
                 ),
                 f"{summary['standing']} of {summary['judged']}",

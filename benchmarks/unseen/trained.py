@@ -16,7 +16,7 @@ from benchmarks.peers.cases import Case, CaseFiles
 from benchmarks.unseen.networks import NETWORKS
 
 SCENES, TRAINING_SEED = 300, 81
-STEPS = 250
+STEPS = 200
 HEIGHT, WIDTH = 192, 320
 """What is quantized and judged; training sees smaller pictures of the same scenes."""
 ROUNDS = 150

@@ -98,7 +98,6 @@ def test_the_page_counts_what_stands_and_what_is_slower_than_float() -> None:
                 "framefit openvino": row(40, 2.0, 4.5),
                 "framefit openvino timed": row(40, 2.0, 4.5),
                 "framefit openvino quality": row(60, 5.0, 50),
-                "framefit openvino balanced": {"failure": "none"},
             },
         }
     )
@@ -115,6 +114,7 @@ def test_the_page_counts_what_stands_and_what_is_slower_than_float() -> None:
     assert "NNCF accurate: 38.0 / 1.00" in text
     assert "built, but lint refuses it" in text
     assert "failed: a / b" in text
+    assert "| 39.0 / 2.00 | - | 59.0 / 5.00 |" in text
     assert "Slower than float: framefit openvino quality." in text
 
 
