@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PEERS_STAMP := .venv-peers/.installed
 
-.PHONY: setup demo test test-all bench bench-quantize lint clean
+.PHONY: setup demo test test-all bench bench-quantize bench-unseen lint clean
 
 setup: $(STAMP)
 
@@ -41,6 +41,9 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/overrides.txt
 bench-quantize: $(PEERS_STAMP)  ## framefit's files beside those of the tools that people use today
 	$(BIN)/python -m benchmarks.package_networks
 	$(BIN)/python -m benchmarks.peers
+
+bench-unseen: $(PEERS_STAMP)  ## the same on networks that nothing was tuned to, trained for it
+	$(BIN)/python -m benchmarks.unseen
 
 clean:
 	rm -rf .venv .venv-peers out build .mypy_cache .ruff_cache .pytest_cache

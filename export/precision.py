@@ -119,7 +119,7 @@ def apply_fp16(
     prepared = _inline_constants(widen_half(model) if computes_in_bfloat16(model) else model)
     inputs = list(samples) or [_random_sample(prepared)]
     fitted, refitted = refit_weight_scales(prepared)
-    plan = Planner(fitted, measure_ranges(fitted, inputs), frozenset(keep_fp32)).plan()
+    plan = Planner(fitted, _measure_widest(fitted, inputs), frozenset(keep_fp32)).plan()
     typed = Rewriter(fitted, plan).rewrite()
     onnx.checker.check_model(typed, full_check=True)
     simulation = simulate_fp16(typed)
@@ -146,6 +146,20 @@ def apply_fp16(
         else None,
         is_on_samples=bool(samples),
     )
+
+
+def _measure_widest(
+    model: onnx.ModelProto, samples: Sequence[Mapping[str, NDArray[Any]]]
+) -> dict[str, float]:
+    """Returns the largest magnitude of each tensor, with Q/DQ and without.
+
+    What Q/DQ clips on these samples may pass on others, and FP16 is judged without them.
+    """
+    ranges = measure_ranges(model, samples)
+    if has_qdq(model):
+        for name, peak in measure_ranges(infer_shapes(remove_qdq(model)), samples).items():
+            ranges[name] = max(ranges.get(name, 0.0), peak)
+    return ranges
 
 
 def _find_watched(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:

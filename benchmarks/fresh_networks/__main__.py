@@ -7,24 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from artifacts.atomic import atomic_path
 from benchmarks.fresh_networks.networks import NETWORKS
-from benchmarks.fresh_networks.scenes import (
-    HEIGHT,
-    WIDTH,
-    Targets,
-    read_calibration,
-    read_held_out,
-    render_training,
-)
+from benchmarks.fresh_networks.scenes import read_calibration, read_held_out, render_training
+from benchmarks.fresh_networks.training import export_trained, train
 
 OUT = Path("out/fresh")
 SCENES, TRAINING_SEED = 500, 71
-STEPS, BATCH = 500, 8
-RATE, WARM_UP, LARGEST_GRADIENT = 1.5e-3, 30, 5.0
-DARKEST, BRIGHTEST, NOISE = 0.6, 1.4, 0.02
+STEPS = 500
 
 
 def main() -> None:
@@ -43,8 +35,8 @@ def main() -> None:
         torch.manual_seed(number)
         network = NETWORKS[name]()
         start = time.monotonic()
-        losses = _train(network, pictures, targets, arguments.steps)
-        _write(network.eval(), OUT / name)
+        losses = train(network, pictures, targets, arguments.steps)
+        _write(network, OUT / name)
         tenth = max(1, len(losses) // 10)
         print(
             json.dumps(
@@ -60,45 +52,9 @@ def main() -> None:
         )
 
 
-def _train(network: nn.Module, pictures: Tensor, targets: Targets, steps: int) -> list[float]:
-    """Trains a network; returns the loss of each step."""
-    optimizer = torch.optim.AdamW(network.parameters(), RATE, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, RATE, total_steps=steps, pct_start=min(0.3, WARM_UP / steps)
-    )
-    network.train()
-    losses = []
-    for _ in range(steps):
-        chosen = torch.randint(len(pictures), (BATCH,))
-        light = DARKEST + (BRIGHTEST - DARKEST) * torch.rand(BATCH, 1, 1, 1)
-        batch = pictures[chosen] * light
-        batch = (batch + NOISE * torch.randn_like(batch)).clamp(0, 1)
-        loss = network.lesson(network(batch), targets.take(chosen))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), LARGEST_GRADIENT)
-        optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-    return losses
-
-
 def _write(network: nn.Module, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    sample = torch.zeros(1, 3, HEIGHT, WIDTH)
-    with torch.no_grad():
-        names = list(network(sample))
-    with atomic_path(folder / "float.onnx") as path:
-        torch.onnx.export(
-            network,
-            (sample,),
-            str(path),
-            input_names=["image"],
-            output_names=names,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+    export_trained(network, folder / "float.onnx")
     for file, pictures in (("calib", read_calibration()), ("held", read_held_out())):
         with atomic_path(folder / f"{file}.npz") as path, path.open("wb") as stream:
             np.savez(stream, image=pictures.numpy())

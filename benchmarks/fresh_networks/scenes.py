@@ -52,23 +52,24 @@ def render_training(count: int, seed: int) -> tuple[Tensor, Targets]:
     return _as_input(np.stack([scene.image for scene in scenes])), Targets(**stacked)
 
 
-def read_calibration() -> Tensor:
+def read_calibration(height: int = HEIGHT, width: int = WIDTH) -> Tensor:
     """Returns rendered roads and, where present, real ones to calibrate on [N, 3, H, W]."""
-    return _read_pictures(CALIBRATION, CALIBRATION_SEED, slice(None, ROAD_FOR_CALIBRATION))
+    road = slice(None, ROAD_FOR_CALIBRATION)
+    return _read_pictures(CALIBRATION, CALIBRATION_SEED, road, height, width)
 
 
-def read_held_out() -> Tensor:
+def read_held_out(height: int = HEIGHT, width: int = WIDTH) -> Tensor:
     """Returns pictures to judge on, none of which calibrates."""
-    return _read_pictures(HELD_OUT, HELD_OUT_SEED, slice(ROAD_FOR_CALIBRATION, None))
+    return _read_pictures(HELD_OUT, HELD_OUT_SEED, slice(ROAD_FOR_CALIBRATION, None), height, width)
 
 
-def _read_pictures(count: int, seed: int, road: slice) -> Tensor:
-    pictures = [scene.image for scene in SceneDataset(count, seed, HEIGHT, WIDTH)]
+def _read_pictures(count: int, seed: int, road: slice, height: int, width: int) -> Tensor:
+    pictures = [scene.image for scene in SceneDataset(count, seed, height, width)]
     for path in sorted(REAL.glob("road/*.jpg"))[road]:
         picture = cv2.imread(str(path))
         if picture is not None:
             pictures.append(
-                cv2.resize(picture, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA).astype(np.uint8)
+                cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
             )
     return _as_input(np.stack(pictures))
 

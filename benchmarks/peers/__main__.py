@@ -3,32 +3,26 @@
 import argparse
 import json
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
-from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers import page
 from benchmarks.peers.cases import (
     COST_PICTURES,
     COST_SIZE,
-    Case,
     CaseFiles,
     list_cases,
     own_case,
-    read_feeds,
     write_cost_case,
 )
-from benchmarks.peers.judge import measure_latency, measure_quality
-from benchmarks.peers.makers import HERE, OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
-from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
+from benchmarks.peers.makers import PEERS_PYTHON, list_ours, list_peers, make
+from benchmarks.peers.measure import judge_case, measure_case, read_versions
 
 PAGE = Path("docs/benchmarks.md")
 COST = "cost"
-MOST_FOR_OTHERS = 0.25
-"""Beyond this share of the processors' time for others, latencies say little."""
 
 
 def main() -> None:
@@ -39,8 +33,7 @@ def main() -> None:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
     for case in figures["cases"].values():
-        case["judged_by"] = CPU_TIME if case["others"] > MOST_FOR_OTHERS else LATENCY
-        case["standing"] = _stand(case["files"], case["judged_by"])
+        case |= judge_case(case)
     write_json(raw, figures)
     target = raw.with_suffix(".md") if arguments.own else PAGE
     if arguments.own:
@@ -60,13 +53,13 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
     figures |= {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
-        "versions": _versions(),
+        "versions": read_versions(),
     }
     for case in [own_case(folder) for folder in arguments.own] or list_cases():
         if arguments.case and case.name not in arguments.case:
             continue
         known = figures["cases"].get(case.name, {}).get("files", {}) if is_reused else {}
-        figures["cases"][case.name] = _measure(
+        figures["cases"][case.name] = measure_case(
             case, arguments.out, known, keeps_ours=arguments.retime
         )
         write_json(raw, figures)
@@ -105,51 +98,6 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measure(case: Case, out: Path, known: dict[str, Any], *, keeps_ours: bool) -> dict[str, Any]:
-    files = CaseFiles(out / case.name.lower().replace(", ", "-"))
-    files.folder.mkdir(parents=True, exist_ok=True)
-    if not (known and files.held_out.exists()):
-        case.write(files)
-    count = len(read_feeds(files.calibration))
-    rows: dict[str, Any] = {}
-    made: dict[str, Maker] = {}
-    for maker in (*list_peers(), *list_ours()):
-        cost = known.get(maker.name)
-        if cost is not None:
-            cost = cost | {"is_reused": True}
-        is_wanted_anew = maker.is_ours and not keeps_ours
-        if is_wanted_anew or cost is None or not ("failure" in cost or maker.out(files).exists()):
-            print(f"{case.name}: {maker.name}", flush=True)
-            cost = make(maker, files, count)
-        rows[maker.name] = dict(cost)
-        if "failure" not in cost:
-            made[maker.name] = maker
-    paths = {name: maker.out(files) for name, maker in made.items()}
-    quality = measure_quality(files.model, paths, read_feeds(files.held_out))
-    runnable = {name: path for name, path in paths.items() if "failure" not in quality[name]["run"]}
-    with OtherProcesses() as others:
-        latency = measure_latency({"float": files.model, **runnable}, case.rounds)
-    for name in paths:
-        if name in runnable:
-            rows[name] |= quality[name] | latency[name]
-        else:
-            rows[name] = {"failure": f"OpenVINO: {quality[name]['run']['failure']}"}
-    return {
-        "split": case.split,
-        "others": others.share,
-        "float_ms": latency["float"]["min_ms"],
-        "float_p50_ms": latency["float"]["p50_ms"],
-        "files": rows,
-    }
-
-
-def _stand(rows: dict[str, Any], time: str) -> dict[str, Any]:
-    judged = {name: row for name, row in rows.items() if "failure" not in row}
-    ours = {name: row for name, row in judged.items() if name.startswith(OURS)}
-    peers = {name: row for name, row in judged.items() if name not in ours}
-    return {name: judge_peer(row, ours, time) for name, row in peers.items()} if ours else {}
-
-
 def _measure_cost(out: Path) -> dict[str, Any]:
     files = CaseFiles(out / COST)
     files.folder.mkdir(parents=True, exist_ok=True)
@@ -161,15 +109,6 @@ def _measure_cost(out: Path) -> dict[str, Any]:
             rows[maker.name] = make(maker, files, COST_PICTURES)
     what = f"resnet18 of timm on {COST_PICTURES} pictures of {COST_SIZE}x{COST_SIZE}"
     return {"what": what, "files": rows}
-
-
-def _versions() -> dict[str, str]:
-    known = {name: version(name) for name in ("framefit", "openvino", "onnxruntime")}
-    for line in (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines():
-        if "==" in line:
-            name, number = line.split("==")
-            known[f"peers' {name.split('[')[0]}"] = number
-    return known
 
 
 if __name__ == "__main__":

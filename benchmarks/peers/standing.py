@@ -39,7 +39,7 @@ def judge_peer(
     """
     rows = []
     for name, item in ours.items():
-        gains = output_gains(_pick(item, min), _pick(peer, max))
+        gains = output_gains(judge_outputs(item, is_ours=True), judge_outputs(peer, is_ours=False))
         gain, worst = sum(gains.values()) / len(gains), min(gains.values())
         ratios = {key: item[key] / peer[key] for key in (LATENCY, CPU_TIME)}
         ratio = ratios[time]
@@ -60,6 +60,11 @@ def judge_peer(
     best = min(rows, key=lambda row: row["_order"])
     del best["_order"]
     return best
+
+
+def judge_outputs(file: Mapping[str, Any], *, is_ours: bool) -> dict[str, dict[str, float]]:
+    """Returns what counts of {"said", "run"} per output: our worse one, a peer's better one."""
+    return _pick(file, min if is_ours else max)
 
 
 def find_misread(files: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:

@@ -158,6 +158,26 @@ def test_what_leaves_the_range_stays_fp32_and_says_so(constants, nodes, kept, re
     assert min(result.sqnr_db.values()) > 50
 
 
+def test_what_only_leaves_the_range_where_pairs_do_not_clip_it_stays_fp32(sample):
+    constants = {"scale": 0.004, "gain": 11.0, "stride": 32.0}
+    model = make_chain(
+        [
+            helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["q"], name="q"),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["clipped"], name="dq"),
+            helper.make_node("Mul", ["clipped", "gain"], ["sides"], name="gain"),
+            helper.make_node("Exp", ["sides"], ["grown"], name="exp"),
+            helper.make_node("Mul", ["grown", "stride"], ["y"], name="stride"),
+        ],
+        constants,
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.int8(0), "zero"))
+    model = onnx.shape_inference.infer_shapes(model)
+    bright = {"image": np.full(SHAPE, 0.4, np.float32)}
+    assert [item.node for item in apply_fp16(model, [bright]).kept] == ["exp"]
+    brighter = {"image": np.full(SHAPE, 0.9, np.float32)}
+    assert {item.node for item in apply_fp16(model, [brighter]).kept} == {"exp", "stride"}
+
+
 def test_an_overflow_that_the_plan_missed_is_caught_by_the_simulation(sample):
     nodes = [
         helper.make_node("Mul", ["image", "w"], ["p"], "first"),

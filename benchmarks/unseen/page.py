@@ -1,0 +1,158 @@
+"""The section of docs/benchmarks.md about networks that framefit was not tuned to."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.marked import table_lines
+from benchmarks.peers.makers import OURS
+from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, judge_outputs
+
+COST_OF = f"{OURS} openvino"
+"""The setting whose seconds are compared: it times nothing on the target, as the peers do not."""
+_SHOWN = ("timed", "balanced", "quality")
+
+
+def render(figures: Mapping[str, Any]) -> list[str]:
+    """Returns the section's lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    lines = [
+        "## Beside the peers, on networks that nothing was tuned to",
+        "",
+        "Written by `make bench-unseen`, which "
+        "trains these networks for a minute each and judges as `make bench-quantize` does (said "
+        "and run, times in turns, verdicts). *dB* is the mean over the outputs, *worst* the least "
+        "of them, of each output's lower figure (mean over pictures or pooled): of a peer's file "
+        "the better of what it says and what OpenVINO runs, of "
+        "framefit's the worse. Seconds are those of the tool's work without its imports.",
+        "",
+        f"{figures['date']}; {figures['machine']}; {versions}.",
+        "",
+        *_summary_lines(figures["cases"]),
+        "",
+    ]
+    for name, case in figures["cases"].items():
+        lines += _case_lines(name, case)
+    return lines
+
+
+def summarize_case(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a case comes down to.
+
+    Returns:
+        {"standing", "judged": counts of the peers' files; "best_peer": the name of the best by dB;
+        "cost": framefit's seconds as a multiple of the fastest peer's, None where one is missing;
+        "slower": framefit's files for OpenVINO that take longer than float}.
+    """
+    made = {name: row for name, row in case["files"].items() if "failure" not in row}
+    peers = {name: row for name, row in made.items() if not name.startswith(OURS)}
+    seconds = [row["seconds"] for row in peers.values()]
+    own = made.get(COST_OF)
+    float_time = case["float_cpu_ms" if case["judged_by"] == CPU_TIME else "float_ms"]
+    return {
+        "standing": sum(not verdict["beaten_by"] for verdict in case["standing"].values()),
+        "judged": len(case["standing"]),
+        "best_peer": max(peers, key=lambda name: judged_db(name, peers[name])[0], default=None),
+        "cost": own["seconds"] / min(seconds) if own and seconds else None,
+        "slower": [
+            name
+            for name, row in made.items()
+            if name.startswith(OURS) and row[case["judged_by"]] > float_time
+        ],
+    }
+
+
+def judged_db(name: str, row: Mapping[str, Any]) -> tuple[float, float]:
+    """Returns the mean over a file's outputs and the least of them, dB."""
+    outputs = judge_outputs(row, is_ours=name.startswith(OURS))
+    least = [min(figures.values()) for figures in outputs.values()]
+    return sum(least) / len(least), min(least)
+
+
+def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
+    head = (
+        "network", "float ms", "best peer, dB / ms", *(f"`{kind}`" for kind in _SHOWN),
+        "peers' files standing", "seconds, of the fastest peer's", "plan",
+    )  # fmt: skip
+    rows = []
+    for name, case in cases.items():
+        files, summary = case["files"], summarize_case(case)
+        best = summary["best_peer"]
+        rows.append(
+            [
+                name,
+                f"{case['float_ms']:.2f}",
+                f"{best}: {_figures(best, files[best])}" if best else "-",
+                *(
+                    _figures(file, files[file]) if file in files else "-"
+                    for file in (f"{OURS} openvino {kind}" for kind in _SHOWN)
+                ),
+                f"{summary['standing']} of {summary['judged']}",
+                "-" if summary["cost"] is None else f"{summary['cost']:.2f}",
+                _plan_cell(case["plan"]),
+            ]
+        )
+    return table_lines(head, rows)
+
+
+def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"### {name}",
+        "",
+        f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
+        f"Other processes took {case['others']:.0%} of the processors' time meanwhile.",
+        "",
+        *table_lines(
+            ("file", "dB", "worst", "ms", "CPU ms", "seconds", "verdict"),
+            (_file_cells(file, row, case) for file, row in case["files"].items()),
+        ),
+        "",
+    ]
+    summary = summarize_case(case)
+    lines.append(
+        f"Of {summary['judged']} files of the peers, {summary['standing']} are left standing; one "
+        f"falls to a file of framefit that is at most {SLOWER_ALLOWED - 1:.0%} slower, "
+        f"{BETTER_DB:g} dB better over the outputs, and worse on none."
+    )
+    if case["judged_by"] == CPU_TIME:
+        lines.append("The machine had other work: fast is here what takes little processor time.")
+    if summary["slower"]:
+        lines.append(f"Slower than float: {', '.join(summary['slower'])}.")
+    return [*lines, ""]
+
+
+def _file_cells(file: str, row: Mapping[str, Any], case: Mapping[str, Any]) -> Iterable[str]:
+    if "failure" in row:
+        return (file, "", "", "", "", "", f"failed: {row['failure'].replace('|', '/')}")
+    mean_db, worst_db = judged_db(file, row)
+    ratio = case["float_ms"] / row["min_ms"]
+    return (
+        file,
+        f"{mean_db:.1f}",
+        f"{worst_db:.1f}",
+        f"{row['min_ms']:.2f} ({ratio:.2f}x)",
+        f"{row['cpu_ms']:.2f}",
+        f"{row['seconds']:.1f}{'*' if row.get('is_reused') else ''}",
+        _verdict_cell(case["standing"].get(file)),
+    )
+
+
+def _verdict_cell(verdict: Mapping[str, Any] | None) -> str:
+    if verdict is None:
+        return ""
+    figures = f"{verdict['gain_db']:+.1f} dB at {verdict['time_ratio']:.2f} times its latency"
+    if verdict["beaten_by"]:
+        return f"beaten by *{verdict['beaten_by']}*: {figures}"
+    return (
+        f"**stands**; closest is *{verdict['closest']}*: {figures}, "
+        f"worst output {verdict['worst_output_db']:+.1f} dB"
+    )
+
+
+def _figures(name: str, row: Mapping[str, Any]) -> str:
+    return "failed" if "failure" in row else f"{judged_db(name, row)[0]:.1f} / {row['min_ms']:.2f}"
+
+
+def _plan_cell(plan: Mapping[str, Any]) -> str:
+    if "failure" in plan:
+        return f"failed: {plan['failure'].replace('|', '/')}"
+    return "built" if plan["is_buildable"] else "built, but lint refuses it"
