@@ -52,7 +52,7 @@ def _split(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> list[Ids
     firsts = {part.size: part for part in reversed(parts)}
     for part in parts[1:]:
         first = parts[0][: part.size] if call.name in _IN_STEPS else firsts[part.size]
-        tracer.trace.sets.tie(part, first, reason)
+        tracer.trace.sets.tie(part, first, reason, is_count=True)
     if len(firsts) > 1:
         tracer.trace.cuts += [*parts, ids]
     _note_sizes(tracer, call, [*parts, ids])
@@ -70,7 +70,7 @@ def _slice(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> Ids:
         _note_sizes(tracer, call, [*bounds, part, ids])
         return part
     table = ids.reshape(-1, size)
-    tracer.trace.sets.tie(table[1:], table[:1], reason)
+    tracer.trace.sets.tie(table[1:], table[:1], reason, is_count=True)
     _note_sizes(tracer, call, [part, ids, *bounds])
     return part
 
