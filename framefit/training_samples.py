@@ -2,17 +2,17 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from artifacts.byte_inputs import find_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
 from artifacts.samples import Samples, TensorShape, open_samples
-from framefit.byte_inputs import find_byte_inputs
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
 
@@ -169,7 +169,7 @@ def open_training_samples(
     *,
     labels: LabelOptions | None = None,
     encoders: Sequence["TargetEncoder"] = (),
-    types: Mapping[str, str] | None = None,
+    tensors: Mapping[str, TensorShape] | None = None,
     module: "nn.Module | None" = None,
 ) -> TrainingSamples:
     """Opens what `--data` names.
@@ -181,7 +181,8 @@ def open_training_samples(
         spec: how pixels become inputs.
         labels: where labels are and whether to use them.
         encoders: of the student's heads; needed for labels.
-        types: of the inputs' elements, by name; "float32" where none is given.
+        tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
+            is given.
         module: see `open_pictures`.
 
     Raises:
@@ -206,9 +207,9 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec, types, module)
+    samples = open_pictures(data, shapes, spec, tensors, module)
     if isinstance(samples, NpzSamples):
-        _warn_of_arrays(samples, data)
+        warn_of_arrays(samples, data)
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
     held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
@@ -221,7 +222,7 @@ def open_training_samples(
     )
 
 
-def _warn_of_arrays(samples: NpzSamples, data: str) -> None:
+def warn_of_arrays(samples: NpzSamples, data: str) -> None:
     """Names the arrays of a file that are read as numbers from 0 to 255, and those not read."""
     warnings = {
         "%s of %s: bytes, which the network computes with, so it gets 0 to 255; where training "
@@ -244,7 +245,7 @@ def open_pictures(
     data: str,
     shapes: Mapping[str, Sequence[int]],
     spec: InputSpec,
-    types: Mapping[str, str] | None = None,
+    tensors: Mapping[str, TensorShape] | None = None,
     module: "nn.Module | None" = None,
 ) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
@@ -253,7 +254,8 @@ def open_pictures(
         data: what to open.
         shapes: of the inputs, by name.
         spec: how pixels become inputs.
-        types: of the inputs' elements, by name; "float32" where none is given.
+        tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
+            is given.
         module: a network that gets the samples; arrays of bytes are for those of its float inputs
             with which it computes as bytes too. None for none.
 
@@ -264,11 +266,10 @@ def open_pictures(
     is_npz = Path(path).suffix.lower() == ".npz"
     alone = {name: (1, *shape[1:]) for name, shape in shapes.items()}
     in_bytes = find_byte_inputs(module, alone) if module is not None and is_npz else frozenset()
-    tensors = {
-        name: TensorShape(shape, (types or {}).get(name, "float32"), name in in_bytes)
-        for name, shape in alone.items()
-    }
-    return open_samples(path, tensors, spec)
+    known = {name: TensorShape(shape, "float32", name in in_bytes) for name, shape in alone.items()}
+    for name, tensor in (tensors or {}).items():
+        known[name] = replace(tensor, shape=alone[name])
+    return open_samples(path, known, spec)
 
 
 def _open_scenes(

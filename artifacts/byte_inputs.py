@@ -1,10 +1,24 @@
 """Which inputs of a network may be bytes, as pictures are that it scales itself."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+BYTE_INPUTS_KEY = "framefit.byte_inputs"
+"""An export's metadata: the inputs that its module takes as bytes, as a list in JSON."""
+
+
+def read_byte_inputs(metadata: Mapping[str, str]) -> frozenset[str]:
+    """Returns the inputs that may be bytes, as a file says that was exported from a module."""
+    try:
+        names = json.loads(metadata.get(BYTE_INPUTS_KEY, "[]"))
+    except ValueError:
+        return frozenset()
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
 
 
 def find_byte_inputs(module: "nn.Module", shapes: Mapping[str, Sequence[int]]) -> frozenset[str]:
