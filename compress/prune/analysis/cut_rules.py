@@ -40,7 +40,8 @@ def cut_channels(tracer: ChannelTracer, call: Call, ids: Ids) -> list[Ids]:
     if "split" in call.name:
         return _split(tracer, call, ids, reason)
     if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):
-        tracer.trace.sets.freeze(ids, reason)
+        picked = f"'{call.name}' in '{tracer.place}' takes channels by numbers written in the code"
+        tracer.trace.sets.freeze(ids, picked)
         return []
     return [_slice(tracer, call, ids, reason)]
 

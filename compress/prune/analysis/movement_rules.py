@@ -21,6 +21,9 @@ from compress.prune.analysis.tracer import (
     varies,
 )
 
+NO_LAYER_MAKES = (
+    "no layer makes, so that their number stays (a computed position, a constant, an input)"
+)
 _PACKED = (2, 3)
 """Keys and values, and queries before them, of one layer."""
 
@@ -245,7 +248,7 @@ def tie_rows(tracer: ChannelTracer, rows: list[Ids | None], where: str) -> Ids |
         all others'.
     """
     known = [row for row in rows if row is not None]
-    reason = f"{where} with values whose channels cannot leave"
+    reason = f"{where} with values that {NO_LAYER_MAKES}"
     for row in known[1:]:
         tracer.trace.sets.tie(known[0], row, reason)
     if known and len(known) == len(rows):
