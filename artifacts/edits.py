@@ -3,7 +3,7 @@
 An edit is one of
 
 * `{"kind": "keep", "tensor": NAME, "axis": A, "indices": [...]}`: the parameter or buffer keeps
-  only these indices along an axis;
+  only these indices along an axis, in this order;
 * `{"kind": "attribute", "module": NAME, "name": ATTRIBUTE, "value": NUMBER or [NUMBER, ...]}`: a
   number that the module keeps about its own shape (`out_channels`, `num_heads`) gets a new value;
 * `{"kind": "replace", "module": NAME, "by": "relu" or "identity"}`: a module without state of its
@@ -14,7 +14,6 @@ only where a module is replaced.
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
@@ -75,9 +74,9 @@ def _keep(module: "nn.Module", edit: Edit) -> None:
         isinstance(indices, list)
         and indices
         and all(_is_count(index) and index < size for index in indices)
-        and all(first < second for first, second in pairwise(indices))
+        and len(set(indices)) == len(indices)
     ):
-        raise ValueError(f"indices must rise and lie below {size}")
+        raise ValueError(f"indices must differ and lie below {size}")
     kept = tensor.detach()[(slice(None),) * axis + (indices,)].contiguous()
     tensor.data = kept
     tensor.grad = None

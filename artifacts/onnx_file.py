@@ -11,10 +11,11 @@ from onnx.inliner import inline_local_functions
 
 from artifacts.atomic import atomic_path
 from artifacts.bfloat16_edges import widen_edges
+from artifacts.byte_inputs import read_byte_inputs
 from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, find_external, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
-from artifacts.free_batch import has_free_batch, take_one_sample
+from artifacts.free_batch import find_batches
 from artifacts.graph_checks import (
     check_finite,
     check_graph,
@@ -194,17 +195,40 @@ def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
     """
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = (value for value in model.graph.input if value.name not in weights)
-    return {value.name: TensorShape(_dims(value), _type_name(value)) for value in inputs}
+    in_bytes = read_byte_inputs(read_metadata(model))
+    return {
+        value.name: TensorShape(_dims(value), _type_name(value), value.name in in_bytes)
+        for value in inputs
+    }
 
 
 def find_free_batches(path: Path) -> dict[str, str]:
     """Returns the inputs of a model's file whose batch is free, and what the file calls it."""
     graph = read_as_stored(path).graph
     _drop_weights_from_inputs(graph)
+    free = find_batches(_named_dims(graph.input))
     return {
         value.name: value.type.tensor_type.shape.dim[0].dim_param or "batch"
         for value in graph.input
-        if has_free_batch(_dims(value))
+        if value.name in free
+    }
+
+
+def named_shapes(path: Path) -> dict[str, list[int | str]]:
+    """Returns the shapes of a file's inputs, with the names of what is free."""
+    graph = read_as_stored(path).graph
+    _drop_weights_from_inputs(graph)
+    return _named_dims(graph.input)
+
+
+def one_sample_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each network input, its batch 1 where that is all that is free."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    free = find_batches(_named_dims(inputs))
+    return {
+        value.name: (1, *_dims(value)[1:]) if value.name in free else _dims(value)
+        for value in inputs
     }
 
 
@@ -281,6 +305,17 @@ def _drop_weights_from_inputs(graph: onnx.GraphProto) -> None:
     graph.input.extend(kept)
 
 
+def _named_dims(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
+    """Returns the inputs' shapes, with the names of what is free."""
+    return {
+        value.name: [
+            dim.dim_value if dim.dim_value > 0 else dim.dim_param
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        for value in values
+    }
+
+
 def _dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     shape = value.type.tensor_type.shape
     return tuple(dim.dim_value if dim.dim_value > 0 else 0 for dim in shape.dim)
@@ -305,11 +340,15 @@ def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path:
             raise InputError(
                 f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
             )
+    free = find_batches(_named_dims(graph.input))
     for value in graph.input:
         if not value.type.HasField("tensor_type"):
             raise InputError(f"input '{value.name}' of {path} is not a tensor")
         named = f"{value.name}=" if len(names) > 1 else ""
-        _fix_input(value, given.get(value.name), path, named)
+        shape = given.get(value.name)
+        if shape is None and value.name in free:
+            shape = (1, *_dims(value)[1:])
+        _fix_input(value, shape, path, named)
 
 
 def _fix_input(
@@ -317,8 +356,6 @@ def _fix_input(
 ) -> None:
     current = _dims(value)
     is_ranked = value.type.tensor_type.HasField("shape")
-    if shape is None and has_free_batch(current):
-        shape = take_one_sample(current)
     if shape is None:
         if is_ranked and 0 not in current:
             return

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.feeds import check_array, check_names
-from artifacts.free_batch import take_one_sample
 
 DYNAMIC = -1
 
@@ -35,8 +34,8 @@ class TensorInfo:
         return f"{self.name} {self.dtype.name} [{dims}]"
 
     def of_one_sample(self) -> "TensorInfo":
-        """Returns the tensor with a batch of 1 where its batch is all that is free."""
-        return replace(self, shape=take_one_sample(self.shape))
+        """Returns the tensor with a batch of 1."""
+        return replace(self, shape=(1, *self.shape[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from artifacts.byte_inputs import BYTE_INPUTS_KEY, find_byte_inputs
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import explain_failure
@@ -118,7 +119,10 @@ def export_onnx(
                 "a module of operators that ONNX has, without data-dependent control flow, and "
                 "outputs that do not hang on the rounding of float32",
             )
+        in_bytes = find_byte_inputs(module, shapes)
     entries = _describe(exporter, refusals, errors, input_spec)
+    if in_bytes:
+        entries[BYTE_INPUTS_KEY] = json.dumps(sorted(in_bytes))
     found_heads = heads if heads is not None else getattr(module, "heads_metadata", None)
     if found_heads:
         entries["framefit.heads"] = json.dumps(found_heads)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.atomic import atomic_path
+from artifacts.byte_inputs import read_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
@@ -73,8 +74,10 @@ def open_data(
     workspace = Workspace()
     folder = workspace.find_dataset(data)
     spec, warning = choose_spec(_stored_spec(path), workspace.read_settings().input, spec_options)
+    in_bytes = read_byte_inputs(_read_metadata(path))
     inputs = {
-        tensor.name: TensorShape(tensor.shape, tensor.dtype.name) for tensor in session.inputs
+        tensor.name: TensorShape(tensor.shape, tensor.dtype.name, tensor.name in in_bytes)
+        for tensor in session.inputs
     }
     samples = open_samples(folder, inputs, spec, limit=limit)
     if warning and folder.suffix.lower() != ".npz":
@@ -180,14 +183,16 @@ def compare_sessions(
     return {**found, "samples": len(samples), "sessions": sessions}
 
 
-def _stored_spec(path: Path) -> InputSpec | None:
+def _read_metadata(path: Path) -> dict[str, str]:
     if path.suffix.lower() == ".plan":
-        metadata = dict(read_manifest(path).metadata)
-    else:
-        import onnx
+        return dict(read_manifest(path).metadata)
+    import onnx
 
-        metadata = read_metadata(onnx.load(path, load_external_data=False))
-    text = metadata.get(INPUT_SPEC_KEY)
+    return read_metadata(onnx.load(path, load_external_data=False))
+
+
+def _stored_spec(path: Path) -> InputSpec | None:
+    text = _read_metadata(path).get(INPUT_SPEC_KEY)
     return InputSpec.from_json(text) if text else None
 
 

@@ -10,6 +10,7 @@ import onnx
 
 from artifacts.errors import InputError, MissingInputsError
 from artifacts.input_spec import InputSpec
+from artifacts.npz_samples import NpzSamples
 from artifacts.onnx_file import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
@@ -85,7 +86,12 @@ def _open_frames(
 ) -> Samples:
     inputs = input_tensors(opened.model)
     if recurrence is None:
-        return open_samples(data, inputs, spec, limit=limit)
+        samples = open_samples(data, inputs, spec, limit=limit)
+        if isinstance(samples, NpzSamples):
+            from framefit.training_samples import warn_of_arrays
+
+            warn_of_arrays(samples, data.name)
+        return samples
     from compress.own_states import FramesWithStates
 
     recurrence.require_in(opened.model)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from artifacts.input_spec import InputSpec
-from framefit.byte_inputs import find_byte_inputs
 from framefit.labelled_heads import label_heads
 from framefit.training_samples import (
     IMAGE,
     SCENES,
     LabelOptions,
+    find_byte_arrays,
     name_inputs,
     open_training_samples,
 )
@@ -55,7 +55,7 @@ def open_prune_data(
         spec,
         labels=LabelOptions(is_used=bool(heads)),
         heads=heads,
-        in_bytes=find_byte_inputs(module, names, data),
+        in_bytes=find_byte_arrays(module, names, data),
     )
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 _TOOLS = ("framefit", "onnx", "onnxruntime", "numpy", "torch")
+_MOST_SHOWN = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +110,22 @@ def qat_file(
         )
     quantized = open_model(model)
     guide = open_model(teacher, model_options)
+    _require_trainable(quantized)
+    _require_trainable(guide)
     spec, warning = choose_spec(
         quantized.spec or guide.spec, Workspace().read_settings().input, spec_options or {}
     )
     tensors = input_tensors(quantized.model)
     shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
-    types = dict(zip(shapes, (tensor.dtype for tensor in tensors.values()), strict=True))
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
-    samples = open_training_samples(data, shapes, spec, labels=labels, heads=heads, types=types)
+    samples = open_training_samples(
+        data,
+        shapes,
+        spec,
+        labels=labels,
+        heads=heads,
+        tensors=dict(zip(shapes, tensors.values(), strict=True)),
+    )
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,
@@ -138,6 +147,31 @@ def qat_file(
         save_onnx(quantized.finish(result.model), out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
+
+
+def _require_trainable(opened: OpenedModel) -> None:
+    """Refuses a network with operators that have no counterpart in torch.
+
+    Raises:
+        InputError: it has one; the first nodes are named.
+    """
+    from compress.qat.operators import OPERATORS
+    from compress.qat.quantized_module import QuantizedModule
+
+    known = OPERATORS.keys() | QuantizedModule.own_operators
+    nodes = {node.op_type: node for node in reversed(opened.model.graph.node)}
+    unknown = sorted(nodes.keys() - known)
+    if not unknown:
+        return
+    shown = [f"{kind} (node '{nodes[kind].name or nodes[kind].output[0]}')" for kind in unknown]
+    listed = ", ".join(shown[:_MOST_SHOWN])
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    raise InputError(
+        f"{opened.path} has operators that qat cannot train: {listed}{more}",
+        f"operators with gradients, {len(known)} of ONNX's",
+        "leave what stands there to code behind the network, or go without QAT: compress quantize "
+        "--prefer quality keeps the costliest layers in float",
+    )
 
 
 def _describe(

@@ -73,6 +73,7 @@ class QuantizeOutcome:
     check: TargetCheck | None
     own_states: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     has_free_batch: bool | None = None
+    is_batch_given: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
@@ -313,4 +314,7 @@ def quantize_file(
         check=check,
         own_states=own_states,
         has_free_batch=freed is not None if batches else None,
+        is_batch_given=not batches
+        and model.suffix.lower() == ".onnx"
+        and bool(find_free_batches(model)),
     )

@@ -12,13 +12,13 @@ from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import parse_input_shapes
 from artifacts.wording import name_some
-from framefit.byte_inputs import find_byte_inputs
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import (
     SCENES,
     LabelOptions,
     TrainingSamples,
+    find_byte_arrays,
     name_inputs,
     open_pictures,
     open_training_samples,
@@ -45,7 +45,7 @@ class Trainable:
         module: the network.
         shapes: of its inputs, see `name_inputs`.
         spec: how pixels become them.
-        in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_inputs`.
+        in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_arrays`.
     """
 
     module: "nn.Module"
@@ -91,7 +91,7 @@ def open_trainable(
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
-    in_bytes = find_byte_inputs(module.eval(), named, data)
+    in_bytes = find_byte_arrays(module.eval(), named, data)
     sample = open_example(data, named, spec, in_bytes) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)

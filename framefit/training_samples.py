@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from artifacts.byte_inputs import find_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
@@ -166,7 +167,7 @@ def open_training_samples(
     *,
     labels: LabelOptions | None = None,
     heads: Mapping[str, Any] | None = None,
-    types: Mapping[str, str] | None = None,
+    tensors: Mapping[str, TensorShape] | None = None,
     in_bytes: Collection[str] = (),
 ) -> TrainingSamples:
     """Opens what `--data` names.
@@ -178,7 +179,8 @@ def open_training_samples(
         spec: how pixels become inputs.
         labels: where labels are and whether to use them.
         heads: of the student, see `labelled_heads.label_heads`; needed for labels.
-        types: of the inputs' elements, by name; "float32" where none is given.
+        tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
+            is given.
         in_bytes: see `open_pictures`.
 
     Raises:
@@ -204,9 +206,9 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec, types, in_bytes)
+    samples = open_pictures(data, shapes, spec, tensors, in_bytes)
     if isinstance(samples, NpzSamples):
-        _warn_of_arrays(samples, data)
+        warn_of_arrays(samples, data)
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
     held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
@@ -219,7 +221,7 @@ def open_training_samples(
     )
 
 
-def _warn_of_arrays(samples: NpzSamples, data: str) -> None:
+def warn_of_arrays(samples: NpzSamples, data: str) -> None:
     """Names the arrays of a file that are read as numbers from 0 to 255, and those not read."""
     warnings = {
         "%s of %s: bytes, which the network computes with, so it gets 0 to 255; where training "
@@ -238,11 +240,26 @@ def _ends_in_width(shape: Sequence[int]) -> bool:
     return is_picture and (shape[1] in _COLORS or shape[-1] not in _COLORS)
 
 
+def find_byte_arrays(
+    module: "nn.Module", shapes: Mapping[str, Sequence[int]], data: str
+) -> frozenset[str]:
+    """Returns the inputs for which `data` may hold bytes that are no pictures.
+
+    Args:
+        module: the network, in evaluation mode.
+        shapes: of its inputs, in the order of its arguments.
+        data: what `--data` names; only an `.npz` holds such bytes.
+    """
+    if data == SCENES or Workspace().find_dataset(data).suffix.lower() != ".npz":
+        return frozenset()
+    return find_byte_inputs(module, shapes)
+
+
 def open_pictures(
     data: str,
     shapes: Mapping[str, Sequence[int]],
     spec: InputSpec,
-    types: Mapping[str, str] | None = None,
+    tensors: Mapping[str, TensorShape] | None = None,
     in_bytes: Collection[str] = (),
 ) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
@@ -251,19 +268,19 @@ def open_pictures(
         data: what to open.
         shapes: of the inputs, by name.
         spec: how pixels become inputs.
-        types: of the inputs' elements, by name; "float32" where none is given.
-        in_bytes: float inputs that an array of bytes is for as it is, see
-            `byte_inputs.find_byte_inputs`.
+        tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
+            is given.
+        in_bytes: float inputs that an array of bytes is for as it is, see `find_byte_arrays`.
 
     Raises:
         InputError: the data do not fit.
     """
     path = Workspace().find_dataset(data)
-    tensors = {
-        name: TensorShape((1, *shape[1:]), (types or {}).get(name, "float32"), name in in_bytes)
-        for name, shape in shapes.items()
-    }
-    return open_samples(path, tensors, spec)
+    alone = {name: (1, *shape[1:]) for name, shape in shapes.items()}
+    known = {name: TensorShape(shape, "float32", name in in_bytes) for name, shape in alone.items()}
+    for name, tensor in (tensors or {}).items():
+        known[name] = replace(tensor, shape=alone[name])
+    return open_samples(path, known, spec)
 
 
 def _open_scenes(

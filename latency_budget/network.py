@@ -101,13 +101,14 @@ def _fill(tensor: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
 def read_feeds(session: Session, path: Path, *, limit: int = DATA_FEEDS) -> list[Feeds]:
     """Reads the network's inputs from pictures or an `.npz`, before anything is timed.
 
-    Pixels become tensors as in the default input spec: the values do not change the time of a dense
-    network, and no quality is measured here.
+    Pixels become tensors as in the default input spec, and bytes are taken as they are: the values
+    do not change the time of a dense network, and no quality is measured here.
 
     Raises:
         InputError: the samples cannot be read or do not fit the network.
     """
     shapes = {
-        tensor.name: TensorShape(tensor.shape, tensor.dtype.name) for tensor in session.inputs
+        tensor.name: TensorShape(tensor.shape, tensor.dtype.name, takes_bytes=True)
+        for tensor in session.inputs
     }
     return list(open_samples(path, shapes, InputSpec(), limit=limit)[:])

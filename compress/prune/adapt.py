@@ -16,8 +16,9 @@ from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels
 from compress.prune.analysis.families import Family
-from compress.prune.probes import all_probes, probe_cut, probe_root
+from compress.prune.probes import all_probes, probe_cut, probe_first
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
+from compress.prune.shuffled_stages import add_shuffled_stages
 from compress.prune.surgery import (
     Adjustment,
     Adjustments,
@@ -73,7 +74,7 @@ def open_network(
     """
     wide = copy_module(module).double().eval()
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
-    channels = find_channels(wide, given, protect)
+    channels = add_shuffled_stages(wide, given, find_channels(wide, given, protect))
     network = PrunableNetwork(module, given, channels, frozenset())
     if not any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
         return network
@@ -208,7 +209,7 @@ def _adapt(
         the network as it is then known, and why the family has to stay whole; "" where it need not.
     """
     cut = probe_cut(network.channels).get(family.name, [])
-    probes = [{probe_root(family)}, *cut]
+    probes = [probe_first(family), *cut]
     first = _first_problem(network, probes)
     if not first or search is None:
         return network, first

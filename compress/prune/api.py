@@ -171,7 +171,7 @@ def _prune(
 
 
 def _all(channels: Channels) -> dict[str, int]:
-    return {family.name: len(family.roots) for family in channels.families}
+    return {family.name: family.count for family in channels.families}
 
 
 def _cost(goal: RatioGoal | MacsGoal, channels: Channels) -> Cost:
@@ -236,14 +236,14 @@ def _result(run: _Run, first: Pruner) -> PruneResult:
     channels = first.channels
     macs = LayerSum(channels, count_macs)
     kept = {
-        family.name: run.after.get(family.name, len(family.roots) * family.width) // family.width
+        family.name: run.after.get(family.name, family.count * family.width) // family.width
         for family in channels.families
     }
     return PruneResult(
         module=run.module,
         edits=run.edits,
         widths=tuple(
-            Width(family.name, len(family.roots) * family.width, kept[family.name] * family.width)
+            Width(family.name, family.count * family.width, kept[family.name] * family.width)
             for family in channels.families
         ),
         left_alone=channels.left_alone,

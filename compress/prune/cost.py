@@ -49,15 +49,20 @@ class ChannelCount:
 
     def total(self, kept: Kept) -> float:
         """Returns the channels that are kept."""
-        return float(sum(kept[family.name] * family.width for family in self._families))
+        return sum(kept[family.name] * _channels_of(family) for family in self._families)
 
     def saved(self, kept: Kept, family: Family, fewer: int) -> float:
         """Returns the channels between the two."""
-        return float((kept[family.name] - fewer) * family.width)
+        return (kept[family.name] - fewer) * _channels_of(family)
 
     def neighbours(self, family: Family) -> set[str]:
         """Returns the family alone."""
         return {family.name}
+
+
+def _channels_of(family: Family) -> float:
+    """Returns how many channels a group is; in a shuffled stage those of all its layers count."""
+    return len(family.roots) / family.count if family.stage is not None else family.width
 
 
 def count_macs(layer: LayerUse, inputs: int, outputs: int, *, whole_groups: bool) -> float:
@@ -130,6 +135,7 @@ class LayerSum:
 
 def _find_ends(channels: Channels, layer: LayerUse, family_of: dict[int, str]) -> _Ends:
     sides = []
+    stages = {one.name: one.stage for one in channels.families if one.stage is not None}
     for ids in (layer.inputs, layer.outputs):
         counts: dict[str, dict[int, int]] = {}
         fixed = 0
@@ -140,6 +146,11 @@ def _find_ends(channels: Channels, layer: LayerUse, family_of: dict[int, str]) -
             else:
                 members = counts.setdefault(name, {})
                 members[root] = members.get(root, 0) + 1
-        per_group = {name: max(members.values()) for name, members in counts.items()}
+        per_group = {
+            name: sum(members.values()) // stages[name].units
+            if name in stages
+            else max(members.values())
+            for name, members in counts.items()
+        }
         sides.append((per_group, fixed))
     return _Ends(sides[0][0], sides[1][0], sides[0][1], sides[1][1])

@@ -265,12 +265,12 @@ def _notes(pruner: Pruner, layers: LayerSum, selection: Selection, off: float) -
             f"the latency is {off:+.1%} beside the target, more than 5 %: widths change in steps, "
             "or the machine is disturbed"
         )
-    whole = layers.total({family.name: len(family.roots) for family in pruner.channels.families})
+    whole = layers.total({family.name: family.count for family in pruner.channels.families})
     useless = []
     for family in pruner.channels.families:
         kept = selection.kept[family.name]
-        if kept < len(family.roots):
-            wider = {**selection.kept, family.name: len(family.roots)}
+        if kept < family.count:
+            wider = {**selection.kept, family.name: family.count}
             if layers.saved(wider, family, kept) < USELESS * whole:
                 useless.append(family.name)
     if useless:

@@ -31,15 +31,24 @@ def probe_cut(channels: Channels) -> dict[str, list[set[int]]]:
     """
     cut = channels.roots[np.concatenate([np.empty(0, np.int64), *channels.trace.cuts])]
     return {
-        family.name: [set(family.roots[1::2]), set(family.roots[1:])]
+        family.name: _probe_much(family)
         for family in channels.families
         if np.isin(family.roots, cut).any()
     }
 
 
-def probe_root(family: Family) -> int:
+def _probe_much(family: Family) -> list[set[int]]:
+    if family.stage is not None:
+        widths = [*family.stage.layouts]
+        return [family.leave(widths[len(widths) // 2]), family.leave(widths[-1])]
+    return [set(family.roots[1::2]), set(family.roots[1:])]
+
+
+def probe_first(family: Family) -> set[int]:
     """Returns the one channel group that leaves first: not at an end, where code may pick one."""
-    return family.roots[len(family.roots) // 3]
+    if family.stage is not None:
+        return family.leave(next(iter(family.stage.layouts)))
+    return {family.roots[len(family.roots) // 3]}
 
 
 def _probe_apart(channels: Channels) -> dict[str, set[int]]:
@@ -51,6 +60,11 @@ def _probe_apart(channels: Channels) -> dict[str, set[int]]:
     probes = {}
     seen: Counter[int] = Counter()
     for family in channels.families:
+        if family.stage is not None:
+            widths = [*family.stage.layouts]
+            probes[family.name] = family.leave(widths[seen[family.count] % len(widths)])
+            seen[family.count] += 1
+            continue
         size = len(family.roots)
         most = min(max(size // _PROBED_PART, 2), size - 1)
         first, count = size // 3, 1 + seen[size] % most

@@ -36,13 +36,15 @@ class WidthLimits:
 
     def widths(self, family: Family) -> list[int]:
         """Returns how many groups a family may keep, most first; the first is all of them."""
-        count = len(family.roots)
+        count = family.count
         finest = max(1, count // FINEST_SHARE) if self.round_to == 1 else 1
         fewest = max(1, -(-min(self.fewest, count * family.width) // family.width))
         return [count] + [
             kept
             for kept in range(count - 1, fewest - 1, -1)
-            if kept * family.width % self.round_to == 0 and (count - kept) % finest == 0
+            if kept * family.width % self.round_to == 0
+            and ((count - kept) % finest == 0 or family.stage is not None)
+            and family.allows(kept)
         ]
 
 
@@ -118,20 +120,24 @@ def select_groups(
     Returns:
         the selection; its cost is above `goal` where the limits do not allow more.
     """
-    order = {
-        family.name: sorted(family.roots, key=lambda root: (scores[root], root))
-        for family in channels.families
-    }
-    lost = {
-        name: np.concatenate([[0.0], np.cumsum(scores[roots])]) for name, roots in order.items()
-    }
+    lost = {family.name: _lost_importance(family, scores) for family in channels.families}
     widths = {family.name: limits.widths(family) for family in channels.families}
     narrowing = _Narrowing(channels, widths, lost, cost)
     kept = min(narrowing.list_ways(goal), key=narrowing.lost_importance)
     removed = {
-        root for name, count in kept.items() for root in order[name][: len(order[name]) - count]
+        root for family in channels.families for root in family.leave(kept[family.name], scores)
     }
     return Selection(removed, kept, cost.total(kept))
+
+
+def _lost_importance(family: Family, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns what a family has lost without so many of its groups; inf where it must not."""
+    if family.stage is None:
+        return np.concatenate([[0.0], np.cumsum(np.sort(scores[np.array(family.roots)]))])
+    lost = np.full(family.count, np.inf)
+    for kept in (family.count, *family.stage.layouts):
+        lost[family.count - kept] = scores[list(family.leave(kept, scores))].sum()
+    return lost
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,7 @@ class _Narrowing:
     def lost_importance(self, kept: dict[str, int]) -> float:
         """Returns the importance of all groups that are not kept."""
         return sum(
-            float(self.lost[family.name][len(family.roots) - kept[family.name]])
+            float(self.lost[family.name][family.count - kept[family.name]])
             for family in self.channels.families
         )
 
@@ -164,7 +170,7 @@ class _Narrowing:
         all that they allow is the only way.
         """
         by_name = {family.name: family for family in self.channels.families}
-        kept = {name: len(family.roots) for name, family in by_name.items()}
+        kept = {name: family.count for name, family in by_name.items()}
         total = self.cost.total(kept)
         if total <= goal:
             return [kept]
@@ -194,7 +200,7 @@ class _Narrowing:
 
     def _best_move(self, family: Family, kept: dict[str, int]) -> tuple[float, int, float] | None:
         """Returns (importance per cost, width, cost saved) of the best narrower width, if any."""
-        now, count, lost = kept[family.name], len(family.roots), self.lost[family.name]
+        now, count, lost = kept[family.name], family.count, self.lost[family.name]
         best = None
         for fewer in [w for w in self.widths[family.name] if w < now][:LOOK_AHEAD]:
             saved = self.cost.saved(kept, family, fewer)
@@ -216,7 +222,7 @@ class _Narrowing:
                     extra = -self.cost.saved(kept, family, wider)
                     if not 0 < extra <= left:
                         continue
-                    count = len(family.roots)
+                    count = family.count
                     gained = float(lost[count - now] - lost[count - wider]) / extra
                     if best is None or gained > best[0]:
                         best = (gained, name, wider, extra)
@@ -229,5 +235,5 @@ class _Narrowing:
 def find_floor(channels: Channels, cost: Cost, limits: WidthLimits) -> Selection:
     """Returns what is left where every feature map is as narrow as the limits allow."""
     kept = {family.name: limits.widths(family)[-1] for family in channels.families}
-    removed = {root for family in channels.families for root in family.roots[kept[family.name] :]}
+    removed = {root for one in channels.families for root in one.leave(kept[one.name])}
     return Selection(removed, kept, cost.total(kept))

@@ -1,13 +1,15 @@
 """From channel groups that leave to the edits that take them out of a module."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.layer_names import name_in_layer
+from compress.prune.analysis.shuffles import Place, Stage
 from compress.prune.analysis.tracer import Site
 
 Edits = list[dict[str, Any]]
@@ -37,24 +39,115 @@ def make_edits(
         ConflictError: an attribute would need two values.
     """
     gone = np.array(sorted(removed), np.int64)
-    edits: Edits = []
-    shapes: dict[str, list[int]] = {}
+    stages = list(_narrowed_stages(channels, removed))
+    kept: dict[Place, list[int]] = {}
     for name, axes in channels.trace.weights.items():
         for axis, ids in axes.items():
-            stays = ~np.isin(channels.roots[ids], gone)
-            if stays.all():
-                continue
-            kept = np.flatnonzero(stays).tolist()
-            edits.append({"kind": "keep", "tensor": name, "axis": axis, "indices": kept})
-            tensor = _tensor(module, name)
-            shapes.setdefault(name, list(tensor.shape))[axis] = len(kept)
+            roots = channels.roots[ids]
+            stays = ~np.isin(roots, gone)
+            if not stays.all():
+                kept[name, axis] = _kept_indices((name, axis), roots, stays, stages, removed)
+    return edit_places(
+        module,
+        channels,
+        kept,
+        lambda ids: staged_size(channels.roots[ids], stages, gone),
+        adjustments,
+    )
+
+
+def _narrowed_stages(channels: Channels, removed: set[int]) -> Iterable[tuple[Stage, int]]:
+    """Yields the stages that lose channels, and how many units each keeps."""
+    for family in channels.families:
+        if family.stage is None or not removed & set(family.roots):
+            continue
+        kept = family.stage.units_without(removed)
+        if kept is None:
+            raise ConflictError(f"the channels of '{family.name}' leave no stage that is known")
+        yield family.stage, kept
+
+
+def _kept_indices(
+    place: Place,
+    roots: Ids,
+    stays: Any,
+    stages: Sequence[tuple[Stage, int]],
+    removed: set[int],
+) -> list[int]:
+    """Returns the indices of an axis that stay; those of a shuffled stage in their new order."""
+    runs = {
+        run.start: (run, order)
+        for stage, _ in stages
+        for run, order in stage.order(place, roots, removed)
+    }
+    found: list[int] = []
+    index = 0
+    while index < roots.size:
+        if index in runs:
+            run, order = runs[index]
+            found += order
+            index += run.length
+            continue
+        if stays[index]:
+            found.append(index)
+        index += 1
+    return found
+
+
+def staged_size(roots: Ids, stages: Sequence[tuple[Stage, int]], gone: Any) -> int:
+    """Returns how many of an axis's channels are left.
+
+    Args:
+        roots: of the channels.
+        stages: those that are narrower, with the units that each keeps.
+        gone: the groups that leave.
+
+    Raises:
+        ConflictError: it would be no whole number.
+    """
+    left = ~np.isin(roots, gone)
+    size = 0
+    for stage, kept in stages:
+        inside = np.isin(roots, stage.members)
+        count, rest = divmod(int(inside.sum()) * kept, stage.units)
+        if rest:
+            raise ConflictError("a part of a stage would have no whole number of channels")
+        size += count
+        left &= ~inside
+    return size + int(left.sum())
+
+
+def edit_places(
+    module: nn.Module,
+    channels: Channels,
+    kept: Mapping[Place, list[int]],
+    new_size: Callable[[Ids], int],
+    adjustments: Adjustments,
+) -> Edits:
+    """Returns the edits that keep these indices, and give modules the sizes that follow.
+
+    Args:
+        module: the network as it is before.
+        channels: its structure.
+        kept: indices per weight and axis, in their new order; others keep all.
+        new_size: how many of an axis's channels are left.
+        adjustments: attributes that follow the size of an axis.
+
+    Raises:
+        ConflictError: an attribute would need two values.
+    """
+    edits: Edits = []
+    shapes: dict[str, list[int]] = {}
+    for (name, axis), indices in kept.items():
+        edits.append({"kind": "keep", "tensor": name, "axis": axis, "indices": indices})
+        shapes.setdefault(name, list(_tensor(module, name).shape))[axis] = len(indices)
     shapes |= _computed_shapes(module, shapes)
     owners = {name.rpartition(".")[0] for name in shapes}
     for owner in sorted(owners):
         values = _new_attributes(module.get_submodule(owner), owner, shapes, channels)
         for attribute, value in values.items():
             edits.append({"kind": "attribute", "module": owner, "name": attribute, "value": value})
-    return edits + _site_edits(module, channels, gone, adjustments)
+    return edits + _site_edits(module, channels, new_size, adjustments)
 
 
 def _tensor(module: nn.Module, name: str) -> Any:
@@ -137,13 +230,13 @@ def _conv_attributes(
 
 
 def _site_edits(
-    module: nn.Module, channels: Channels, gone: Any, adjustments: Adjustments
+    module: nn.Module, channels: Channels, new_size: Callable[[Ids], int], adjustments: Adjustments
 ) -> Edits:
     """Returns new values of the attributes by which modules name the size of a channel axis."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}
     values: dict[tuple[str, str], Any] = {}
     for site in channels.trace.sites:
-        new = int((~np.isin(channels.roots[site.ids], gone)).sum())
+        new = new_size(site.ids)
         if new == site.ids.size:
             continue
         for owner, attribute, old in attributes_of(module, site):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
+from artifacts.free_batch import find_batches
 from engines.backend import Backend, RuntimeStatus, first_line
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
@@ -85,9 +86,15 @@ def _open(path: Path, settings: SessionSettings) -> NullSession:
     weights = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in weights]
     shapes = settings.shapes_for([value.name for value in values])
-    inputs = tuple(_tensor(value, shapes.get(value.name)).of_one_sample() for value in values)
+    free = find_batches({value.name: _named_dims(value) for value in values}) - shapes.keys()
+    tensors = (_tensor(value, shapes.get(value.name)) for value in values)
+    inputs = tuple(one.of_one_sample() if one.name in free else one for one in tensors)
     require_static(inputs, path)
     return NullSession(inputs, tuple(_tensor(value, None) for value in graph.output))
+
+
+def _named_dims(value: Any) -> list[int | str]:
+    return [dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim]
 
 
 def _tensor(value: Any, shape: tuple[int, ...] | None) -> TensorInfo:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from artifacts.bias_quantization import BIAS_QUANTIZATION, PRODUCT_FUSION
 from artifacts.errors import InputError, MissingExtraError
+from artifacts.free_batch import find_batches
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
@@ -59,9 +60,9 @@ class OrtSession(SessionBase):
             ) from error
         values = self._session.get_inputs()
         shapes = settings.shapes_for([value.name for value in values])
-        self.inputs = tuple(
-            _tensor(value, shapes.get(value.name)).of_one_sample() for value in values
-        )
+        free = find_batches({value.name: value.shape for value in values}) - shapes.keys()
+        tensors = (_tensor(value, shapes.get(value.name)) for value in values)
+        self.inputs = tuple(one.of_one_sample() if one.name in free else one for one in tensors)
         self.outputs = tuple(_tensor(value, None) for value in self._session.get_outputs())
         require_static(self.inputs, path)
 

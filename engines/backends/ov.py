@@ -6,7 +6,7 @@ set to f32. Q/DQ pairs in the graph are still run in int8.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
-from artifacts.free_batch import has_free_batch
+from artifacts.free_batch import find_batches
 from artifacts.openvino_refusal import read_refusal
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
@@ -174,7 +174,8 @@ def _config(settings: SessionSettings) -> dict[str, Any]:
 def _fix_shapes(model: Any, settings: SessionSettings, path: Path) -> None:
     known = {_name(port): port for port in model.inputs}
     tensors = [_tensor(port, name) for name, port in known.items()]
-    free = {item.name: item.of_one_sample().shape for item in tensors if has_free_batch(item.shape)}
+    batches = find_batches(_named_shapes(path, tensors))
+    free = {item.name: item.of_one_sample().shape for item in tensors if item.name in batches}
     shapes = free | settings.shapes_for(list(known))
     if not shapes:
         return
@@ -185,6 +186,20 @@ def _fix_shapes(model: Any, settings: SessionSettings, path: Path) -> None:
             f"{path} cannot take the input shapes {shapes}: {first_line(error)}",
             "shapes that fit the network",
         ) from error
+
+
+def _named_shapes(
+    path: Path, tensors: Sequence[TensorInfo]
+) -> Mapping[str, Sequence[int | str | None]]:
+    """Returns the inputs' shapes; with names, which OpenVINO forgets, where onnx is installed."""
+    shapes = {item.name: item.shape for item in tensors}
+    if all(DYNAMIC not in shape for shape in shapes.values()) or path.suffix != ".onnx":
+        return shapes
+    try:
+        from artifacts.onnx_file import named_shapes
+    except ImportError:
+        return shapes
+    return shapes | named_shapes(path)
 
 
 def _name(port: Any) -> str:

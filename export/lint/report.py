@@ -9,8 +9,7 @@ from typing import Any
 import onnx
 
 from artifacts.file_kind import require_file
-from artifacts.free_batch import take_one_sample
-from artifacts.onnx_file import input_tensors, load_before_plugins, read_as_stored
+from artifacts.onnx_file import load_before_plugins, one_sample_shapes, read_as_stored
 from artifacts.openvino_guard import remove_guards
 from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes
@@ -108,7 +107,7 @@ def lint_file(
 
 def _find_dynamic(path: Path, target: Target) -> LintReport | None:
     model = read_as_stored(path)
-    if all(0 not in take_one_sample(item.shape) for item in input_tensors(model).values()):
+    if all(0 not in shape for shape in one_sample_shapes(model).values()):
         return None
     graph = LintGraph(model)
     findings = tuple(find_dynamic_inputs(graph, target))

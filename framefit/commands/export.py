@@ -165,9 +165,9 @@ def show_plan(result: "PlanResult", *, is_verbose: bool) -> None:
 
     manifest, precision = result.manifest, result.precision
     if precision is not None:
-        together = precision.int8_sqnr_db or {}
+        together = precision.int8_sqnr_db or {} if precision.is_on_samples else {}
         print_table(
-            ("output", "SQNR dB of FP16 alone", "with int8"),
+            ("output", "SQNR dB of FP16 alone", "with int8, against float"),
             (
                 (name, f"{db:.1f}", f"{together[name]:.1f}" if name in together else "-")
                 for name, db in precision.sqnr_db.items()
@@ -176,6 +176,10 @@ def show_plan(result: "PlanResult", *, is_verbose: bool) -> None:
         where = "the samples" if precision.is_on_samples else "random input"
         nodes = ", ".join(f"{count} {kind}" for kind, count in precision.counts.items())
         typer.echo(f"checked on {where}; nodes: {nodes}")
+        if precision.int8_sqnr_db and not precision.is_on_samples:
+            typer.echo(
+                "int8 is not judged on random input, for which its ranges are not made: give --data"
+            )
         if is_verbose:
             for item in precision.kept:
                 typer.echo(f"stays in fp32: {item.node} ({item.operator}): {item.reason}")

@@ -60,6 +60,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     if outcome.has_free_batch is not None:
         kept = "free, as in the float network" if outcome.has_free_batch else "1 from now on"
         typer.echo(f"the batch is {kept}; all was measured with a batch of 1")
+    elif outcome.is_batch_given:
+        typer.echo("the batch is fixed, as --input-shape says; without it, it can stay free")
     ratio = outcome.float_bytes / outcome.int8_bytes
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "

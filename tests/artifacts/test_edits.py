@@ -54,7 +54,7 @@ def test_edits_cut_weights_and_set_numbers() -> None:
         keep(axis=7),
         keep(axis=-1),
         keep(indices=[]),
-        keep(indices=[2, 0]),
+        keep(indices=[2, 2]),
         keep(indices=[0, 4]),
         keep(indices=[-1]),
         keep(indices="all"),

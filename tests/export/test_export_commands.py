@@ -39,6 +39,16 @@ def test_trt_builds_and_says_what_it_built(folder, int8_model, capsys):
 
 
 @needs_rtx
+def test_trt_gives_no_figure_of_int8_on_random_input(folder, int8_model, capsys):
+    save_onnx(int8_model, folder / "model.int8.onnx", metadata={})
+    arguments = ["export", "trt", "model.int8.onnx", "--int8", "--sm", "86"]
+    assert main([*arguments, "--flavour", "tensorrt-rtx"]) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "int8 is not judged on random input" in output
+    assert json.loads((folder / "model.int8.plan.json").read_text())["plan_bytes"]
+
+
+@needs_rtx
 def test_trt_takes_the_newest_quantized_network_of_the_workspace(folder, int8_model, capsys):
     from framefit.workspace import Workspace
 

@@ -69,3 +69,30 @@ def test_a_layer_takes_no_bytes(run, folder: Path, monkeypatch: pytest.MonkeyPat
     result = run("compress", "prune", "n.pt", *options, "--ratio", 0.3)
     assert result.code == 2
     assert "raw pixels" in result.err
+
+
+def test_bytes_go_the_whole_way(run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    options = open_case(folder, "make")
+    for command in (
+        ("compress", "quantize", "n.pt", *options, "--out", "q.onnx"),
+        ("framefit", "export", "onnx", "n.pt", *options[:4], "--out", "n.onnx"),
+        ("compress", "quantize", "n.onnx", "--data", "d.npz", "--out", "o.onnx"),
+        ("compress", "compare", "n.onnx", "q.onnx", "--data", "d.npz"),
+        ("compress", "qat", "q.onnx", "--teacher", "n.onnx", "--data", "d.npz", *QUICK),
+        ("engines", "run", "q.onnx", "--data", "d.npz"),
+    ):
+        result = run(*(command[1:] if command[0] == "framefit" else command))
+        assert result.code == 0, (command, result.err)
+        if command[1] == "quantize":
+            assert "'x' of d.npz: bytes" in result.err
+
+
+def test_a_layer_takes_no_bytes_when_it_is_quantized(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    options = open_case(folder, "plain")
+    result = run("compress", "quantize", "n.pt", *options)
+    assert result.code == 2
+    assert "raw pixels" in result.err

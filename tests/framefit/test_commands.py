@@ -228,6 +228,56 @@ def test_without_a_model_the_newest_float_one_is_taken(run, network: Path, pictu
     assert Path("net.int8.onnx").is_file()
 
 
+@pytest.fixture
+def posed(tmp_path: Path) -> Path:
+    """A network of a picture and its camera's pose, both with the batch `N`."""
+    helper, rng = onnx.helper, np.random.default_rng(0)
+    weights = rng.normal(size=(8, 3, 3, 3)).astype(np.float32)
+    matrix = rng.normal(size=(14, 4)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+            helper.make_node("Flatten", ["p"], ["f"]),
+            helper.make_node("Concat", ["f", "pose"], ["j"], axis=1),
+            helper.make_node("MatMul", ["j", "m"], ["y"]),
+        ],
+        "posed",
+        [
+            helper.make_tensor_value_info("x", 1, ["N", 3, 16, 16]),
+            helper.make_tensor_value_info("pose", 1, ["N", 6]),
+        ],
+        [helper.make_tensor_value_info("y", 1, ["N", 4])],
+        [onnx.numpy_helper.from_array(weights, "w"), onnx.numpy_helper.from_array(matrix, "m")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "posed.onnx")
+    x, pose = rng.random((6, 3, 16, 16), np.float32), rng.random((6, 6), np.float32)
+    np.savez(tmp_path / "posed.npz", x=x, pose=pose)
+    return tmp_path / "posed.onnx"
+
+
+def test_the_batch_of_a_pose_beside_a_picture_stays_free(run, posed: Path) -> None:
+    data = ("--data", posed.with_suffix(".npz"))
+    result = run("compress", "quantize", posed, *data, "--out", "free.onnx", "--verbose")
+    assert result.code == 0, result.err
+    assert "the batch is free" in result.out
+    for value in onnx.load("free.onnx").graph.input:
+        assert value.type.tensor_type.shape.dim[0].dim_param == "N"
+    for runtime in ("onnxruntime", "openvino"):
+        result = run("engines", "run", "free.onnx", *data, "--runtime", runtime)
+        assert result.code == 0, result.err
+    assert run("export", "lint", "free.onnx").code in (0, 1)
+
+
+def test_a_batch_that_a_shape_fixes_is_said_to_be_so(run, posed: Path) -> None:
+    data = ("--data", posed.with_suffix(".npz"))
+    shapes = ("--input-shape", "x=1,3,16,16", "--input-shape", "pose=1,6")
+    result = run("compress", "quantize", posed, *data, *shapes, "--out", "fixed.onnx")
+    assert result.code == 0, result.err
+    assert "the batch is fixed, as --input-shape says" in result.out
+
+
 def test_a_free_batch_stays_free(run, network: Path, pictures: Path) -> None:
     model = onnx.load(network)
     for value in (*model.graph.input, *model.graph.output):

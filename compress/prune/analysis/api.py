@@ -87,7 +87,7 @@ def _splits_left_whole(channels: Channels) -> list[Turned]:
 
 def _count(channels: Channels) -> int:
     """Returns how many channels can be removed."""
-    return sum(len(family.roots) * family.width for family in channels.families)
+    return sum(family.count * family.width for family in channels.families)
 
 
 def _find(
@@ -106,6 +106,15 @@ def _find(
     if tracer.trace.parameters - tracer.trace.used:
         _tie_as_in_training(tracer.trace, module, inputs, turned)
     return find_families(tracer.trace)
+
+
+def follow_channels(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
+    """Follows one run of a network.
+
+    Raises:
+        InputError: the network cannot run with these inputs.
+    """
+    return _follow(module, inputs, frozenset())[0].trace
 
 
 def _follow(

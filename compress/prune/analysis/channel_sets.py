@@ -18,6 +18,7 @@ class ChannelSets:
         self._count = 1
         self._left: list[Ids] = []
         self._right: list[Ids] = []
+        self._is_count: list[bool] = []
         self._frozen: list[tuple[Ids, str]] = []
 
     def add_ids(self, count: int) -> Ids:
@@ -26,13 +27,15 @@ class ChannelSets:
         self._count += count
         return ids
 
-    def tie(self, left: Ids, right: Ids, reason: str) -> None:
+    def tie(self, left: Ids, right: Ids, reason: str, *, is_count: bool = False) -> None:
         """Joins ids pairwise (with broadcasting); one that meets `FIXED` is frozen.
 
         Args:
             left: ids.
             right: ids, of a shape that broadcasts with `left`.
             reason: why those that meet `FIXED` must stay.
+            is_count: whether only as many have to leave on both sides, so that others than these
+                pairs might, where the weights around are put in another order.
         """
         first, second = np.broadcast_arrays(left, right)
         first, second = first.reshape(-1), second.reshape(-1)
@@ -44,6 +47,18 @@ class ChannelSets:
         if free.any():
             self._left.append(first[free])
             self._right.append(second[free])
+            self._is_count.append(is_count)
+
+    def join_counted(self) -> Ids:
+        """Returns the representative of each id's set, where channels that are counted are one."""
+        roots, _ = self.solve()
+        for index, is_count in enumerate(self._is_count):
+            if is_count:
+                together = np.concatenate([self._left[index], self._right[index]])
+                roots = join_sets(
+                    roots, together[1:], np.broadcast_to(together[:1], together[1:].shape)
+                )
+        return roots
 
     def freeze(self, ids: Ids, reason: str) -> None:
         """Keeps the sets of these ids whole, and remembers why."""
@@ -51,11 +66,19 @@ class ChannelSets:
         if kept.size:
             self._frozen.append((kept.copy(), reason))
 
-    def solve(self) -> tuple[Ids, dict[int, str]]:
-        """Returns the representative of each id's set, and per frozen set the first reason."""
+    def solve(self, *, with_counts: bool = True) -> tuple[Ids, dict[int, str]]:
+        """Returns the representative of each id's set, and per frozen set the first reason.
+
+        Args:
+            with_counts: whether ties of which only the number counts are ties too.
+        """
         roots = np.arange(self._count, dtype=np.int64)
-        if self._left:
-            roots = join_sets(roots, np.concatenate(self._left), np.concatenate(self._right))
+        chosen = [
+            index for index, is_count in enumerate(self._is_count) if with_counts or not is_count
+        ]
+        if chosen:
+            left = np.concatenate([self._left[index] for index in chosen])
+            roots = join_sets(roots, left, np.concatenate([self._right[index] for index in chosen]))
         reasons: dict[int, str] = {FIXED: "no channel of a weight"}
         for ids, reason in self._frozen:
             for root in np.unique(roots[ids]):

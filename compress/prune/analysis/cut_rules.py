@@ -40,7 +40,8 @@ def cut_channels(tracer: ChannelTracer, call: Call, ids: Ids) -> list[Ids]:
     if "split" in call.name:
         return _split(tracer, call, ids, reason)
     if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):
-        tracer.trace.sets.freeze(ids, reason)
+        picked = f"'{call.name}' in '{tracer.place}' takes channels by numbers written in the code"
+        tracer.trace.sets.freeze(ids, picked)
         return []
     return [_slice(tracer, call, ids, reason)]
 
@@ -52,7 +53,7 @@ def _split(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> list[Ids
     firsts = {part.size: part for part in reversed(parts)}
     for part in parts[1:]:
         first = parts[0][: part.size] if call.name in _IN_STEPS else firsts[part.size]
-        tracer.trace.sets.tie(part, first, reason)
+        tracer.trace.sets.tie(part, first, reason, is_count=True)
     if len(firsts) > 1:
         tracer.trace.cuts += [*parts, ids]
     _note_sizes(tracer, call, [*parts, ids])
@@ -70,7 +71,7 @@ def _slice(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> Ids:
         _note_sizes(tracer, call, [*bounds, part, ids])
         return part
     table = ids.reshape(-1, size)
-    tracer.trace.sets.tie(table[1:], table[:1], reason)
+    tracer.trace.sets.tie(table[1:], table[:1], reason, is_count=True)
     _note_sizes(tracer, call, [part, ids, *bounds])
     return part
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compress.prune.analysis.channel_sets import FIXED, Ids, join_sets
+from compress.prune.analysis.shuffles import Kind, Place, Stage
 from compress.prune.analysis.tracer import Trace
 
-Place = tuple[str, int]
-"""A weight's name and one of its axes."""
 TIED_TOGETHER = "all its channels are tied together"
 PICKED_BY_TABLE = "picks channels by a table"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
@@ -30,6 +30,8 @@ class Family:
         places: weights and axes that each group occupies, with the number of indices.
         is_exact: whether removing groups leaves the rest's values as they are; False where a
             normalization or a mean computes over these channels.
+        stage: where channels are shuffled, which of them may leave together; `roots` are then those
+            of single channels, and `places` has the indices of each of its units.
     """
 
     name: str
@@ -37,6 +39,30 @@ class Family:
     roots: tuple[int, ...]
     places: tuple[tuple[Place, int], ...]
     is_exact: bool = True
+    stage: Stage | None = None
+
+    @property
+    def count(self) -> int:
+        """How many groups there are of which all but some may leave."""
+        return self.stage.units if self.stage is not None else len(self.roots)
+
+    def allows(self, kept: int) -> bool:
+        """Returns whether so many groups may be left."""
+        return self.stage is None or kept == self.count or kept in self.stage.layouts
+
+    def leave(self, kept: int, scores: NDArray[np.float64] | None = None) -> set[int]:
+        """Returns the roots that leave where so many groups are kept: the least important ones.
+
+        Args:
+            kept: a number that it allows.
+            scores: importance by id; None takes the last.
+        """
+        if self.stage is not None:
+            return self.stage.leave(kept, scores)
+        if scores is None:
+            return set(self.roots[kept:])
+        ordered = sorted(self.roots, key=lambda root: (scores[root], root))
+        return set(ordered[: len(ordered) - kept])
 
     @property
     def width(self) -> int:
@@ -79,7 +105,7 @@ class Channels:
         """Returns the structure with some families kept whole, by name and reason."""
         gone = [family for family in self.families if family.name in reasons]
         added = tuple(
-            LeftAlone(family.source[0], len(family.roots) * family.width, reasons[family.name])
+            LeftAlone(family.source[0], family.count * family.width, reasons[family.name])
             for family in gone
         )
         kept = tuple(family for family in self.families if family.name not in reasons)
@@ -99,6 +125,8 @@ class Channels:
             None where they do not fit together.
         """
         chosen = [family for family in self.families if family.name in names]
+        if any(family.stage is not None for family in chosen):
+            return None
         first, roots = chosen[0], self.roots
         for family in chosen[1:]:
             pair = self._rows_alike(first, family, size)
@@ -160,15 +188,45 @@ class Channels:
         return tuple(sorted(places.items()))
 
 
-def find_families(trace: Trace) -> Channels:
-    """Solves the ties of a trace."""
+def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
+    """Solves the ties of a trace.
+
+    Args:
+        trace: what was followed.
+        stages: channels that leave as one family each.
+    """
     roots, reasons = trace.sets.solve()
-    inexact = {
-        int(root)
-        for statistic in trace.statistics
-        for ids in statistic.axes.values()
-        for root in np.unique(roots[ids])
-    }
+    staged = {root for stage in stages for root in stage.members}
+    if staged:
+        apart, _ = trace.sets.solve(with_counts=False)
+        roots = np.where(np.isin(apart, list(staged)), apart, roots)
+    inexact = _find_inexact(trace, roots)
+    families, alone = [], _left_alone(trace, roots, reasons)
+    producers = _producing_places(trace)
+    for shared, members in _group_alike(trace, roots, reasons.keys() | staged):
+        place = _producer(shared, producers)
+        if place is None:
+            continue
+        if len(members) < 2:
+            alone.append(LeftAlone(place[0], dict(shared)[place], TIED_TOGETHER))
+            continue
+        is_exact = not set(members) & inexact
+        families.append(Family(place[0], place, tuple(members), shared, is_exact))
+    if stages:
+        families += _staged_families(stages, producers, inexact)
+        families.sort(key=lambda family: producers.index(family.source))
+    alone += _other_weights(trace, roots, reasons, families)
+    return Channels(trace, roots, _name_apart(families), tuple(alone))
+
+
+def _group_alike(trace: Trace, roots: Ids, others: set[int]) -> list[tuple[Kind, list[int]]]:
+    """Returns the channel groups of layers by the places, and parts of cuts, that they are in.
+
+    Args:
+        trace: what was followed.
+        roots: the channel group of each id.
+        others: groups that are left out.
+    """
     places: dict[int, list[tuple[Place, int]]] = {}
     first_index: dict[int, int] = {}
     for name, axes in trace.weights.items():
@@ -179,25 +237,39 @@ def find_families(trace: Trace) -> Channels:
                 first_index.setdefault(root, index)
     used = {int(root) for layer in trace.layers for root in np.unique(roots[layer.outputs])}
     parts = _parts_of_cuts(trace, roots)
-    alike: dict[tuple[tuple[tuple[Place, int], ...], tuple[int, ...]], list[int]] = {}
+    alike: dict[tuple[Kind, tuple[int, ...]], list[int]] = {}
     for root, found in places.items():
-        if root in used and root not in reasons:
+        if root in used and root not in others:
             key = tuple(sorted(found)), tuple(parts.get(root, ()))
             alike.setdefault(key, []).append(root)
-    families, alone = [], _left_alone(trace, roots, reasons)
-    producers = _producing_places(trace)
-    for (shared, _), members in alike.items():
-        place = _producer(shared, producers)
-        if place is None:
-            continue
-        if len(members) < 2:
-            alone.append(LeftAlone(place[0], dict(shared)[place], TIED_TOGETHER))
-            continue
-        ordered = tuple(sorted(members, key=lambda root: first_index[root]))
-        is_exact = not set(members) & inexact
-        families.append(Family(place[0], place, ordered, shared, is_exact))
-    alone += _other_weights(trace, roots, reasons, families)
-    return Channels(trace, roots, _name_apart(families), tuple(alone))
+    return [
+        (kind, sorted(members, key=lambda root: first_index[root]))
+        for (kind, _), members in alike.items()
+    ]
+
+
+def _staged_families(
+    stages: Sequence[Stage], producers: list[Place], inexact: set[int]
+) -> list[Family]:
+    """Returns a family for each stage whose channels may take each other's places."""
+    found = []
+    for stage in stages:
+        place = _producer(stage.places, producers)
+        if place is not None:
+            is_exact = not inexact & set(stage.members)
+            members, places = stage.members, stage.places
+            found.append(Family(place[0], place, members, places, is_exact, stage))
+    return found
+
+
+def _find_inexact(trace: Trace, roots: Ids) -> set[int]:
+    """Returns the channel groups over which a normalization or a mean computes."""
+    return {
+        int(root)
+        for statistic in trace.statistics
+        for ids in statistic.axes.values()
+        for root in np.unique(roots[ids])
+    }
 
 
 def _parts_of_cuts(trace: Trace, roots: Ids) -> dict[int, list[int]]:

@@ -13,15 +13,19 @@ from compress.prune.analysis.families import PICKED_BY_TABLE, TIED_TOGETHER
 from compress.prune.analysis.tracer import (
     CONSTANTS,
     SPREADERS,
+    VIEWS,
     AxisIds,
     Call,
     ChannelTracer,
     expand_ids,
+    varies,
 )
 
+NO_LAYER_MAKES = (
+    "no layer makes, so that their number stays (a computed position, a constant, an input)"
+)
 _PACKED = (2, 3)
 """Keys and values, and queries before them, of one layer."""
-_VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
 
 
 def move(tracer: ChannelTracer, call: Call) -> None:
@@ -29,8 +33,10 @@ def move(tracer: ChannelTracer, call: Call) -> None:
     source = call.args[0]
     found: list[AxisIds] = [{} for _ in call.outputs]
     cut = find_cut(call) if call.name in CUTS else None
+    if cut in tracer.spread_ids(source):
+        tracer.tie_spread(source)
     for axis, ids in tracer.ids(source).items():
-        if (ids == ids[0]).all():
+        if axis not in tracer.spread_ids(source) and (ids == ids[0]).all():
             tracer.trace.sets.freeze(ids[:1], TIED_TOGETHER)
             continue
         if call.name == "constant_pad_nd":
@@ -40,14 +46,44 @@ def move(tracer: ChannelTracer, call: Call) -> None:
             for axes, part in zip(found, cut_channels(tracer, call, ids), strict=False):
                 axes[axis] = part
             continue
-        positions = expand_ids(ids, axis, tuple(source.shape))
-        moved = _run_on(call, source, positions)
+        moved = _run_on(call, source, expand_ids(ids, axis, tuple(source.shape)))
         for out, axes, moved_ids in zip(call.outputs, found, moved, strict=True):
             _settle(tracer, call, out, axes, moved_ids)
+        _move_spread(tracer, call, axis, moved, found)
     for out, axes in zip(call.outputs, found, strict=True):
         tracer.set_ids(out, axes)
         if source in tracer.weight_names and call.name in ("t", "detach", "alias"):
             tracer.weight_names[out] = tracer.weight_names[source]
+
+
+def _move_spread(
+    tracer: ChannelTracer, call: Call, axis: int, slabs: list[Tensor], found: list[AxisIds]
+) -> None:
+    """Hands on where channels really lie that share an axis with others.
+
+    Where they lie along one axis again (behind a shuffle), it gets their own ids in place of those
+    of the slabs.
+
+    Args:
+        tracer: where positions and ties are noted.
+        call: the operator.
+        axis: of its source, along which the slabs lie.
+        slabs: the first id of each slab, moved.
+        found: ids per axis of each result, which are changed.
+    """
+    source = call.args[0]
+    lying = tracer.spread_ids(source).get(axis)
+    if lying is None:
+        return
+    moved = _run_on(call, source, lying)
+    for out, axes, one, positions in zip(call.outputs, found, slabs, moved, strict=True):
+        support = [number for number in range(one.ndim) if varies(one, number)]
+        if len(support) != 1 or support[0] not in axes:
+            tracer.tie_slabs(lying, axis, is_count=False)
+        elif any(varies(positions, other) for other in range(one.ndim) if other != support[0]):
+            tracer.set_spread(out, support[0], positions)
+        else:
+            axes[support[0]] = tracer.tie_slabs(positions, support[0], is_count=False)
 
 
 def _pad(call: Call, ids: Ids, from_last: int) -> Ids:
@@ -62,7 +98,7 @@ def _pad(call: Call, ids: Ids, from_last: int) -> Ids:
 
 def _run_on(call: Call, source: Tensor, positions: Tensor) -> list[Tensor]:
     """Runs the operator on ids instead of values."""
-    if call.name in _VIEWS:
+    if call.name in VIEWS:
         return [positions.reshape(call.out.shape)]
 
     def swap(value: Any) -> Any:
@@ -79,7 +115,7 @@ def _settle(
     tracer: ChannelTracer, call: Call, out: Tensor, axes: AxisIds, positions: Tensor
 ) -> None:
     """Finds the one axis of the result that the ids belong to, tying ids to make it so."""
-    support = [axis for axis in range(positions.ndim) if _varies(positions, axis)]
+    support = [axis for axis in range(positions.ndim) if varies(positions, axis)]
     if not support:
         tracer.trace.sets.freeze(
             np.array([int(positions.reshape(-1)[0])] if positions.numel() else [], np.int64),
@@ -88,14 +124,17 @@ def _settle(
         return
     axis = support[0]
     if len(support) > 1:
-        is_shuffle = call.name not in _VIEWS and 1 in support
+        is_shuffle = call.name not in VIEWS and 1 in support
         axis = 1 if is_shuffle else _choose_axis(tracer, out, support, positions)
-    ids = _tie_slabs(tracer, positions, axis, support)
+    is_spread = len(support) > 1 and call.name in VIEWS and axis not in axes
+    ids = tracer.tie_slabs(positions, axis, is_count=is_spread)
     if axis in axes:
         _mix(tracer, call, axes, axis, ids)
         return
     axes[axis] = ids
-    if call.name in (*_VIEWS, "expand"):
+    if is_spread:
+        tracer.set_spread(out, axis, positions)
+    if call.name in (*VIEWS, "expand"):
         tracer.note_site(call, ids, axis)
 
 
@@ -113,12 +152,6 @@ def _mix(tracer: ChannelTracer, call: Call, axes: AxisIds, axis: int, ids: Ids) 
     axes[axis] = pair[1]
 
 
-def _varies(positions: Tensor, axis: int) -> bool:
-    if positions.shape[axis] < 2 or positions.stride(axis) == 0:
-        return False
-    return not bool((positions == positions.narrow(axis, 0, 1)).all())
-
-
 def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int], positions: Tensor) -> int:
     """Chooses, among axes that share a channel axis, the one along which channels leave.
 
@@ -134,18 +167,6 @@ def _choose_axis(tracer: ChannelTracer, out: Tensor, support: list[int], positio
     by_length = sorted(support, key=lambda axis: (-out.shape[axis], axis))
     ids = np.unique(_narrow_to(positions, support).numpy())
     return by_length[tracer.note_split(ids)]
-
-
-def _tie_slabs(tracer: ChannelTracer, positions: Tensor, axis: int, support: list[int]) -> Ids:
-    """Ties all ids of each slab across `axis` and returns one id per slab."""
-    compact = _narrow_to(positions, [axis, *support])
-    table = compact.movedim(axis, 0).reshape(compact.shape[axis], -1).numpy()
-    ids = np.ascontiguousarray(table[:, 0])
-    if table.shape[1] > 1:
-        tracer.trace.sets.tie(
-            table[:, 1:], ids[:, None], f"joined in '{tracer.place}' with values that stay"
-        )
-    return ids
 
 
 def _narrow_to(positions: Tensor, axes: list[int]) -> Tensor:
@@ -204,7 +225,8 @@ def shuffle_channels(tracer: ChannelTracer, call: Call) -> None:
     ids = tracer.ids(call.args[0]).get(1)
     if ids is not None:
         table = ids.reshape(call.args[1], -1)
-        tracer.trace.sets.tie(table[1:], table[:1], f"shuffled in '{tracer.place}'")
+        reason = f"shuffled in '{tracer.place}'"
+        tracer.trace.sets.tie(table[1:], table[:1], reason, is_count=True)
     move(tracer, call)
 
 
@@ -226,7 +248,7 @@ def tie_rows(tracer: ChannelTracer, rows: list[Ids | None], where: str) -> Ids |
         all others'.
     """
     known = [row for row in rows if row is not None]
-    reason = f"{where} with values whose channels cannot leave"
+    reason = f"{where} with values that {NO_LAYER_MAKES}"
     for row in known[1:]:
         tracer.trace.sets.tie(known[0], row, reason)
     if known and len(known) == len(rows):
@@ -302,7 +324,7 @@ MOVEMENT_RULES = {
     **dict.fromkeys(
         (
             *CUTS,
-            *_VIEWS,
+            *VIEWS,
             *("permute", "transpose", "t", "unsqueeze"),
             *("squeeze", "clone", "contiguous", "_to_copy", "alias", "detach", "roll", "flip"),
             *("constant_pad_nd", "pixel_shuffle", "pixel_unshuffle"),

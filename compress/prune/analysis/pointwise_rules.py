@@ -42,7 +42,7 @@ def combine_axes(tracer: ChannelTracer, operands: list[Tensor], out: Tensor) -> 
         pairs = [(x, own) for x, own in pairs if own >= 0 and x.shape[own] == size]
         varying = [(x, own) for x, own in pairs if x.stride(own) or own in tracer.ids(x)] or pairs
         rows = [tracer.ids(x).get(own) for x, own in varying]
-        tied = tie_rows(tracer, rows, f"combined by the operators of '{tracer.place}'")
+        tied = tie_rows(tracer, rows, f"combined value by value in '{tracer.place}'")
         if tied is not None:
             axes[axis] = tied
     return axes

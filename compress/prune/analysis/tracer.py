@@ -43,6 +43,14 @@ SPREADERS = ("expand", "repeat")
 """They may make several equal channels of a single one, any of which may leave."""
 
 
+VIEWS = ("view", "_unsafe_view", "reshape", "_reshape_alias")
+MOVERS = (
+    *(*VIEWS, "permute", "transpose", "movedim", "clone", "contiguous", "alias", "detach"),
+    *("squeeze", "unsqueeze", "select", "unbind"),
+)
+"""They hand on channels that lie along several axes at once, as a shuffle has them in between."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A place where the network's code names or assumes the size of a channel axis.
@@ -201,6 +209,7 @@ class ChannelTracer(TorchDispatchMode):
         self._rules = rules
         self._ids = WeakTensorKeyDictionary()
         self.weight_names = WeakTensorKeyDictionary()
+        self._spread = WeakTensorKeyDictionary()
         self.bins: list[Ids] = []
         self.own: list[Ids] = []
         self.trace.parameters.update(name for name, _ in module.named_parameters())
@@ -230,6 +239,31 @@ class ChannelTracer(TorchDispatchMode):
             else:
                 self.trace.sets.freeze(ids, "the only channel of its tensor")
         self._ids[tensor] = kept
+
+    def spread_ids(self, tensor: Tensor) -> dict[int, Tensor]:
+        """Returns where the channels of an axis really lie that others share with it.
+
+        Each is an integer tensor of the whole shape; `ids` of that axis name one of each slab.
+        """
+        found: dict[int, Tensor] = self._spread.get(tensor, {})
+        return found
+
+    def set_spread(self, tensor: Tensor, axis: int, positions: Tensor) -> None:
+        """Remembers where the channels of an axis lie until an operator needs whole slabs."""
+        self._spread[tensor] = self.spread_ids(tensor) | {axis: positions}
+
+    def tie_slabs(self, positions: Tensor, axis: int, *, is_count: bool) -> Ids:
+        """Ties all ids of each slab across `axis` and returns one id per slab."""
+        compact = positions
+        for other in range(positions.ndim):
+            if other != axis and not varies(positions, other):
+                compact = compact.narrow(other, 0, 1)
+        table = compact.movedim(axis, 0).reshape(compact.shape[axis], -1).numpy()
+        ids = np.ascontiguousarray(table[:, 0])
+        if table.shape[1] > 1:
+            reason = f"joined in '{self.place}' with values that stay"
+            self.trace.sets.tie(table[:, 1:], ids[:, None], reason, is_count=is_count)
+        return ids
 
     def freeze(self, tensor: Tensor, reason: str, axes: tuple[int, ...] | None = None) -> None:
         """Keeps all channels of a tensor (of these axes only, where given)."""
@@ -305,12 +339,21 @@ class ChannelTracer(TorchDispatchMode):
         self.trace.used.update(
             self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
         )
+        if name not in MOVERS:
+            for tensor in call.tensors:
+                self.tie_spread(tensor)
         if name in (*CONSTANTS, *SPREADERS) or any(self.ids(tensor) for tensor in call.tensors):
             rule = self._rules.get(name)
             if rule is None and torch.Tag.pointwise in func.tags:
                 rule = self._rules["pointwise"]
             (rule or self._rules["unknown"])(self, call)
         return out
+
+    def tie_spread(self, tensor: Tensor) -> None:
+        """Ties whole slabs of what an operator takes in that does more than to move values."""
+        for axis, positions in self.spread_ids(tensor).items():
+            self.tie_slabs(positions, axis, is_count=False)
+        self._spread.pop(tensor, None)
 
 
 @contextmanager
@@ -373,6 +416,13 @@ def plain_operators() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def varies(positions: Tensor, axis: int) -> bool:
+    """Returns whether ids differ along an axis."""
+    if positions.shape[axis] < 2 or positions.stride(axis) == 0:
+        return False
+    return not bool((positions == positions.narrow(axis, 0, 1)).all())
 
 
 def expand_ids(ids: Ids, axis: int, shape: tuple[int, ...]) -> Tensor:

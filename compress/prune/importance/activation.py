@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from compress.prune.analysis.families import Channels, Place
+from compress.prune.analysis.families import Channels
+from compress.prune.analysis.shuffles import Place
 from compress.prune.importance.contract import GroupSums, ImportanceData
 
 
@@ -18,10 +19,10 @@ def score_by_activation(
     """Mean absolute output of the layers that make a group, relative to the layer's mean."""
     totals: dict[Place, NDArray[np.float64]] = {}
     handles = []
-    for family in channels.families:
-        owner = module.get_submodule(family.source[0].rpartition(".")[0])
-        size = channels.trace.weights[family.source[0]][family.source[1]].size
-        handles.append(owner.register_forward_hook(_add_output(totals, family.source, size)))
+    for place in _source_places(channels):
+        owner = module.get_submodule(place[0].rpartition(".")[0])
+        size = channels.trace.weights[place[0]][place[1]].size
+        handles.append(owner.register_forward_hook(_add_output(totals, place, size)))
     try:
         with torch.no_grad():
             for inputs in data.images:
@@ -33,6 +34,18 @@ def score_by_activation(
     for place, values in totals.items():
         sums.add(place, values / max(values.mean(), 1e-30))
     return sums.totals
+
+
+def _source_places(channels: Channels) -> list[Place]:
+    """Lists the layers that make the channels; a shuffled stage has several."""
+    makers = {layer.weight for layer in channels.trace.layers}
+    places = {family.source: None for family in channels.families}
+    for family in channels.families:
+        if family.stage is not None:
+            places |= {
+                place: None for place, _ in family.places if place[0] in makers and not place[1]
+            }
+    return list(places)
 
 
 def _add_output(

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from compress.prune.analysis.families import Channels, Place
+from compress.prune.analysis.families import Channels
+from compress.prune.analysis.shuffles import Place
 
 HeadLosses = Callable[[nn.Module, Any], Mapping[str, Tensor]]
 """Runs the network on one batch and returns a scalar loss per head."""

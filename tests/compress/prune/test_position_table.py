@@ -38,3 +38,27 @@ def test_the_rows_of_a_table_of_positions_are_not_listed_as_channels() -> None:
     places = {place for family in channels.families for place, _ in family.places}
     assert ("bias_table", 1) in places
     assert {item.weight for item in channels.left_alone} == {"project.weight"}
+
+
+class Located(nn.Module):
+    """A position that is computed, as DETR's sines are, is added to features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.inner = nn.Conv2d(3, 12, 1), nn.Conv2d(12, 12, 1)
+        self.last = nn.Conv2d(12, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        scale = 10000 ** (torch.arange(12, dtype=x.dtype) / 12)
+        rows = torch.linspace(0, 1, x.shape[2], dtype=x.dtype)
+        position = (rows[:, None] / scale).sin().t()[None, :, :, None]
+        return self.last(self.inner(x + position).relu())
+
+
+def test_what_a_computed_position_keeps_whole_is_said_plainly() -> None:
+    channels = open_network(Located().eval(), (torch.randn(1, 3, 8, 8),)).channels
+    reasons = {left.weight: left.reason for left in channels.left_alone}
+    assert "that no layer makes" in reasons["first.weight"]
+    assert "a computed position" in reasons["first.weight"]
+    assert [family.name for family in channels.families] == ["inner.weight"]

@@ -1,18 +1,27 @@
 """Which inputs of a network may be bytes, as pictures are that it scales itself."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-
-from framefit.training_samples import SCENES
-from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-def find_byte_inputs(
-    module: "nn.Module", shapes: Mapping[str, Sequence[int]], data: str
-) -> frozenset[str]:
+BYTE_INPUTS_KEY = "framefit.byte_inputs"
+"""An export's metadata: the inputs that its module takes as bytes, as a list in JSON."""
+
+
+def read_byte_inputs(metadata: Mapping[str, str]) -> frozenset[str]:
+    """Returns the inputs that may be bytes, as a file says that was exported from a module."""
+    try:
+        names = json.loads(metadata.get(BYTE_INPUTS_KEY, "[]"))
+    except ValueError:
+        return frozenset()
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
+
+def find_byte_inputs(module: "nn.Module", shapes: Mapping[str, Sequence[int]]) -> frozenset[str]:
     """Returns the inputs with which a network computes where they are bytes.
 
     A layer takes no bytes, so that such a network turns them into floats before (`x.float() / 255`,
@@ -21,12 +30,8 @@ def find_byte_inputs(
     Args:
         module: the network, in evaluation mode.
         shapes: of its inputs, in the order of its arguments.
-        data: what `--data` names; only an `.npz` holds bytes that are no pictures.
     """
     import torch
-
-    if data == SCENES or Workspace().find_dataset(data).suffix.lower() != ".npz":
-        return frozenset()
 
     def takes(name: str) -> bool:
         arguments = [
