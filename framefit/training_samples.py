@@ -17,6 +17,8 @@ from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from perception.batches import Scenes, SceneSource
     from perception.heads.head import TargetEncoder
 
