@@ -229,7 +229,7 @@ def test_without_a_model_the_newest_float_one_is_taken(run, network: Path, pictu
 
 
 @pytest.fixture
-def posed(tmp_path: Path) -> Path:
+def posed(folder: Path) -> Path:
     """A network of a picture and its camera's pose, both with the batch `N`."""
     helper, rng = onnx.helper, np.random.default_rng(0)
     weights = rng.normal(size=(8, 3, 3, 3)).astype(np.float32)
@@ -251,10 +251,10 @@ def posed(tmp_path: Path) -> Path:
         [onnx.numpy_helper.from_array(weights, "w"), onnx.numpy_helper.from_array(matrix, "m")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "posed.onnx")
+    onnx.save(model, folder / "posed.onnx")
     x, pose = rng.random((6, 3, 16, 16), np.float32), rng.random((6, 6), np.float32)
-    np.savez(tmp_path / "posed.npz", x=x, pose=pose)
-    return tmp_path / "posed.onnx"
+    np.savez(folder / "posed.npz", x=x, pose=pose)
+    return folder / "posed.onnx"
 
 
 def test_the_batch_of_a_pose_beside_a_picture_stays_free(run, posed: Path) -> None:
