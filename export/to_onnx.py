@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from artifacts.byte_inputs import BYTE_INPUTS_KEY, find_byte_inputs
+from artifacts.byte_inputs import BYTE_INPUTS_KEY
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
+from artifacts.module_inputs import find_byte_inputs
 from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
 from artifacts.synthetic_pictures import draw_input

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from artifacts.byte_inputs import find_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
@@ -254,6 +253,8 @@ def find_byte_arrays(
     """
     if data == SCENES or Workspace().find_dataset(data).suffix.lower() != ".npz":
         return frozenset()
+    from artifacts.module_inputs import find_byte_inputs
+
     return find_byte_inputs(module, shapes)
 
 

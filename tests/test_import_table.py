@@ -24,6 +24,7 @@ MAY_USE_TORCH = (
     "artifacts/checkpoint.py",
     "artifacts/edits.py",
     "artifacts/module_copy.py",
+    "artifacts/module_inputs.py",
     "artifacts/module_outputs.py",
     "artifacts/raw_outputs.py",
     "compress/prune/",

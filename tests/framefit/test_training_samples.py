@@ -7,6 +7,7 @@ import pytest
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from artifacts.samples import TensorShape
 from framefit.training_samples import IMAGE, open_training_samples
 
 
@@ -21,7 +22,8 @@ def test_pixels_of_a_network_that_takes_bytes_stay_bytes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data, shapes = save(tmp_path, (8, 12, 3), "uint8"), {IMAGE: (1, 8, 12, 3)}
-    opened = open_training_samples(data, shapes, InputSpec(), types={IMAGE: "uint8"})
+    tensors = {IMAGE: TensorShape(shapes[IMAGE], "uint8")}
+    opened = open_training_samples(data, shapes, InputSpec(), tensors=tensors)
     assert opened.training[0][IMAGE].dtype == np.uint8
     with pytest.raises(InputError, match="raw pixels"):
         open_training_samples(data, shapes, InputSpec())
