@@ -45,6 +45,7 @@ def test_every_part_of_a_network_learns_and_every_head_answers(
         assert value.isfinite().all()
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(lessons: tuple[torch.Tensor, scenes.Targets]) -> None:
     torch.manual_seed(0)
     losses = training.train(NETWORKS["mobile_lanes"](), *lessons, steps=12)

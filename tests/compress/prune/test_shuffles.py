@@ -85,7 +85,7 @@ def opened() -> PrunableNetwork:
     return open_network(disturb(Detector()), IMAGE)
 
 
-@pytest.fixture(scope="module", params=[0.3, 0.5])
+@pytest.fixture(scope="module", params=[pytest.param(0.3, marks=pytest.mark.slow), 0.5])
 def pruned(request) -> tuple[nn.Module, PruneResult]:
     torch.manual_seed(0)
     network = disturb(Detector())
