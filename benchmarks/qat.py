@@ -70,6 +70,16 @@ def recovered(
     return parts
 
 
+def besides(settings: QuantizeSettings) -> dict[str, QuantizeSettings]:
+    """Returns what a file is held against: no method at all, and INT8 weights."""
+    return {
+        "nearest": replace(
+            settings, rounding=Nearest(), equalization=False, input_correction=False
+        ),
+        "W8A8": replace(settings, weights="int8", int4_share=None),
+    }
+
+
 def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
     """Quantizes, trains and measures; returns the figures."""
     opened = open_model(NETWORK)
@@ -99,14 +109,9 @@ def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
         training,
     )
     trained_s = time.monotonic() - start
-    others = {
-        "nearest": replace(
-            settings, rounding=Nearest(), equalization=False, input_correction=False
-        ),
-        "w8a8": replace(settings, weights="int8", int4_share=None),
-    }
     models = {"ptq": ptq, "qat": result.model} | {
-        label: quantize_model(opened.model, feeds, other).model for label, other in others.items()
+        label: quantize_model(opened.model, feeds, other).model
+        for label, other in besides(settings).items()
     }
     held_out = data.held_out(*SIZE)
     whole = [held_out[index] for index in range(SCENES)]
@@ -128,7 +133,7 @@ def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
         "recovered_of_ptq": recovered(sqnr_db["ptq"], sqnr_db["qat"]),
         "recovered_of_the_weights": None
         if settings.weights == "int8"
-        else recovered(sqnr_db["ptq"], sqnr_db["qat"], sqnr_db["w8a8"]),
+        else recovered(sqnr_db["ptq"], sqnr_db["qat"], sqnr_db["W8A8"]),
         "heads": {
             label: measure(model, whole, spec)
             for label, model in ({"float": opened.model} | models).items()

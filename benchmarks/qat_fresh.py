@@ -8,7 +8,6 @@ rendered roads than the held-out ones; no labels take part. Each output is judge
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,17 @@ from benchmarks.fresh_networks.__main__ import SCENES, TRAINING_SEED
 from benchmarks.fresh_networks.networks import NETWORKS
 from benchmarks.fresh_networks.scenes import render_training
 from benchmarks.peers.cases import read_feeds
-from benchmarks.qat import judge_outputs, recovered
+from benchmarks.qat import besides, judge_outputs, recovered
 from compress.distill.lesson import IMAGE
 from compress.qat.api import train_quantized
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
-from compress.quantize.rounding import Nearest
 from compress.quantize.settings import QuantizeSettings
 from compress.train.settings import TrainerSettings
 
 RAW = Path("out/bench/qat_fresh.json")
 PTQ = QuantizeSettings(weights="int4", int4_share=1, target="tensorrt")
-OTHERS = {
-    "nearest": replace(PTQ, rounding=Nearest(), equalization=False, input_correction=False),
-    "W8A8": replace(PTQ, weights="int8", int4_share=None),
-}
+OTHERS = besides(PTQ)
 PROBES, HELD_OUT, BATCH = 4, 16, 8
 
 

@@ -19,6 +19,7 @@ from artifacts.onnx_file import (
     read_metadata,
     save_onnx,
 )
+from artifacts.wording import name_some
 from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
@@ -164,10 +165,8 @@ def _require_trainable(opened: OpenedModel) -> None:
     if not unknown:
         return
     shown = [f"{kind} (node '{nodes[kind].name or nodes[kind].output[0]}')" for kind in unknown]
-    listed = ", ".join(shown[:_MOST_SHOWN])
-    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
     raise InputError(
-        f"{opened.path} has operators that qat cannot train: {listed}{more}",
+        f"{opened.path} has operators that qat cannot train: {name_some(shown, _MOST_SHOWN)}",
         f"operators with gradients, {len(known)} of ONNX's",
         "leave what stands there to code behind the network, or go without QAT: compress quantize "
         "--prefer quality keeps the costliest layers in float",

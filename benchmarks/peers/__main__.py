@@ -19,7 +19,7 @@ from benchmarks.peers.cases import (
     write_cost_case,
 )
 from benchmarks.peers.makers import PEERS_PYTHON, list_ours, list_peers, make
-from benchmarks.peers.measure import judge_case, measure_case, read_versions
+from benchmarks.peers.measure import add_reuse_options, judge_case, measure_case, read_versions
 
 PAGE = Path("docs/benchmarks.md")
 COST = "cost"
@@ -86,15 +86,7 @@ def _parse() -> argparse.Namespace:
         "the first axis counts samples); the table goes to own.md in --out",
     )
     parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
-    parser.add_argument(
-        "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
-    )
-    parser.add_argument(
-        "--retime", action="store_true", help="keep all files of the last run and time them again"
-    )
-    parser.add_argument(
-        "--page", action="store_true", help="only write the page from the last run's figures"
-    )
+    add_reuse_options(parser)
     return parser.parse_args()
 
 

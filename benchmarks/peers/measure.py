@@ -1,5 +1,6 @@
 """One network through every tool: files made, judged on held-out pictures, timed in turns."""
 
+import argparse
 from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,19 @@ from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
 
 MOST_FOR_OTHERS = 0.25
 """Beyond this share of the processors' time for others, latencies say little."""
+
+
+def add_reuse_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what of the last run is kept, see `measure_case`."""
+    parser.add_argument(
+        "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
+    )
+    parser.add_argument(
+        "--retime", action="store_true", help="keep all files of the last run and time them again"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page from the last run's figures"
+    )
 
 
 def measure_case(

@@ -56,13 +56,20 @@ def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -
     return lines
 
 
-def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
-    lines = [
+def case_heading(name: str, case: Mapping[str, Any]) -> list[str]:
+    """Returns the lines above a case's table."""
+    return [
         f"### {name}",
         "",
         f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
         f"Other processes took {case['others']:.0%} of the processors' time meanwhile.",
         "",
+    ]
+
+
+def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
+    lines = [
+        *case_heading(name, case),
         "| file | said | run | ms | CPU ms | seconds | peak MiB |",
         "|---|---|---|---|---|---|---|",
     ]

@@ -14,7 +14,13 @@ from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers.cases import Case
 from benchmarks.peers.makers import OURS, PEERS_PYTHON, list_ours
-from benchmarks.peers.measure import case_files, judge_case, measure_case, read_versions
+from benchmarks.peers.measure import (
+    add_reuse_options,
+    case_files,
+    judge_case,
+    measure_case,
+    read_versions,
+)
 from benchmarks.unseen.networks import NETWORKS
 from benchmarks.unseen.page import render
 from benchmarks.unseen.plans import build_plan
@@ -82,15 +88,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help=f"in half the time, without {', '.join(SELDOM_BEST)}"
     )
-    parser.add_argument(
-        "--reuse", action="store_true", help="keep the peers' files and costs of the last run"
-    )
-    parser.add_argument(
-        "--retime", action="store_true", help="keep all files of the last run and time them again"
-    )
-    parser.add_argument(
-        "--page", action="store_true", help="only write the page from the last run's figures"
-    )
+    add_reuse_options(parser)
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.names) - NETWORKS.keys())
     if unknown:

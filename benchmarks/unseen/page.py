@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.marked import table_lines
 from benchmarks.peers.makers import OURS
+from benchmarks.peers.page import case_heading
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, judge_outputs
 
 COST_OF = f"{OURS} openvino"
@@ -96,11 +97,7 @@ def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
 
 def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"### {name}",
-        "",
-        f"{case['split'][0].upper()}{case['split'][1:]}. Float: {case['float_ms']:.2f} ms. "
-        f"Other processes took {case['others']:.0%} of the processors' time meanwhile.",
-        "",
+        *case_heading(name, case),
         *table_lines(
             ("file", "dB", "worst", "ms", "CPU ms", "seconds", "verdict"),
             (_file_cells(file, row, case) for file, row in case["files"].items()),
