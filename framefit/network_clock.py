@@ -1,6 +1,7 @@
 """Times networks side by side on a runtime: what `--prefer` measures with."""
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +28,9 @@ MAX_ROUNDS = 200
 LONG_SECONDS = 4.0
 FEWEST_ROUNDS = 5
 """Enough once a batch has taken `LONG_SECONDS`: a disturbance is little of a slow inference."""
+SETTLED = 0.01
+"""A batch ends early once the 95 % interval of every lower quartile is this share of it or less:
+half of what the choice between two forms of a network takes for noise."""
 WARM_UP = 3
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
@@ -100,7 +104,10 @@ def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:
             start = time.perf_counter_ns()
             session.run_borrowed(feeds)
             taken.append(time.perf_counter_ns() - start)
-        if _is_enough(turn + 1 - WARM_UP, time.perf_counter() - began):
+        rounds = turn + 1 - WARM_UP
+        if _is_enough(rounds, time.perf_counter() - began):
+            break
+        if rounds >= MIN_ROUNDS and all(_is_settled(taken[WARM_UP:]) for taken in times_ns):
             break
     return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
 
@@ -110,3 +117,16 @@ def _is_enough(rounds: int, seconds: float) -> bool:
     if seconds > LONG_SECONDS:
         return rounds >= FEWEST_ROUNDS
     return seconds > SECONDS_PER_BATCH and rounds >= MIN_ROUNDS
+
+
+def _is_settled(taken: Sequence[int]) -> bool:
+    """Tells whether the lower quartile is known closely enough.
+
+    Its confidence interval lies between two order statistics, whatever the distribution (H. David
+    and H. Nagaraja, "Order Statistics", 2003, section 7.1).
+    """
+    count = len(taken)
+    half = 1.96 * math.sqrt(count * 0.25 * 0.75)
+    ordered = sorted(taken)
+    low, high = ordered[max(0, math.floor(count / 4 - half))], ordered[math.ceil(count / 4 + half)]
+    return high - low <= SETTLED * ordered[count // 4]
