@@ -5,11 +5,11 @@ from typing import Any
 
 from benchmarks.marked import table_lines
 from benchmarks.peers.makers import OURS
-from benchmarks.peers.page import case_heading
+from benchmarks.peers.page import SECONDS, case_heading, seconds_cell, waited_s
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, judge_outputs
 
-COST_OF = f"{OURS} openvino"
-"""The setting whose seconds are compared: it times nothing on the target, as the peers do not."""
+COST_OF = (f"{OURS} openvino", f"{OURS} openvino timed")
+"""The settings whose seconds are compared: without timing on the target, as the peers, and with."""
 _SHOWN = ("timed", "balanced", "quality")
 
 
@@ -24,7 +24,7 @@ def render(figures: Mapping[str, Any]) -> list[str]:
         "and run, times in turns, verdicts). *dB* is the mean over the outputs, *worst* the least "
         "of them, of each output's lower figure (mean over pictures or pooled): of a peer's file "
         "the better of what it says and what OpenVINO runs, of "
-        "framefit's the worse. Seconds are those of the tool's work without its imports.",
+        f"framefit's the worse. {SECONDS}",
         "",
         f"{figures['date']}; {figures['machine']}; {versions}.",
         "",
@@ -41,19 +41,20 @@ def summarize_case(case: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         {"standing", "judged": counts of the peers' files; "best_peer": the name of the best by dB;
-        "cost": framefit's seconds as a multiple of the fastest peer's, None where one is missing;
+        "cost": of framefit's settings, a dictionary from setting to seconds as multiples of the
+        fastest peer's, with and without imports;
         "slower": framefit's files for OpenVINO that take longer than float}.
     """
     made = {name: row for name, row in case["files"].items() if "failure" not in row}
     peers = {name: row for name, row in made.items() if not name.startswith(OURS)}
-    seconds = [row["seconds"] for row in peers.values()]
-    own = made.get(COST_OF)
     float_time = case["float_cpu_ms" if case["judged_by"] == CPU_TIME else "float_ms"]
     return {
         "standing": sum(not verdict["beaten_by"] for verdict in case["standing"].values()),
         "judged": len(case["standing"]),
         "best_peer": max(peers, key=lambda name: judged_db(name, peers[name])[0], default=None),
-        "cost": own["seconds"] / min(seconds) if own and seconds else None,
+        "cost": {
+            name: _compare_cost(made[name], peers) for name in COST_OF if name in made and peers
+        },
         "slower": [
             name
             for name, row in made.items()
@@ -72,7 +73,8 @@ def judged_db(name: str, row: Mapping[str, Any]) -> tuple[float, float]:
 def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
     head = (
         "network", "float ms", "best peer, dB / ms", *(f"`{kind}`" for kind in _SHOWN),
-        "peers' files standing", "seconds, of the fastest peer's", "plan",
+        "peers' files standing", "seconds, of the fastest peer's (without imports); `timed`",
+        "plan",
     )  # fmt: skip
     rows = []
     for name, case in cases.items():
@@ -88,7 +90,7 @@ def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
                     for file in (f"{OURS} openvino {kind}" for kind in _SHOWN)
                 ),
                 f"{summary['standing']} of {summary['judged']}",
-                "-" if summary["cost"] is None else f"{summary['cost']:.2f}",
+                _cost_cell(summary["cost"]),
                 _plan_cell(case["plan"]),
             ]
         )
@@ -128,9 +130,21 @@ def _file_cells(file: str, row: Mapping[str, Any], case: Mapping[str, Any]) -> I
         f"{worst_db:.1f}",
         f"{row['min_ms']:.2f} ({ratio:.2f}x)",
         f"{row['cpu_ms']:.2f}",
-        f"{row['seconds']:.1f}{'*' if row.get('is_reused') else ''}",
+        seconds_cell(row),
         _verdict_cell(case["standing"].get(file)),
     )
+
+
+def _compare_cost(
+    own: Mapping[str, float], peers: Mapping[str, Mapping[str, float]]
+) -> tuple[float, float]:
+    waited = waited_s(own) / min(map(waited_s, peers.values()))
+    return waited, own["seconds"] / min(row["seconds"] for row in peers.values())
+
+
+def _cost_cell(cost: Mapping[str, tuple[float, float]]) -> str:
+    cells = (f"{waited:.2f} ({worked:.2f})" for waited, worked in cost.values())
+    return "; ".join(cells) or "-"
 
 
 def _verdict_cell(verdict: Mapping[str, Any] | None) -> str:
