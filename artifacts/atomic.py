@@ -15,7 +15,7 @@ from artifacts.errors import InputError
 
 
 @contextmanager
-def atomic_path(target: Path | str) -> Iterator[Path]:
+def atomic_path(target: Path | str, *, is_lasting: bool = True) -> Iterator[Path]:
     """Yields a temporary path beside `target`, which replaces it if the block succeeds.
 
     The temporary file is fsynced before the rename and the folder after it, and so are the folders
@@ -26,6 +26,8 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
 
     Args:
         target: the file to write; its folder is made if it is missing.
+        is_lasting: whether it has to outlive a power loss; without, nothing waits for the disk, and
+            a reader has to notice a file that is damaged. A kill leaves it whole in any case.
 
     Yields:
         a path in the same folder and with the same suffix, which the block must write.
@@ -47,9 +49,11 @@ def atomic_path(target: Path | str) -> Iterator[Path]:
         raise _unwritable(target, error) from error
     try:
         yield temporary
-        sync(temporary)
+        if is_lasting:
+            sync(temporary)
         temporary.replace(target)
-        sync(target.parent)
+        if is_lasting:
+            sync(target.parent)
     except OSError as error:
         if error.filename in (None, str(temporary), str(target)):
             raise _unwritable(target, error) from error

@@ -17,7 +17,8 @@ class CostlyLayers:
 
     Attributes:
         layers: their names, each with the outputs or parts.
-        int8_db: SQNR of outputs and parts with all layers quantized.
+        int8_db: SQNR of outputs and parts with all layers quantized; on a few of the samples where
+            the layers are only named.
         float_db: the same with these in float.
     """
 

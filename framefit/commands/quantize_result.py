@@ -81,7 +81,7 @@ def show_costly(costly: "CostlyLayers", choice: "PrecisionChoice | None") -> Non
         typer.echo(f"{what}, now in float: {gains}")
         return
     options = " ".join(f"--keep-float {shlex.quote(name)}" for name in costly.layers)
-    typer.echo(f"{what}; in float ({options}): {gains}")
+    typer.echo(f"{what}; in float ({options}), on a few of the samples: {gains}")
 
 
 def show_forms(settings: "QuantizeSettings") -> None:

@@ -83,6 +83,26 @@ def test_decisions_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(found[0].scales, weight.scales)
 
 
+@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "one bit"])
+def test_what_a_power_loss_damaged_is_decided_again(damage, tmp_path):
+    log = DecisionLog(tmp_path / "log")
+    qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
+    log.keep_qparams("x", qparams)
+    (path,) = tmp_path.glob("log/*")
+    whole = path.read_bytes()
+    place = whole.index("scale".encode("utf-32-le"))
+    damaged = {
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "zeros": bytes(len(whole)),
+        "one bit": whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :],
+    }
+    path.write_bytes(damaged[damage])
+    assert log.find_qparams("x") is None
+    log.keep_qparams("x", qparams)
+    assert log.find_qparams("x") == qparams
+
+
 def test_other_nodes_in_float_are_another_log(tmp_path):
     log = DecisionLog(tmp_path / "log")
     qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
