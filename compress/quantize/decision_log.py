@@ -61,9 +61,7 @@ class DecisionLog:
             return None
         about, arrays = found
         how = about.pop("how")
-        weight = QuantizedWeight(
-            integers=arrays["integers"], scales=arrays["scales"], **about
-        )
+        weight = QuantizedWeight(integers=arrays["integers"], scales=arrays["scales"], **about)
         return weight, how
 
     def keep_weight(self, node: str, weight: QuantizedWeight, how: str) -> None:
