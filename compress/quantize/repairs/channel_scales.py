@@ -1,14 +1,15 @@
-"""Gives the channels that a depthwise layer reads similar ranges behind an activation.
+"""Gives the channels that layers read similar ranges behind an activation.
 
 Equalization moves factors into the layer that writes a tensor, which HardSwish, SiLU or a Clip in
 between does not allow. Such an activation gets a product with one constant per channel instead,
-x_c / f_c, and the depthwise layer, whose weights have a scale for every channel, takes f_c up
-without loss. Together with the quantizer behind it that is a scale per channel, as NNCF gives
-depthwise layers, written so that every runtime can read it. The product costs time where a runtime
-does not fuse it, so it is only put where it takes away most of the layer's error.
+x_c / f_c, and the layers take f_c up: a depthwise one without loss, since its weights have a scale
+for every channel, others as far as their weights' grids allow. Together with the quantizer behind
+it that is a scale per channel, written so that every runtime can read it. The product costs time
+where a runtime does not fuse it, so it is only put where it takes away most of the layers' error.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -27,11 +28,35 @@ from compress.quantize.repairs.equalization import (
     is_depthwise,
     observe_channels,
 )
-from compress.quantize.repairs.scale_group import LAYERS, filters, scale_input_channels
+from compress.quantize.repairs.linear_group import find_linear_groups
+from compress.quantize.repairs.scale_group import (
+    HOMOGENEOUS,
+    LAYERS,
+    filters,
+    is_homogeneous,
+    scale_input_channels,
+)
 
 MOST_ERROR_LEFT = 0.5
 SUFFIX = "framefit_channel_scale"
 READERS = LAYERS | {"Gemm", "MatMul"}
+CARRIERS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool", "Resize"})
+"""What passes a factor per channel on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledRead:
+    """A tensor that only layers with constant weights read, some behind pooling or resizing.
+
+    Attributes:
+        tensor: its name.
+        axis: of its channels: 1 in pictures, the last (as -1, too) in rows.
+        readers: names of the layers.
+    """
+
+    tensor: str
+    axis: int
+    readers: tuple[str, ...]
 
 
 def scale_channels(
@@ -53,91 +78,125 @@ def scale_channels(
     Returns:
         one line per product.
     """
-    readers = _find_readers(graph, frozenset(quantized))
-    if not readers:
+    found = _find_reads(graph, frozenset(quantized))
+    if not found:
         return []
-    seen = observe_channels(graph, samples, sorted(readers))
-    reach = choose_reach(len(samples), all_depthwise=True)
-    found = {(tensor, 1): names for tensor, names in readers.items()}
-    return insert_scales(graph, found, seen, placement, weight_grids, reach)
+    axes = {graph.node(name).input[0]: read.axis for read in found for name in read.readers}
+    seen = observe_channels(graph, samples, axes)
+    lines = []
+    for read in found:
+        is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
+        reach = choose_reach(len(samples), is_depthwise_only)
+        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach)
+    return lines
 
 
-def insert_scales(
+def insert_where_it_pays(
     graph: Graph,
-    readers: Mapping[tuple[str, int], list[str]],
+    read: ScaledRead,
     seen: dict[str, SeenChannels],
     placement: Placement,
     weight_grids: WeightGrids,
     reach: Reach,
 ) -> list[str]:
-    """Inserts products in place where they halve the error of the layers behind them.
+    """Inserts a product in place where it halves the error of the layers behind it.
 
     Args:
         graph: is changed.
-        readers: the layers that are to read a product, by tensor and axis of its channels.
-        seen: values of the tensors.
+        read: the tensor, and the layers that are to read the product.
+        seen: values of the tensors that these read.
         placement: tells the integers of activations.
         weight_grids: the integers of weights.
         reach: the factors that are tried.
 
     Returns:
-        one line per product.
+        a line about the product, if there is one.
     """
-    done = []
-    for (tensor, axis), names in readers.items():
-        factors = choose_factors(
-            graph, names, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
-        )
-        if factors is not None:
-            insert_scale(graph, tensor, names, factors, axis)
-            done.append(
-                f"scaled {len(factors)} channels of '{tensor}' before {', '.join(names)}, "
-                f"factors {factors.min():.3f} to 1"
-            )
-    return done
+    factors = choose_factors(
+        graph, read.readers, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
+    )
+    if factors is None:
+        return []
+    insert_scale(graph, read, factors)
+    return [
+        f"scaled {len(factors)} channels of '{read.tensor}' before {', '.join(read.readers)}, "
+        f"factors {factors.min():.3f} to 1"
+    ]
 
 
-def _find_readers(graph: Graph, quantized: frozenset[str]) -> dict[str, list[str]]:
-    """Returns the depthwise layers of each tensor that nothing else reads."""
-    found = {}
+def _find_reads(graph: Graph, quantized: frozenset[str]) -> list[ScaledRead]:
+    """Returns the tensors that only quantized layers read, and whose writer takes no factor up."""
+    linear = {group.tensor for group in find_linear_groups(graph)}
+    found = []
     for node in graph.nodes:
-        tensor = node.output[0]
-        names = [reader.name for reader in graph.consumers(tensor)]
-        if (
-            node.op_type not in LAYERS | MOVING
-            and tensor not in graph.outputs
-            and names
-            and quantized.issuperset(names)
-            and all(is_depthwise(graph, name) for name in names)
-        ):
-            found[tensor] = names
+        tensor = next(iter(node.output), "")
+        if not tensor or node.op_type in READERS | MOVING | CARRIERS or tensor in linear:
+            continue
+        readers = find_readers(graph, tensor)
+        if not readers or not quantized.issuperset(readers):
+            continue
+        if node.op_type in HOMOGENEOUS and not all(is_depthwise(graph, name) for name in readers):
+            continue
+        axes = {1 if graph.node(name).op_type in LAYERS else -1 for name in readers}
+        if len(axes) == 1:
+            found.append(ScaledRead(tensor=tensor, axis=axes.pop(), readers=tuple(readers)))
     return found
 
 
-def insert_scale(
-    graph: Graph, tensor: str, readers: list[str], factors: NDArray[np.float64], axis: int = 1
-) -> None:
+def find_readers(graph: Graph, tensor: str) -> list[str]:
+    """Returns the layers that read a tensor, directly or behind `CARRIERS`.
+
+    None of them if anything else does, or the user.
+    """
+    readers: list[str] = []
+    waiting = [tensor]
+    while waiting:
+        name = waiting.pop()
+        consumers = graph.consumers(name)
+        if name in graph.outputs or not consumers:
+            return []
+        for node in consumers:
+            if node.input[0] != name:
+                return []
+            if node.op_type in READERS and node.input[1] in graph.weights:
+                readers.append(node.name)
+            elif node.op_type in CARRIERS and is_homogeneous(graph, node):
+                waiting.append(node.output[0])
+            else:
+                return []
+    order = {node.name: place for place, node in enumerate(graph.nodes)}
+    return sorted(readers, key=order.__getitem__)
+
+
+def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -> None:
     """Lets layers read a tensor divided by `factors` [C], and multiplies their weights by them.
 
     Args:
         graph: is changed in place.
-        tensor: what they read; its other readers keep it.
-        readers: names of the layers.
+        read: what they read; its other readers keep it.
         factors: one per channel.
-        axis: of the channels in the tensor.
     """
+    tensor = read.tensor
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
-    rank = graph.weights[graph.node(readers[0]).input[1]].ndim
-    shape = [1] * len(graph.shapes.get(tensor, range(rank)))
-    shape[axis] = -1
-    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(shape)
+    weight = graph.weights[graph.node(read.readers[0]).input[1]]
+    behind = 0 if read.axis == -1 else len(graph.shapes.get(tensor, weight.shape)) - 1 - read.axis
+    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
     product = helper.make_node("Mul", [tensor, constant], [result], result)
     makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
+    readers = [item for item in graph.consumers(tensor) if _leads_to(graph, item, read.readers)]
     graph.insert(makers[0] + 1 if makers else 0, product)
-    for name in readers:
-        _let_read(graph, graph.node(name), result, factors)
+    for node in readers:
+        node.input[0] = result
+    for name in read.readers:
+        _take_up(graph, graph.node(name), factors)
     graph.index()
     graph.drop_unused_weights()
+
+
+def _leads_to(graph: Graph, node: onnx.NodeProto, readers: Collection[str]) -> bool:
+    """Whether a node is one of the layers, or carries to nothing else."""
+    carried = find_readers(graph, node.output[0]) if node.op_type in CARRIERS else [node.name]
+    return bool(carried) and set(carried) <= set(readers)
 
 
 def fold_idle_scales(graph: Graph) -> None:
@@ -145,21 +204,22 @@ def fold_idle_scales(graph: Graph) -> None:
     for node in graph.nodes:
         if node.op_type != "Mul" or SUFFIX not in node.input[1]:
             continue
-        readers = graph.consumers(node.output[0])
-        if all(item.op_type in READERS and item.input[1] in graph.weights for item in readers):
+        readers = find_readers(graph, node.output[0])
+        if readers:
             divisors = graph.weights[node.input[1]].reshape(-1)
-            for reader in readers:
-                _let_read(graph, reader, node.input[0], divisors)
+            for name in readers:
+                _take_up(graph, graph.node(name), divisors)
+            for item in graph.consumers(node.output[0]):
+                item.input[0] = node.input[0]
             graph.shapes.pop(node.output[0], None)
             graph.remove([node.name])
     graph.drop_unused_weights()
 
 
-def _let_read(
-    graph: Graph, layer: onnx.NodeProto, tensor: str, factors: NDArray[np.floating]
-) -> None:
+def _take_up(graph: Graph, layer: onnx.NodeProto, factors: NDArray[np.floating]) -> None:
+    """Multiplies a layer's weights by one factor per input channel."""
     weight = filters(layer, graph.weights[layer.input[1]])
     weight = filters(layer, scale_input_channels(layer, weight, factors))
     stored = graph.unused_name(f"{layer.name}_scaled_weight")
     graph.weights[stored] = weight.astype(np.float32)
-    layer.input[0], layer.input[1] = tensor, stored
+    layer.input[1] = stored

@@ -12,7 +12,7 @@ layer has a weight scale for every channel, which takes the factor up without lo
 to 1 (docs/quantization.md shows what both did). Fewer than ENOUGH_SAMPLES samples move less.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -117,7 +117,7 @@ def equalize(
     }
     if not read:
         return []
-    seen = observe_channels(graph, samples, sorted(read))
+    seen = observe_channels(graph, samples, dict.fromkeys(sorted(read), 1))
     done = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
@@ -133,24 +133,24 @@ def equalize(
 
 
 def observe_channels(
-    graph: Graph, samples: Sequence[dict[str, Array]], tensors: list[str]
+    graph: Graph, samples: Sequence[dict[str, Array]], axes: Mapping[str, int]
 ) -> dict[str, SeenChannels]:
-    """Looks at tensors [N, C, ...] of the float network on all samples."""
+    """Looks at tensors of the float network, by the axes of their channels, on all samples."""
     threads = threads_each(len(samples))
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], tensors, threads=threads)
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(axes), threads=threads)
     each = max(1, POSITIONS // len(samples))
 
     def look(sample: dict[str, Array]) -> dict[str, SeenChannels]:
         values = network.run(sample)
-        return {name: SeenChannels.of(values[name], each) for name in tensors}
+        return {name: SeenChannels.of(values[name], each, axis) for name, axis in axes.items()}
 
     seen = list(map_ahead(look, (samples[index] for index in range(len(samples)))))
-    return {name: SeenChannels.join([item[name] for item in seen]) for name in tensors}
+    return {name: SeenChannels.join([item[name] for item in seen]) for name in axes}
 
 
 def choose_factors(
     graph: Graph,
-    readers: list[str],
+    readers: Sequence[str],
     seen: dict[str, SeenChannels],
     placement: Placement,
     weight_grids: WeightGrids,
@@ -194,7 +194,7 @@ def is_depthwise(graph: Graph, name: str) -> bool:
 
 def _error(
     graph: Graph,
-    readers: list[str],
+    readers: Sequence[str],
     seen: dict[str, SeenChannels],
     placement: Placement,
     weight_grids: WeightGrids,

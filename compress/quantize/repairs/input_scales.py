@@ -16,7 +16,7 @@ from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_scales import READERS, insert_scales
+from compress.quantize.repairs.channel_scales import READERS, ScaledRead, insert_where_it_pays
 from compress.quantize.repairs.equalization import (
     ENOUGH_SAMPLES,
     POSITIONS,
@@ -56,7 +56,11 @@ def scale_inputs(
         return []
     seen = _observe(graph, nodes, samples, {tensor: axis for tensor, axis in found})
     reach = FAR if len(samples) >= ENOUGH_SAMPLES else NEAR
-    return insert_scales(graph, found, seen, placement, weight_grids, reach)
+    lines = []
+    for (tensor, axis), names in found.items():
+        read = ScaledRead(tensor=tensor, axis=axis, readers=tuple(names))
+        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach)
+    return lines
 
 
 def _before_layers(graph: Graph) -> Iterator[onnx.NodeProto]:

@@ -103,7 +103,7 @@ def _sources(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
             return None
         group.writers.append(node.name)
         return []
-    if _is_homogeneous(graph, node):
+    if is_homogeneous(graph, node):
         return [node.input[0]]
     return list(node.input) if node.op_type == "Add" else None
 
@@ -116,7 +116,7 @@ def _results(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
             if any(name and name not in graph.weights for name in node.input[1:3]):
                 return None
             group.readers.append(node.name)
-        elif _is_homogeneous(graph, node) and node.input[0] == tensor:
+        elif is_homogeneous(graph, node) and node.input[0] == tensor:
             results.append(node.output[0])
         elif node.op_type == "Add":
             results += [*node.input, node.output[0]]
@@ -125,7 +125,8 @@ def _results(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
     return results
 
 
-def _is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
+def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether a positive factor per channel of a node's input comes out of it as it went in."""
     if node.op_type == "PRelu":
         return node.input[1] in graph.weights
     if node.op_type == "Resize":

@@ -1,4 +1,4 @@
-"""Depthwise layers behind HardSwish and the like read channels of similar ranges."""
+"""Layers behind HardSwish and the like read channels of similar ranges."""
 
 import numpy as np
 import pytest
@@ -127,3 +127,88 @@ def test_weights_alone_need_no_product(make_mobile, samples):
         for line in prepare_network(make_mobile(), samples, settings).simplified
         if line.startswith("scaled")
     ]
+
+
+@pytest.fixture
+def make_head(make_model):
+    """Channels of unequal loudness behind SiLU, read by a dense layer as `way` says."""
+
+    def make(way="directly"):
+        rng = np.random.default_rng(1)
+        loudness = np.geomspace(1, 16, 8).astype(np.float32).reshape(-1, 1, 1, 1)
+        weights = {
+            "w0": rng.standard_normal((8, 3, 1, 1)).astype(np.float32) * loudness,
+            "w1": rng.standard_normal((4, 8, 3, 3)).astype(np.float32)
+            / loudness.reshape(1, -1, 1, 1),
+            "scales": np.array([1, 1, 2, 2], np.float32),
+        }
+        nodes = [
+            helper.make_node("Conv", ["x", "w0"], ["c0"], "expand"),
+            helper.make_node("Sigmoid", ["c0"], ["s"], "sigmoid"),
+            helper.make_node("Mul", ["c0", "s"], ["a"], "silu"),
+        ]
+        read = "a"
+        if way in ("resized", "resized and pooled"):
+            nodes.append(
+                helper.make_node("Resize", ["a", "", "scales"], ["r"], "resize", mode="nearest")
+            )
+            read = "r"
+        nodes.append(helper.make_node("Conv", [read, "w1"], ["y"], "dense", pads=[1, 1, 1, 1]))
+        outputs = ["y"]
+        if way == "resized and pooled":
+            nodes.append(helper.make_node("ReduceMean", ["a"], ["m"], "mean", axes=[2, 3]))
+            outputs.append("m")
+        return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, outputs)
+
+    return make
+
+
+@pytest.mark.parametrize("way", ["directly", "resized"])
+def test_dense_layers_read_products_too(way, make_head, samples, run_model):
+    model = make_head(way)
+    after, (line,) = scaled(model, samples)
+    assert line.startswith("scaled 8 channels of 'a' before dense")
+    for feeds in samples:
+        expected = run_model(model, feeds)["y"]
+        np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
+
+    def sqnr(is_equalized):
+        settings = QuantizeSettings(target="openvino", equalization=is_equalized)
+        return quantize_model(model, samples, settings).outputs_db["y"]
+
+    assert sqnr(True) > sqnr(False) + 3
+
+
+def test_what_others_read_behind_a_resize_keeps_its_scale(make_head, samples):
+    _, done = scaled(make_head("resized and pooled"), samples)
+    assert done == []
+
+
+def test_a_product_before_a_resize_leaves_with_the_integers(make_head, samples, run_model):
+    model = make_head("resized")
+    prepared = prepare_network(model, samples, QuantizeSettings())
+    assert any(line.startswith("scaled") for line in prepared.simplified)
+    after = prepared.write_float()
+    assert [node.op_type for node in after.graph.node].count("Mul") == 1
+    expected = run_model(model, samples[0])["y"]
+    np.testing.assert_allclose(run_model(after, samples[0])["y"], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_rows_behind_gelu_are_scaled_along_their_last_axis(make_model, samples, run_model):
+    rng = np.random.default_rng(2)
+    loudness = np.geomspace(1, 16, 12).astype(np.float32)
+    weights = {
+        "w0": rng.standard_normal((16, 12)).astype(np.float32) * loudness,
+        "w1": rng.standard_normal((12, 5)).astype(np.float32) / loudness[:, None],
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["c0"], "expand"),
+        helper.make_node("Gelu", ["c0"], ["a"], "gelu"),
+        helper.make_node("MatMul", ["a", "w1"], ["y"], "shrink"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"], opset=20)
+    after, (line,) = scaled(model, samples)
+    assert line.startswith("scaled 12 channels of 'a' before shrink")
+    for feeds in samples:
+        expected = run_model(model, feeds)["y"]
+        np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
