@@ -60,6 +60,11 @@ class Placement(Protocol):
         """Whether activations have their zero_point in the middle of the grid."""
         ...
 
+    @property
+    def fuses_products(self) -> bool:
+        """Whether a product with a constant per channel behind an activation costs little time."""
+        ...
+
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
     ) -> tuple[list[QuantizedNode], list[Declined]]:

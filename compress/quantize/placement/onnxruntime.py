@@ -10,6 +10,7 @@ the provider's integer Softmax is several times slower than the float one.
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import onnx
@@ -45,6 +46,7 @@ class OnnxRuntime:
             an operator that computes in float, which has to dequantize it.
     """
 
+    fuses_products: ClassVar[bool] = False
     symmetric: bool = False
     fewest_multiplications: int = 20_000
     fewest_at_border: int = 128

@@ -10,6 +10,7 @@ integers, such as a trunk whose blocks begin with a normalization, stays in floa
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.attention import put_masks_first
@@ -37,6 +38,7 @@ class TensorRT:
             would read in integers.
     """
 
+    fuses_products: ClassVar[bool] = False
     symmetric: bool = True
     attention_slower_on: str = ""
     quantizes_sums: bool = False

@@ -38,6 +38,9 @@ from compress.quantize.repairs.scale_group import (
 )
 
 MOST_ERROR_LEFT = 0.5
+"""Share of the layers' error that a product leaves, where it is worth its time."""
+MOST_LEFT_IN_DENSE = 0.35
+"""The same where a layer takes factors up with a loss and the product may cost a kernel."""
 SUFFIX = "framefit_channel_scale"
 READERS = LAYERS | {"Gemm", "MatMul"}
 CARRIERS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool", "Resize"})
@@ -66,7 +69,7 @@ def scale_channels(
     quantized: Collection[str],
     weight_grids: WeightGrids,
 ) -> list[str]:
-    """Inserts products in place where they halve the error of the depthwise layers behind them.
+    """Inserts products in place where they take away most of the error of the layers behind them.
 
     Args:
         graph: the simplified float graph; its results stay.
@@ -87,7 +90,9 @@ def scale_channels(
     for read in found:
         is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
         reach = choose_reach(len(samples), is_depthwise_only)
-        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach)
+        is_cheap = is_depthwise_only or placement.fuses_products
+        most_left = MOST_ERROR_LEFT if is_cheap else MOST_LEFT_IN_DENSE
+        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach, most_left)
     return lines
 
 
@@ -98,8 +103,9 @@ def insert_where_it_pays(
     placement: Placement,
     weight_grids: WeightGrids,
     reach: Reach,
+    most_left: float = MOST_ERROR_LEFT,
 ) -> list[str]:
-    """Inserts a product in place where it halves the error of the layers behind it.
+    """Inserts a product in place where it takes away most of the error of the layers behind it.
 
     Args:
         graph: is changed.
@@ -108,13 +114,12 @@ def insert_where_it_pays(
         placement: tells the integers of activations.
         weight_grids: the integers of weights.
         reach: the factors that are tried.
+        most_left: share of the error that may be left.
 
     Returns:
         a line about the product, if there is one.
     """
-    factors = choose_factors(
-        graph, read.readers, seen, placement, weight_grids, reach, MOST_ERROR_LEFT
-    )
+    factors = choose_factors(graph, read.readers, seen, placement, weight_grids, reach, most_left)
     if factors is None:
         return []
     insert_scale(graph, read, factors)
