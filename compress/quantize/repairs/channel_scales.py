@@ -39,8 +39,8 @@ from compress.quantize.repairs.scale_group import (
 
 MOST_ERROR_LEFT = 0.5
 """Share of the layers' error that a product leaves, where it is worth its time."""
-MOST_LEFT_IN_DENSE = 0.35
-"""The same where a layer takes factors up with a loss and the product may cost a kernel."""
+MOST_LEFT_FUSED, MOST_LEFT_APART = 0.65, 0.35
+"""The same before layers other than depthwise ones, by whether the target fuses products."""
 SUFFIX = "framefit_channel_scale"
 READERS = LAYERS | {"Gemm", "MatMul"}
 CARRIERS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool", "Resize"})
@@ -90,8 +90,9 @@ def scale_channels(
     for read in found:
         is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
         reach = choose_reach(len(samples), is_depthwise_only)
-        is_cheap = is_depthwise_only or placement.fuses_products
-        most_left = MOST_ERROR_LEFT if is_cheap else MOST_LEFT_IN_DENSE
+        most_left = MOST_LEFT_FUSED if placement.fuses_products else MOST_LEFT_APART
+        if is_depthwise_only:
+            most_left = MOST_ERROR_LEFT
         lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach, most_left)
     return lines
 
