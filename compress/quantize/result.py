@@ -16,15 +16,14 @@ class CostlyLayers:
     """Layers that make most of the noise of an output by themselves.
 
     Attributes:
-        layers: their names, each with the outputs or parts.
-        int8_db: SQNR of outputs and parts with all layers quantized; on a few of the samples where
-            the layers are only named.
-        float_db: the same with these in float.
+        layers: their names, each with the share of the noise that it makes, by output or part.
+        int8_db: SQNR of outputs and parts with all layers quantized.
+        float_db: the same with these in float; empty where that was not tried.
     """
 
-    layers: Mapping[str, tuple[str, ...]]
+    layers: Mapping[str, Mapping[str, float]]
     int8_db: Mapping[str, float]
-    float_db: Mapping[str, float]
+    float_db: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,17 +71,22 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
 
 def show_costly(costly: "CostlyLayers", choice: "PrecisionChoice | None") -> None:
     """Prints which layers make most of the noise of an output, and what they bring in float."""
-    is_kept = choice is not None and set(costly.layers) <= set(choice.float_nodes)
-    outputs = list(dict.fromkeys(name for names in costly.layers.values() for name in names))
-    gains = ", ".join(
-        f"{name} {costly.int8_db[name]:.1f} to {costly.float_db[name]:.1f} dB" for name in outputs
+    what = "; ".join(
+        f"{share:.0%} of the noise of {output} comes of {layer}"
+        for layer, shares in costly.layers.items()
+        for output, share in shares.items()
     )
-    what = f"most of the noise of {' and '.join(outputs)} came of {' and '.join(costly.layers)}"
+    is_kept = choice is not None and set(costly.layers) <= set(choice.float_nodes)
     if is_kept:
+        outputs = dict.fromkeys(name for shares in costly.layers.values() for name in shares)
+        gains = ", ".join(
+            f"{name} {costly.int8_db[name]:.1f} to {costly.float_db[name]:.1f} dB"
+            for name in outputs
+        )
         typer.echo(f"{what}, now in float: {gains}")
         return
     options = " ".join(f"--keep-float {shlex.quote(name)}" for name in costly.layers)
-    typer.echo(f"{what}; in float ({options}), on a few of the samples: {gains}")
+    typer.echo(f"{what}; to leave it in float: {options}")
 
 
 def show_forms(settings: "QuantizeSettings") -> None:

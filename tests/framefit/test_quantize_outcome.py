@@ -1,5 +1,6 @@
 """What `compress quantize` prints of its result."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,7 +54,9 @@ def test_an_output_without_any_error_is_exact(capsys):
 
 def test_costly_layers_are_named_with_what_they_bring(capsys):
     costly = CostlyLayers(
-        layers={"bev/Conv": ("y",)}, int8_db={"y": 18.0, "z": 40.0}, float_db={"y": 35.0, "z": 41.0}
+        layers={"bev/Conv": {"y": 0.62}},
+        int8_db={"y": 18.0, "z": 40.0},
+        float_db={"y": 35.0, "z": 41.0},
     )
     chosen = Candidate(float_nodes=frozenset(costly.layers), latency_ms=2.0)
     choice = PrecisionChoice(
@@ -65,11 +68,11 @@ def test_costly_layers_are_named_with_what_they_bring(capsys):
     )
     show(1, choice, costly)
     kept = capsys.readouterr().out
-    assert "most of the noise of y came of bev/Conv, now in float: y 18.0 to 35.0 dB" in kept
+    assert "62% of the noise of y comes of bev/Conv, now in float: y 18.0 to 35.0 dB" in kept
     assert "1 layer stays in float" in kept
-    show(1, None, costly)
+    show(1, None, replace(costly, float_db={}))
     named = capsys.readouterr().out
-    assert "in float (--keep-float bev/Conv), on a few of the samples: y 18.0 to 35.0 dB" in named
+    assert "62% of the noise of y comes of bev/Conv; to leave it in float: --keep-float" in named
 
 
 def test_a_part_that_the_whole_hides_is_shown(capsys):

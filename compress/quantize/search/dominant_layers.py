@@ -11,6 +11,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+import onnx
+
 from compress.head_judge import HeadJudge
 from compress.quantize.decisions import Decisions
 from compress.quantize.placement import Declined
@@ -45,34 +47,25 @@ def keep_dominant(
     known_db = result.measured_db
     if not work.settings.looks_into_poor or min(known_db.values(), default=POOR_DB) >= POOR_DB:
         return result
-    noise = Beginnings(work, decisions)
-    dominant = find_dominant(noise)
+    dominant = find_dominant(work, decisions)
     if not dominant:
         return result
+    costly = CostlyLayers(layers=dominant, int8_db=known_db)
+    named = replace(result, costly=costly)
+    if clock is None:
+        return named
     network = work.prepared.with_float_nodes(frozenset(dominant))
-    if clock is not None:
-        draft = network.write_uncorrected(decisions)
-        float_ms, int8_ms, other_ms = clock([work.prepared.write_float(), result.model, draft])
-        if other_ms <= PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
-            other = work.finish(network)
-            if not other.layers or not _is_better(other.measured_db, known_db):
-                return _leave(result, dominant)
-            costly = CostlyLayers(layers=dominant, int8_db=known_db, float_db=other.measured_db)
-            return _keep(other, _choose(costly, float_ms, int8_ms, other_ms), costly)
-    trial_db = noise.judge.measure(network.write_model(work.stream(network, noise.samples)))
-    if not _is_better(trial_db, noise.whole_db):
-        return _leave(result, dominant)
-    costly = CostlyLayers(layers=dominant, int8_db=noise.whole_db, float_db=trial_db)
-    return replace(result, costly=costly)
-
-
-def _leave(result: QuantizeResult, dominant: Mapping[str, tuple[str, ...]]) -> QuantizeResult:
-    _log.info("in float, %s bring no decibels", ", ".join(dominant))
-    return result
-
-
-def _keep(other: QuantizeResult, choice: PrecisionChoice, costly: CostlyLayers) -> QuantizeResult:
-    declined = (item for item in other.declined if item.node not in costly.layers)
+    draft = network.write_uncorrected(decisions)
+    float_ms, int8_ms, other_ms = clock([work.prepared.write_float(), result.model, draft])
+    if other_ms > PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
+        return named
+    other = work.finish(network)
+    if not other.layers or not _is_better(other.measured_db, known_db):
+        _log.info("in float, %s bring no decibels", ", ".join(dominant))
+        return result
+    costly = replace(costly, float_db=other.measured_db)
+    choice = _choose(costly, float_ms, int8_ms, other_ms)
+    declined = (item for item in other.declined if item.node not in dominant)
     kept = (Declined(node=node, reason=reason) for node, reason in choice.float_nodes.items())
     return replace(other, declined=(*declined, *kept), precision=choice, costly=costly)
 
@@ -104,17 +97,20 @@ def _choose(
     )
 
 
-def find_dominant(noise: "Beginnings") -> dict[str, tuple[str, ...]]:
-    """Returns the layers that make most of the noise of poor outputs (or parts), with these."""
-    found: dict[str, tuple[str, ...]] = {}
-    for output, value in noise.whole_db.items():
-        layer = noise.find_steepest(output) if value < POOR_DB else None
-        if layer is not None:
-            found[layer] = (*found.get(layer, ()), output)
+def find_dominant(work: Work, decisions: Decisions) -> dict[str, dict[str, float]]:
+    """Returns the layers that make most of the noise of poor outputs (or parts), with its share."""
+    noise = _Beginnings(work, decisions)
+    whole = noise.whole
+    found: dict[str, dict[str, float]] = {}
+    for output, value in whole.items():
+        steepest = noise.find_steepest(output) if value > 10 ** (-POOR_DB / 10) else None
+        if steepest is not None:
+            layer, rise = steepest
+            found.setdefault(layer, {})[output] = rise / value
     return found
 
 
-class Beginnings:
+class _Beginnings:
     """The noise of each output where only the first layers are quantized.
 
     Nodes that only pass values on, with the scale of what they read, belong to the layer behind.
@@ -122,11 +118,6 @@ class Beginnings:
     Args:
         work: the quantization.
         decisions: for all layers.
-
-    Attributes:
-        samples: those of the calibration that it is measured on.
-        judge: measures outputs and their parts on these.
-        whole_db: what it measures with all layers quantized.
     """
 
     def __init__(self, work: Work, decisions: Decisions) -> None:
@@ -134,20 +125,23 @@ class Beginnings:
         graph, model = work.prepared.graph, work.prepared.write_float()
         parts = graph.find_parts()
         measured = list_measured(graph, {name: (name,) for name in graph.results}, parts)
-        self.samples = pick_measured(work.pick_few())
-        self.judge = HeadJudge(model, self.samples, measured, parts)
+        self._judge = HeadJudge(model, pick_measured(work.pick_few()), measured, parts)
         quantized = enumerate(work.prepared.quantized, 1)
         self._ends = [end for end, item in quantized if not item.tied]
-        self.whole_db = self.judge.measure(work.prepared.write_model(decisions))
-        self._known = {0: dict.fromkeys(measured, 0.0), len(self._ends): _to_noise(self.whole_db)}
+        self._known: dict[int, Mapping[str, float]] = {0: dict.fromkeys(measured, 0.0)}
 
-    def find_steepest(self, output: str) -> str | None:
-        """Returns the layer at which most of an output's noise comes in; None without one."""
+    @property
+    def whole(self) -> Mapping[str, float]:
+        """The noise by output with all layers quantized."""
+        return self._until(len(self._ends))
+
+    def find_steepest(self, output: str) -> tuple[str, float] | None:
+        """Returns the layer at which most of an output's noise comes in, and that; or None."""
         low, high = 0, len(self._ends)
-        least = DOMINANT_SHARE * self._known[high][output]
-        while self._rise(output, low, high) > least:
+        least = DOMINANT_SHARE * self.whole[output]
+        while (rise := self._rise(output, low, high)) > least:
             if high - low == 1:
-                return self._prepared.quantized[self._ends[low] - 1].node
+                return self._prepared.quantized[self._ends[low] - 1].node, rise
             middle = (low + high) // 2
             if self._rise(output, low, middle) > self._rise(output, middle, high):
                 high = middle
@@ -161,10 +155,11 @@ class Beginnings:
     def _until(self, count: int) -> Mapping[str, float]:
         """Returns the noise by output with the first `count` layers quantized."""
         if count not in self._known:
-            model = self._prepared.write_beginning(self._decisions, self._ends[count - 1])
-            self._known[count] = _to_noise(self.judge.measure(model))
+            db = self._judge.measure(self._write(count))
+            self._known[count] = {name: 10 ** (-value / 10) for name, value in db.items()}
         return self._known[count]
 
-
-def _to_noise(db: Mapping[str, float]) -> dict[str, float]:
-    return {name: 10 ** (-value / 10) for name, value in db.items()}
+    def _write(self, count: int) -> onnx.ModelProto:
+        if count == len(self._ends):
+            return self._prepared.write_model(self._decisions)
+        return self._prepared.write_beginning(self._decisions, self._ends[count - 1])
