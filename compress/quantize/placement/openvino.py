@@ -8,7 +8,6 @@ zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where i
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.group_norms import write_group_norms
@@ -31,7 +30,6 @@ class OpenVINO(TensorRT):
         swish_by_tanh: SiLU behind spatial layers in integers is written with tanh.
     """
 
-    fuses_products: ClassVar[bool] = True
     symmetric: bool = False
     spares_padded: bool = False
     swish_by_tanh: bool = False

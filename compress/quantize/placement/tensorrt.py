@@ -38,7 +38,7 @@ class TensorRT:
             would read in integers.
     """
 
-    fuses_products: ClassVar[bool] = False
+    fuses_products: ClassVar[bool] = True
     symmetric: bool = True
     attention_slower_on: str = ""
     quantizes_sums: bool = False

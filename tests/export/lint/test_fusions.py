@@ -197,3 +197,32 @@ def test_centered_ranges_are_no_kernels_of_their_own(activation, draw, build_wit
         assert built["is_built"], built
         kernels.append([(item["kind"], item["inputs"]) for item in built["layers"]])
     assert kernels[0] == kernels[1]
+
+
+@pytest.mark.parametrize("activation", ["Clip", "HardSwish", "SiLU", "Gelu"])
+@pytest.mark.parametrize("is_resized", [False, True])
+def test_products_behind_activations_are_no_kernels_of_their_own(
+    activation, is_resized, draw, build_with_rtx
+):
+    d = draw()
+    loudness = np.geomspace(0.1, 6, 32).astype(np.float32)
+    weight = d.rng.normal(0, 0.1, (32, 32, 3, 3)) * loudness.reshape(-1, 1, 1, 1)
+    weight = d.constant(weight.astype(np.float32))
+    value = d.op("Conv", "x", weight, d.floats(32), pads=[1, 1, 1, 1])
+    gate = d.op("Sigmoid", value) if activation == "SiLU" else None
+    limits = [d.constant(np.float32(limit)) for limit in (0, 6) if activation == "Clip"]
+    active = d.op("Mul", value, gate) if gate else d.op(activation, value, *limits)
+    if is_resized:
+        active = d.op("Resize", active, "", d.constant(np.float32([1, 1, 2, 2])))
+    reader = d.rng.normal(0, 1, (32, 32, 3, 3)) / loudness.reshape(1, -1, 1, 1)
+    reader = d.constant(reader.astype(np.float32))
+    model = d.model(d.op("Conv", active, reader, d.floats(32), pads=[1, 1, 1, 1]), opset=20)
+    samples = [{"x": d.rng.normal(0, 1, (1, 32, 16, 16)).astype(np.float32)} for _ in range(16)]
+    kernels = []
+    for equalization in (True, False):
+        result = quantize_model(model, samples, QuantizeSettings(equalization=equalization))
+        assert equalization == any(line.startswith("scaled") for line in result.simplified)
+        built = build_with_rtx(result.model)
+        assert built["is_built"], built
+        kernels.append([(item["kind"], item["inputs"]) for item in built["layers"]])
+    assert kernels[0] == kernels[1]
