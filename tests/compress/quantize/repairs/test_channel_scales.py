@@ -133,9 +133,9 @@ def test_weights_alone_need_no_product(make_mobile, samples):
 def make_head(make_model):
     """Channels of unequal loudness behind SiLU, read by a dense layer as `way` says."""
 
-    def make(way="directly"):
+    def make(way="directly", spread=16.0):
         rng = np.random.default_rng(1)
-        loudness = np.geomspace(1, 16, 8).astype(np.float32).reshape(-1, 1, 1, 1)
+        loudness = np.geomspace(1, spread, 8).astype(np.float32).reshape(-1, 1, 1, 1)
         weights = {
             "w0": rng.standard_normal((8, 3, 1, 1)).astype(np.float32) * loudness,
             "w1": rng.standard_normal((4, 8, 3, 3)).astype(np.float32)
@@ -177,6 +177,23 @@ def test_dense_layers_read_products_too(way, make_head, samples, run_model):
         return quantize_model(model, samples, settings).outputs_db["y"]
 
     assert sqnr(True) > sqnr(False) + 3
+
+
+class Apart(TensorRT):
+    """A target on which a product is a kernel of its own."""
+
+    fuses_products = False
+
+
+@pytest.mark.parametrize(
+    ("placement", "spread", "is_scaled"),
+    [(TensorRT(), 2.0, True), (Apart(), 2.0, False), (Apart(), 16.0, True)],
+)
+def test_a_product_that_may_be_a_kernel_has_to_bring_more(
+    placement, spread, is_scaled, make_head, samples
+):
+    _, done = scaled(make_head(spread=spread), samples, placement)
+    assert bool(done) == is_scaled
 
 
 def test_what_others_read_behind_a_resize_keeps_its_scale(make_head, samples):
