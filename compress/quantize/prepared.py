@@ -29,6 +29,7 @@ from compress.quantize.repairs.centered_ranges import (
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
+from compress.quantize.repairs.joined_scales import fold_idle_joined, scale_joined
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.requantize import requantize
 from compress.quantize.search.stress import make_unlike
@@ -156,6 +157,7 @@ class PreparedNetwork:
         graph = uncenter(self.graph, self.centered)
         self.placement.write_late_forms(graph, ())
         fold_idle_scales(graph)
+        fold_idle_joined(graph)
         return graph.to_model()
 
     def write_uncorrected(
@@ -196,6 +198,7 @@ class PreparedNetwork:
         self.placement.write_late_forms(graph, {item.node for item in quantized})
         insert_qdq(graph, quantized, decisions)
         fold_idle_scales(graph)
+        fold_idle_joined(graph)
         return graph.to_model()
 
     def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:
@@ -243,6 +246,7 @@ def prepare_network(
         simplified += equalize(graph, few, placement, names, settings.weight_grids)
         simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
         if settings.activations != "float":
+            simplified += scale_joined(graph, few, placement, names, settings.weight_grids)
             simplified += scale_channels(graph, few, placement, names, settings.weight_grids)
             simplified += scale_inputs(graph, few, placement, names, settings.weight_grids)
         share_equal_weights(graph)

@@ -90,11 +90,16 @@ def scale_channels(
     for read in found:
         is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
         reach = choose_reach(len(samples), is_depthwise_only)
-        most_left = MOST_LEFT_FUSED if placement.fuses_products else MOST_LEFT_APART
-        if is_depthwise_only:
-            most_left = MOST_ERROR_LEFT
+        most_left = most_error_left(placement, is_depthwise_only)
         lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach, most_left)
     return lines
+
+
+def most_error_left(placement: Placement, is_depthwise_only: bool) -> float:
+    """Returns the share of the layers' error that a product may leave and be worth its time."""
+    if is_depthwise_only:
+        return MOST_ERROR_LEFT
+    return MOST_LEFT_FUSED if placement.fuses_products else MOST_LEFT_APART
 
 
 def insert_where_it_pays(
@@ -194,7 +199,7 @@ def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -
     for node in readers:
         node.input[0] = result
     for name in read.readers:
-        _take_up(graph, graph.node(name), factors)
+        take_up(graph, graph.node(name), factors)
     graph.index()
     graph.drop_unused_weights()
 
@@ -214,7 +219,7 @@ def fold_idle_scales(graph: Graph) -> None:
         if readers:
             divisors = graph.weights[node.input[1]].reshape(-1)
             for name in readers:
-                _take_up(graph, graph.node(name), divisors)
+                take_up(graph, graph.node(name), divisors)
             for item in graph.consumers(node.output[0]):
                 item.input[0] = node.input[0]
             graph.shapes.pop(node.output[0], None)
@@ -222,7 +227,7 @@ def fold_idle_scales(graph: Graph) -> None:
     graph.drop_unused_weights()
 
 
-def _take_up(graph: Graph, layer: onnx.NodeProto, factors: NDArray[np.floating]) -> None:
+def take_up(graph: Graph, layer: onnx.NodeProto, factors: NDArray[np.floating]) -> None:
     """Multiplies a layer's weights by one factor per input channel."""
     weight = filters(layer, graph.weights[layer.input[1]])
     weight = filters(layer, scale_input_channels(layer, weight, factors))

@@ -151,7 +151,7 @@ def observe_channels(
 def choose_factors(
     graph: Graph,
     readers: Sequence[str],
-    seen: dict[str, SeenChannels],
+    seen: Mapping[str, SeenChannels],
     placement: Placement,
     weight_grids: WeightGrids,
     reach: Reach,
@@ -170,7 +170,7 @@ def choose_factors(
     relative = np.clip(peaks / peaks.max(), reach.smallest_factor, 1.0)
 
     def measure(exponent: float) -> float:
-        return _error(graph, readers, seen, placement, weight_grids, relative**exponent)
+        return measure_error(graph, readers, seen, placement, weight_grids, relative**exponent)
 
     errors = list(map_ahead(measure, reach.exponents))
     best = int(np.argmin(errors))
@@ -192,10 +192,10 @@ def is_depthwise(graph: Graph, name: str) -> bool:
     return bool(layer.op_type == "Conv" and graph.weights[layer.input[1]].shape[1] == 1)
 
 
-def _error(
+def measure_error(
     graph: Graph,
     readers: Sequence[str],
-    seen: dict[str, SeenChannels],
+    seen: Mapping[str, SeenChannels],
     placement: Placement,
     weight_grids: WeightGrids,
     factors: NDArray[np.float64],

@@ -1,0 +1,197 @@
+"""Which channels of which tensors have one factor in common: a variable per channel.
+
+Dividing the channel that an activation writes goes on through everything that is positively
+homogeneous and keeps channels apart: a Concat puts the channels of its members side by side, a
+Split takes them apart, an Add has the same factor on both sides. So each channel of each tensor is
+one of few variables, and layers read them by their tensors. What would notice one pins it to 1.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from artifacts.graph_reading import read_tensors
+from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.movement import MOVING
+from compress.quantize.repairs.linear_group import find_linear_groups
+from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
+
+Variables = NDArray[np.intp]
+
+
+@dataclass
+class ChannelVariables:
+    """The variables of a graph's pictures, [N, C, ...].
+
+    Attributes:
+        of: by tensor, [C], the variable of each channel.
+        makers: the tensors that a product may be put behind, in topological order.
+        readers: by the name of a layer with constant weights, the tensor whose channels it sums up.
+        joins: the variables that a Concat, Split or Add passes on.
+    """
+
+    of: dict[str, Variables] = field(default_factory=dict)
+    makers: list[str] = field(default_factory=list)
+    readers: dict[str, str] = field(default_factory=dict)
+    joins: set[int] = field(default_factory=set)
+    _parents: list[int] = field(default_factory=list)
+    _pinned: set[int] = field(default_factory=set)
+
+    @classmethod
+    def follow(cls, graph: Graph) -> "ChannelVariables":
+        """Returns the variables of a graph whose shapes are known."""
+        found = cls()
+        for node in graph.nodes:
+            found._follow(graph, node)
+        found._pin([*graph.outputs, *(group.tensor for group in find_linear_groups(graph))])
+        found._resolve()
+        return found
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """The variables that are 1."""
+        return frozenset(self._pinned)
+
+    def _follow(self, graph: Graph, node: onnx.NodeProto) -> None:
+        output = node.output[0]
+        channels = _count_channels(graph, output)
+        if node.op_type in LAYERS and all(name in graph.weights for name in node.input[1:] if name):
+            self.readers[node.name] = node.input[0]
+            self._known(graph, node.input[0])
+            self._open(output, channels, is_free=False)
+        elif channels and channels == _passes_channels(graph, node):
+            self.of[output] = self._known(graph, node.input[0])
+        elif channels and _joins_channels(graph, node):
+            self.of[output] = np.concatenate([self._known(graph, name) for name in node.input])
+            self.joins |= set(self.of[output].tolist())
+        elif channels and _splits_channels(graph, node):
+            whole, start = self._known(graph, node.input[0]), 0
+            for name in node.output:
+                size = _count_channels(graph, name)
+                self.of[name] = whole[start : start + size]
+                start += size
+            self.joins |= set(whole.tolist())
+        elif channels and _adds_alike(graph, node):
+            one, other = (self._known(graph, name) for name in node.input)
+            for first, second in zip(one.tolist(), other.tolist(), strict=True):
+                self._parents[self._root(first)] = self._root(second)
+            self.of[output] = one
+            self.joins |= set(one.tolist())
+        else:
+            self._pin(read_tensors(node))
+            is_maker = node.op_type not in MOVING | {"Gemm", "MatMul"} and len(node.output) == 1
+            for name in filter(None, node.output):
+                self._open(name, _count_channels(graph, name), is_free=is_maker)
+
+    def _known(self, graph: Graph, tensor: str) -> Variables:
+        """Returns a tensor's variables; what the network is given has pinned ones."""
+        if tensor not in self.of:
+            self._open(tensor, _count_channels(graph, tensor), is_free=False)
+        return self.of[tensor]
+
+    def _open(self, tensor: str, channels: int, *, is_free: bool) -> None:
+        """Gives a tensor variables of its own."""
+        first = len(self._parents)
+        self._parents += range(first, first + channels)
+        self.of[tensor] = np.arange(first, first + channels)
+        if is_free and channels:
+            self.makers.append(tensor)
+        else:
+            self._pinned |= set(range(first, first + channels))
+
+    def _pin(self, tensors: Iterable[str]) -> None:
+        for name in tensors:
+            self._pinned |= set(self.of[name].tolist()) if name in self.of else set()
+
+    def _root(self, variable: int) -> int:
+        while self._parents[variable] != variable:
+            self._parents[variable] = self._parents[self._parents[variable]]
+            variable = self._parents[variable]
+        return variable
+
+    def _resolve(self) -> None:
+        """Replaces variables by one of those that they have to equal."""
+        roots = np.array([self._root(item) for item in range(len(self._parents))], np.intp)
+        self.of = {name: roots[items] for name, items in self.of.items()}
+        self._pinned = set(roots[list(self._pinned)].tolist())
+        self.joins = set(roots[list(self.joins)].tolist())
+
+    def components(self) -> Iterator["Component"]:
+        """Yields the free variables that share tensors which layers read, with these layers."""
+        parents = {item: item for items in self.of.values() for item in items.tolist()}
+
+        def root(item: int) -> int:
+            while parents[item] != item:
+                item = parents[item]
+            return item
+
+        free = {name: set(items.tolist()) - self._pinned for name, items in self.of.items()}
+        for tensor in self.readers.values():
+            shared = sorted(free[tensor])
+            for other in shared[1:]:
+                parents[root(other)] = root(shared[0])
+        members: dict[int, set[int]] = {}
+        for item in set().union(*free.values()):
+            members.setdefault(root(item), set()).add(item)
+        for items in members.values():
+            readers = [name for name, tensor in self.readers.items() if free[tensor] & items]
+            makers = [name for name in self.makers if free[name] & items]
+            if readers and makers:
+                yield Component(variables=frozenset(items), makers=makers, readers=readers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """Variables whose factors are chosen together.
+
+    Attributes:
+        variables: they.
+        makers: the tensors that write them.
+        readers: names of the layers that read them.
+    """
+
+    variables: frozenset[int]
+    makers: list[str]
+    readers: list[str]
+
+
+def _count_channels(graph: Graph, tensor: str) -> int:
+    """Returns the channels of a picture; 0 of what is none, or has an unknown shape."""
+    shape = graph.shapes.get(tensor, ())
+    return shape[1] if len(shape) > 2 and tensor not in graph.weights else 0
+
+
+def _passes_channels(graph: Graph, node: onnx.NodeProto) -> int:
+    """Returns how many channels a node passes factors of on; 0 of others."""
+    return _count_channels(graph, node.input[0]) if is_homogeneous(graph, node) else 0
+
+
+def _joins_channels(graph: Graph, node: onnx.NodeProto) -> bool:
+    rank = len(graph.shapes[node.output[0]])
+    return (
+        node.op_type == "Concat"
+        and attribute(node, "axis", 1) in (1, 1 - rank)
+        and all(_count_channels(graph, name) for name in node.input)
+    )
+
+
+def _splits_channels(graph: Graph, node: onnx.NodeProto) -> bool:
+    if node.op_type != "Split":
+        return False
+    rank = len(graph.shapes[node.output[0]])
+    sizes = [_count_channels(graph, name) for name in node.output]
+    return (
+        attribute(node, "axis", 0) in (1, 1 - rank)
+        and all(sizes)
+        and sum(sizes) == _count_channels(graph, node.input[0])
+    )
+
+
+def _adds_alike(graph: Graph, node: onnx.NodeProto) -> bool:
+    if node.op_type != "Add" or node.input[0] == node.input[1]:
+        return False
+    counts = {_count_channels(graph, name) for name in (*node.input, *node.output)}
+    return len(counts) == 1

@@ -1,0 +1,165 @@
+"""Gives channels similar ranges where a Concat, a Split or an Add is between activation and layer.
+
+What a C2f block of a YOLO, a pyramid or a DenseNet joins has one scale for all, and the loudest
+channel of all decides it. As `channel_scales` does for a single tensor, each activation that writes
+into the joined tensors gets a product with a constant per channel, and the layers that read them
+take the factors up; what an Add sums has the same ones (`channel_variables`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import helper
+
+from compress.quantize.graph import Array, Graph
+from compress.quantize.placement import Placement
+from compress.quantize.qparams import WeightGrids
+from compress.quantize.repairs.channel_scales import most_error_left, take_up
+from compress.quantize.repairs.channel_variables import ChannelVariables, Component
+from compress.quantize.repairs.equalization import (
+    Reach,
+    SeenChannels,
+    choose_reach,
+    is_depthwise,
+    measure_error,
+    observe_channels,
+)
+
+SUFFIX = "framefit_joined_scale"
+Factors = NDArray[np.float64]
+
+
+def scale_joined(
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    placement: Placement,
+    quantized: Collection[str],
+    weight_grids: WeightGrids,
+) -> list[str]:
+    """Inserts products in place where they take away enough of the error of the layers behind.
+
+    Args:
+        graph: the simplified float graph; its results stay.
+        samples: calibration inputs.
+        placement: tells the integers of activations.
+        quantized: names of the nodes that will be quantized.
+        weight_grids: the integers of weights.
+
+    Returns:
+        one line per group of channels that was scaled.
+    """
+    channels = ChannelVariables.follow(graph)
+    groups = [item for item in channels.components() if item.variables & channels.joins]
+    read = {channels.readers[name]: 1 for group in groups for name in group.readers}
+    if not read:
+        return []
+    seen = observe_channels(graph, samples, read)
+    factors = np.ones(1 + max(int(items.max(initial=0)) for items in channels.of.values()))
+    lines = []
+    for group in groups:
+        readers = [name for name in group.readers if name in quantized]
+        is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
+        reach = choose_reach(len(samples), is_depthwise_only)
+        chosen = _choose(graph, channels, group, readers, seen, placement, weight_grids, reach)
+        if chosen is not None:
+            factors[list(group.variables)] = chosen[list(group.variables)]
+            lines.append(
+                f"scaled {len(group.variables)} channels behind {', '.join(group.makers)} before "
+                f"{', '.join(readers)}, factors {factors[list(group.variables)].min():.3f} to 1"
+            )
+    if lines:
+        _insert(graph, channels, factors)
+    return lines
+
+
+def _choose(
+    graph: Graph,
+    channels: ChannelVariables,
+    group: Component,
+    readers: Sequence[str],
+    seen: Mapping[str, SeenChannels],
+    placement: Placement,
+    weight_grids: WeightGrids,
+    reach: Reach,
+) -> Factors | None:
+    """Returns the factor of each variable, 1 outside the group; None if too little is won."""
+    tensors = {channels.readers[name] for name in readers}
+    peaks = np.zeros(1 + max(int(items.max()) for items in channels.of.values() if items.size))
+    for tensor in tensors:
+        np.maximum.at(peaks, channels.of[tensor], seen[tensor].peaks)
+    loudest = max((float(seen[tensor].peaks.max()) for tensor in tensors), default=0.0)
+    if not np.isfinite(loudest) or loudest == 0:
+        return None
+    is_member = np.zeros(len(peaks), bool)
+    is_member[list(group.variables)] = True
+    relative = np.where(is_member, np.clip(peaks / loudest, reach.smallest_factor, 1.0), 1.0)
+
+    def measure(exponent: float) -> float:
+        factors = relative**exponent
+        total = 0.0
+        for name in readers:
+            own = factors[channels.of[channels.readers[name]]]
+            total += measure_error(graph, [name], seen, placement, weight_grids, own)
+        return total
+
+    errors = [measure(exponent) for exponent in reach.exponents]
+    best = int(np.argmin(errors))
+    is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
+    if best == 0 or errors[best] > errors[0] * most_error_left(placement, is_depthwise_only):
+        return None
+    return np.asarray(relative ** reach.exponents[best])
+
+
+def _insert(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
+    """Puts the products behind the activations, and lets the layers take the factors up."""
+    for name, tensor in channels.readers.items():
+        own = factors[channels.of[tensor]]
+        if (own != 1).any():
+            take_up(graph, graph.node(name), own)
+    for tensor in channels.makers:
+        own = factors[channels.of[tensor]]
+        if (own != 1).any():
+            _put_behind(graph, tensor, own)
+    graph.drop_unused_weights()
+
+
+def _put_behind(graph: Graph, tensor: str, factors: Factors) -> None:
+    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
+    behind = len(graph.shapes[tensor]) - 2
+    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
+    graph.rewire(tensor, result)
+    product = helper.make_node("Mul", [tensor, constant], [result], result)
+    (place,) = (index for index, node in enumerate(graph.nodes) if tensor in node.output)
+    graph.insert(place + 1, product)
+
+
+def fold_idle_joined(graph: Graph) -> None:
+    """Takes out in place the products behind which no quantizer is: their layers stay in float."""
+    products = [node for node in graph.nodes if node.op_type == "Mul" and SUFFIX in node.input[1]]
+    if not products:
+        return
+    channels = ChannelVariables.follow(graph)
+    products = [node for node in products if channels.of[node.output[0]].size]
+    divisors = np.ones(1 + max(int(items.max(initial=0)) for items in channels.of.values()))
+    for node in products:
+        divisors[channels.of[node.output[0]]] = graph.weights[node.input[1]].reshape(-1)
+    held = set(channels.pinned)
+    idle = products
+    while True:
+        kept = [node for node in idle if held & set(channels.of[node.output[0]].tolist())]
+        if not kept:
+            break
+        idle = [node for node in idle if node not in kept]
+        for node in kept:
+            held |= set(channels.of[node.output[0]].tolist())
+    divisors[list(held)] = 1.0
+    for name, tensor in channels.readers.items():
+        own = divisors[channels.of[tensor]]
+        if (own != 1).any():
+            take_up(graph, graph.node(name), own)
+    for node in idle:
+        graph.rewire(node.output[0], node.input[0])
+        graph.shapes.pop(node.output[0], None)
+    graph.remove([node.name for node in idle])
+    graph.drop_unused_weights()
