@@ -166,7 +166,8 @@ def _count_channels(graph: Graph, tensor: str) -> int:
 
 def _passes_channels(graph: Graph, node: onnx.NodeProto) -> int:
     """Returns how many channels a node passes factors of on; 0 of others."""
-    return _count_channels(graph, node.input[0]) if is_homogeneous(graph, node) else 0
+    passes = node.op_type == "Identity" or is_homogeneous(graph, node)
+    return _count_channels(graph, node.input[0]) if passes else 0
 
 
 def _joins_channels(graph: Graph, node: onnx.NodeProto) -> bool:
