@@ -2,12 +2,13 @@
 
 import importlib
 import re
-import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from artifacts.errors import InputError, UnsafeFileError
+from artifacts.own_packages import modules_of
 
 _OWN_BUILDER = re.compile(r"perception(\.[a-z_]\w*)+:build\w*")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -70,17 +71,11 @@ def call_builder(build: Callable[..., Any], name: str, *arguments: Any) -> Any:
 
 
 def _import(module_name: str, name: str, *, is_own: bool) -> Any:
-    here = str(Path.cwd())
-    added = not is_own and here not in sys.path
-    if added:
-        sys.path.insert(0, here)
     try:
-        return importlib.import_module(module_name)
+        with nullcontext() if is_own else modules_of(Path.cwd()):
+            return importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         raise InputError(
             f"cannot import the module of '{name}': {type(error).__name__}: {error}",
             "package.module:function that Python finds from the current folder",
         ) from error
-    finally:
-        if added:
-            sys.path.remove(here)

@@ -80,14 +80,14 @@ def _agree(together: Array, first: Array, second: Array) -> bool:
 
 
 def _find_shapes(model: onnx.ModelProto, sample: Mapping[str, Array]) -> Shapes:
-    """Returns the shapes that a sample's tensors have around reshapes and concatenations."""
+    """Returns the shapes that a sample's tensors have where they are moved or resized."""
     constants = {item.name for item in model.graph.initializer}
     named = {
         name
         for node in model.graph.node
-        if node.op_type in ("Reshape", "Concat")
+        if node.op_type in ("Reshape", "Concat", "Resize")
         for name in (*node.input, *node.output)
-        if name not in constants and name not in sample
+        if name and name not in constants and name not in sample
     }
     found = open_runner(model, sorted(named))(sample)
     return {name: value.shape for name, value in {**sample, **found}.items()}
@@ -109,7 +109,7 @@ def _candidates(
     yield copy
     shapes, source = _find_shapes(model, sample), next(iter(batches))
     _free_reshapes(copy.graph, shapes)
-    _free_resizes(copy.graph, source)
+    _free_resizes(copy.graph, source, shapes)
     _repeat_constants(copy.graph, source, shapes)
     _drop_unread(copy.graph)
     yield copy
@@ -142,20 +142,42 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(kept)
 
 
-def _free_resizes(graph: onnx.GraphProto, source: str) -> None:
-    """Lets the batch of what is resized follow, where the sizes to resize to name it."""
+def _free_resizes(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
+    """Lets the batch of what is resized follow, where the sizes to resize to name it.
+
+    They become factors where these give the same sizes exactly. OpenVINO 2026.4 computes a shape
+    that begins with the input's batch from the first layer's result, and in a network of integers
+    what is resized to it, and what else is there, was 0 dB and less of what the file says.
+    """
     sizes = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     made: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         name = node.input[3] if node.op_type == "Resize" and len(node.input) > 3 else ""
         axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), [0])
         if name in sizes and axes[0] == 0 and sizes[name][0] == 1:
+            factors = _exact_factors(node, shapes.get(node.input[0], ()), sizes[name])
+            if factors is not None:
+                node.input[2] = _add(graph, f"{node.output[0]}/factors", factors)
+                del node.input[3:]
+                continue
             if name not in made:
                 made[name] = _make_shape(graph, name, sizes[name][1:], source)
             node.input[3] = made[name][-1].output[0]
     nodes = [*chain.from_iterable(made.values()), *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _exact_factors(node: onnx.NodeProto, known: tuple[int, ...], sizes: Array) -> Array | None:
+    """Returns by what a Resize multiplies each axis; None where rounding would leave a doubt."""
+    named = {item.name: item for item in node.attribute}
+    policy = named.get("keep_aspect_ratio_policy")
+    if node.input[1] or len(known) != len(sizes) or "axes" in named:
+        return None
+    if policy is not None and policy.s not in (b"", b"stretch"):
+        return None
+    factors = (sizes / np.array(known)).astype(np.float32)
+    return factors if np.array_equal(factors.astype(np.float64) * known, sizes) else None
 
 
 def _repeat_constants(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:

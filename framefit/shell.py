@@ -20,16 +20,8 @@ from typing import Any
 import typer
 
 from artifacts.errors import FramefitError, InputError, MissingExtraError
+from artifacts.own_packages import OUR_PACKAGES
 
-OUR_PACKAGES = (
-    "artifacts",
-    "perception",
-    "compress",
-    "export",
-    "engines",
-    "latency_budget",
-    "framefit",
-)
 _EXTRAS = {
     "torch": "torch",
     "torchvision": "torch",
@@ -213,6 +205,38 @@ class _Interrupt(BaseException):
         self.signal = number
 
 
+class _Unwind:
+    """Raises at the first signal that arrives.
+
+    Attributes:
+        has_begun: whether one has.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+    def __call__(self, number: int, _frame: object) -> None:
+        """Handles a signal."""
+        if not self.has_begun:
+            self.has_begun = True
+            raise _Interrupt(number)
+
+
+def _forget_interrupts() -> None:
+    """In a forked child: its signals are its own.
+
+    A library forks children and ends them with SIGTERM. The pipe that wakes the main thread is
+    shared with the parent, whose command each of these signals would interrupt.
+    """
+    if any(isinstance(signal.getsignal(one), _Unwind) for one in _INTERRUPTS):
+        signal.set_wakeup_fd(-1)
+        for one in _INTERRUPTS:
+            signal.signal(one, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_forget_interrupts)
+
+
 @contextmanager
 def _interruptible(ends_process: bool) -> Iterator[None]:
     """Lets the first SIGINT or SIGTERM unwind the stack; later ones do not disturb that."""
@@ -220,19 +244,13 @@ def _interruptible(ends_process: bool) -> Iterator[None]:
         yield
         return
 
-    arrived: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> None:
-        arrived.append(number)
-        if len(arrived) == 1:
-            raise _Interrupt(number)
-
-    before = {one: signal.signal(one, interrupt) for one in _INTERRUPTS}
+    unwind = _Unwind()
+    before = {one: signal.signal(one, unwind) for one in _INTERRUPTS}
     try:
         with _main_thread_woken():
             yield
     finally:
-        if not (arrived and ends_process):
+        if not (unwind.has_begun and ends_process):
             for one, handler in before.items():
                 signal.signal(one, handler)
 

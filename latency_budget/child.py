@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from artifacts.errors import FramefitError
+from artifacts.own_packages import put_first
 from latency_budget.clock import MonotonicClock
 from latency_budget.experiment import Experiment, Parts, run_experiment
 from latency_budget.measure import MeasureSettings
@@ -30,6 +31,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Follows the request; returns 0, or 1 after telling the error."""
     begun_ns = MonotonicClock().now_ns()
+    put_first()
     _end_with_parent()
     request = json.load(sys.stdin)
     channel = _take_channel()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.errors import FramefitError, InputError, first_line
+from artifacts.own_packages import modules_of
 from latency_budget.stage import Stage, check_stages
 from latency_budget.workload import Workload
 
@@ -43,10 +44,11 @@ def load_pipeline(
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
         raise InputError(f"the pipeline is '{name}'", _EXPECTED)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    function = _import_function(name, module_name, function_name)
+    here = Path.cwd()
+    with modules_of(here):
+        function = _import_function(name, module_name, function_name)
+    if str(here) not in sys.path:
+        sys.path.insert(0, str(here))
     keywords = {} if heads is None else {"heads": _require_heads(name, function, heads)}
     try:
         result = function(model, **keywords) if model is not None else function(**keywords)

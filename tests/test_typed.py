@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framefit.shell import OUR_PACKAGES
+from artifacts.own_packages import OUR_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = """

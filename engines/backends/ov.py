@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
 from artifacts.free_batch import find_batches
+from artifacts.openvino_import import import_openvino
 from artifacts.openvino_refusal import read_refusal
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
@@ -155,10 +156,9 @@ def _read(core: Any, path: Path) -> Any:
 
 def _import() -> Any:
     try:
-        import openvino
+        return import_openvino()
     except ImportError as error:
         raise MissingExtraError("openvino", "", "running on OpenVINO") from error
-    return openvino
 
 
 def _config(settings: SessionSettings) -> dict[str, Any]:

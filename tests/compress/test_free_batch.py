@@ -104,10 +104,21 @@ def looked_up():
 
 
 def enlarged():
-    """Is resized to sizes that name the batch."""
+    """Is resized to sizes that name the batch, by no exact factor."""
     nodes, constants = conv()
-    nodes.append(helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], mode="linear"))
+    nodes += [
+        helper.make_node("MaxPool", ["c"], ["pooled"], kernel_shape=[3, 3]),
+        helper.make_node("Resize", ["pooled", "", "", "sizes"], ["y"], mode="linear"),
+    ]
     return make(nodes, {"y": (1, 4, 13, 16)}, **constants, sizes=[1, 4, 13, 16])
+
+
+def doubled(mode="linear", coordinates="align_corners"):
+    """Is resized by whole factors to sizes that name the batch, as torch.export writes it."""
+    nodes, constants = conv()
+    options = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    nodes.append(helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], **options))
+    return make(nodes, {"y": (1, 4, 16, 12)}, **constants, sizes=[1, 4, 16, 12])
 
 
 def fixed_rows():
@@ -146,6 +157,7 @@ def mixed():
         warped,
         looked_up,
         enlarged,
+        doubled,
         fixed_rows,
     ],
 )
@@ -164,6 +176,22 @@ def test_any_batch_gives_what_each_sample_gives(build):
     alone = [single.run(["y"], {"x": picture[None]})[0] for picture in pictures]
     (together,) = many.run(["y"], {"x": pictures})
     np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "coordinates"),
+    [("linear", "align_corners"), ("linear", "half_pixel"), ("nearest", "asymmetric")],
+)
+def test_exact_factors_take_the_place_of_sizes_that_name_the_batch(mode, coordinates):
+    """OpenVINO 2026.4 miscomputes networks of integers with sizes made of the input's batch."""
+    model = doubled(mode, coordinates)
+    freed = free_batch(model, {"x": "N"}, SAMPLES)
+    assert "Shape" not in {node.op_type for node in freed.graph.node}
+    before, after = (
+        onnxruntime.InferenceSession(item.SerializeToString()).run(None, SAMPLES[0])[0]
+        for item in (model, freed)
+    )
+    assert np.array_equal(before, after)
 
 
 def test_an_output_of_no_sample_keeps_its_shape():

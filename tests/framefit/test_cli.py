@@ -309,6 +309,32 @@ def test_interrupt_leaves_the_old_file_and_nothing_else(
     assert list(folder.glob(".framefit/quantize/*/*")), "the next run cannot go on"
 
 
+FORKED_CHILD = """
+import multiprocessing, time
+import framefit.quantize_job
+def ends_a_child(*args, **kwargs):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+    child.start()
+    time.sleep(0.3)
+    child.terminate()
+    child.join()
+    time.sleep(0.5)
+    from artifacts.errors import InputError
+    raise InputError("the command went on")
+framefit.quantize_job.save_onnx = ends_a_child
+"""
+
+
+def test_the_end_of_a_forked_child_does_not_interrupt_the_command(
+    start, network: Path, pictures: Path
+) -> None:
+    process = start("compress", "quantize", network, "--data", pictures, code=FORKED_CHILD)
+    _, err = process.communicate(timeout=60)
+    assert "the command went on" in err
+    assert "Traceback" not in err
+    assert process.returncode == 2
+
+
 def test_late_interrupts_do_not_disturb_the_way_out(
     start, folder: Path, network: Path, pictures: Path
 ) -> None:

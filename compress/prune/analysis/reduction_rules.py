@@ -73,7 +73,9 @@ def soften(tracer: ChannelTracer, call: Call) -> None:
 def order(tracer: ChannelTracer, call: Call) -> None:
     """Sorting and running sums depend on the order of an axis."""
     x = call.args[0]
-    dim = next((value for value in call.args[1:] if isinstance(value, int)), -1) % x.ndim
+    position = 2 if call.name == "topk" else 1  # how many come before
+    named = call.kwargs.get("dim", -1)
+    dim = int(call.args[position] if len(call.args) > position else named) % x.ndim
     tracer.freeze(x, f"'{call.name}' in '{tracer.place}' runs across channels", (dim,))
     for other in call.tensors[1:]:
         tracer.freeze(other, f"used by '{call.name}' in '{tracer.place}'")

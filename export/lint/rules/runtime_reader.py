@@ -8,6 +8,7 @@ from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_clips import read_openvino_model
 from artifacts.openvino_guard import UNQUANTIZED_TYPES
+from artifacts.openvino_import import import_openvino
 from artifacts.openvino_refusal import read_node, read_refusal
 from export.lint.finding import ERROR, INFO, WARNING, Finding
 from export.lint.graph import QUANTIZE, LintGraph, read_names
@@ -42,8 +43,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 
 
 def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    import openvino
-
+    openvino = import_openvino()
     core = openvino.Core()
     title = f"{target.title} {openvino.__version__.partition('-')[0]}"
     try:

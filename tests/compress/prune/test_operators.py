@@ -51,6 +51,40 @@ def test_a_border_keeps_no_channels(name: str) -> None:
     assert prune_half(PADDED[name]) < 1e-9
 
 
+ORDERED_PLACES = {
+    "topk": lambda _, x: x.flatten(2).topk(WIDTH, 2)[0].unflatten(2, (4, 4)),
+    "topk, last axis": lambda _, x: x.topk(5)[0],
+    "sort": lambda _, x: x.sort(2, descending=True)[0],
+    "stable sort": lambda _, x: torch.sort(x, stable=True, dim=2)[0],
+    "cumsum": lambda _, x: x.cumsum(3),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED_PLACES)
+def test_places_in_order_keep_no_channels(name: str) -> None:
+    assert prune_half(ORDERED_PLACES[name]) < 1e-9
+
+
+class TopScores(nn.Module):
+    """The best of all classes and places, as detectors without suppression end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.scores = nn.Conv2d(3, WIDTH, 1), nn.Conv2d(WIDTH, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.scores(self.first(x)).flatten(1)
+        best, places = scores.topk(30, -1)
+        return torch.stack([best, (places // 64).to(best.dtype)], -1)
+
+
+def test_the_best_of_all_classes_end_a_network() -> None:
+    network = open_network(TopScores().eval(), IMAGE)
+    (family,) = network.channels.families
+    assert len(family.roots) == WIDTH
+    assert network.largest_difference(set(family.roots[::2])) < 1e-9
+
+
 def scale_in_float32(_: Between, x: Tensor) -> Tensor:
     """RMSNorm as language models write it: over channels, in float32."""
     wide = x.float()
