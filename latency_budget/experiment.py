@@ -175,7 +175,7 @@ def run_experiment(
 
 def measure_frame_cost(settings: MeasureSettings) -> int:
     """Returns the median time in ns from one no-op frame to the next: the harness's own cost."""
-    brief = replace(settings, frames=HARNESS_FRAMES, warmup_frames=HARNESS_FRAMES)
+    brief = replace(settings, frames=HARNESS_FRAMES, warmup_frames=HARNESS_FRAMES, pulse=None)
     run = measure_closed([_NO_OP], [None], brief)
     return int(np.median(np.diff(run.start_ns)))
 
@@ -187,7 +187,9 @@ def _measure_control(settings: MeasureSettings, frames: int) -> Run:
     if not frames:
         return Run.from_latencies(np.empty(0, np.int64))
     return measure_paced(
-        [_NO_OP], [None], replace(settings, frames=frames, warmup_frames=3, policy="fifo")
+        [_NO_OP],
+        [None],
+        replace(settings, frames=frames, warmup_frames=3, policy="fifo", pulse=None),
     )
 
 
