@@ -40,6 +40,8 @@ class Run:
             with so few digits.
         is_numbered: a frame that is missing would have been noticed; not so for recorded times
             without a counter and without dropped frames.
+        is_unit_known: whoever wrote the times measured them in nanoseconds; not so for columns
+            whose names people choose.
     """
 
     mode: str
@@ -58,6 +60,7 @@ class Run:
     defects: tuple[str, ...] = ()
     rounding_ns: int = 0
     is_numbered: bool = True
+    is_unit_known: bool = False
 
     @classmethod
     def from_latencies(

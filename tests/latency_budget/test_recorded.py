@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from artifacts.errors import InputError
 from latency_budget.budget import Budget
 from latency_budget.budget_file import render_budget
 from latency_budget.recorded import READERS, read_recorded
+from latency_budget.report import build_report, build_variant
+from latency_budget.reports.json_report import render
 from latency_budget.run import Run
 from latency_budget.verdict import Verdict, judge
 
@@ -164,6 +167,37 @@ def test_seconds_beneath_a_name_that_says_ms_do_not_pass(tmp_path):
     judgement = judge(run, Budget())
     assert judgement.verdict is Verdict.INVALID
     assert "is that the column's unit?" in judgement.gates[0].detail
+
+
+def test_light_stages_are_believed_where_their_budgets_are_as_light(tmp_path):
+    """A frame of 0.1 ms is no mistake of the unit where its stages may take no more."""
+    times = np.random.default_rng(3).normal(0.1, 0.0005, 1000)
+    path = write(tmp_path, ".csv", {"latency_ms": times.tolist(), "filter_ms": times.tolist()})
+    judgement = judge(read_recorded(path), Budget())
+    assert "give each a budget of its size" in judgement.gates[0].detail
+    assert judge(read_recorded(path), Budget(stages={"filter": 0.12})).verdict is Verdict.PASS
+    whole = judge(read_recorded(path), Budget(stages={"filter": 30.0}))
+    assert whole.verdict is Verdict.INVALID
+    seconds = write(
+        tmp_path,
+        ".csv",
+        {"latency_ms": (times / 1e3).tolist(), "filter_ms": (times / 1e3).tolist()},
+    )
+    found = judge(read_recorded(seconds), Budget(stages={"filter": 0.12}))
+    assert "of its stages' budgets" in found.gates[0].detail
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"), [("fifo", Verdict.PASS), ("recorded", Verdict.INVALID)]
+)
+def test_a_report_is_believed_in_its_unit_where_its_frames_were_measured(tmp_path, mode, verdict):
+    times = np.random.default_rng(3).integers(90_000, 91_000, 1000)
+    run = replace(Run.from_latencies(times), mode=mode)
+    judgement = judge(run, Budget())
+    assert judgement.verdict is verdict
+    variant = build_variant("light", run, Budget(), judgement=judgement)
+    (tmp_path / "report.json").write_text(render(build_report([variant], Budget(), judgement)))
+    assert judge(read_recorded(tmp_path / "report.json"), Budget()).verdict is verdict
 
 
 def test_samples_without_a_counter_say_what_they_cannot_show(tmp_path):
