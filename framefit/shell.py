@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import typer
 
 from artifacts.errors import FramefitError, InputError, MissingExtraError
+from framefit.interrupts import TOLD, Interrupt, interruptible
 
 OUR_PACKAGES = (
     "artifacts",
@@ -50,7 +50,6 @@ _DEBUG = "--debug"
 _JSON = "--json"
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +68,7 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     _open_streams()
     try:
         with (
-            _interruptible(ends_process),
+            interruptible(ends_process),
             _quiet_libraries(),
             _text_beside_json(arguments) as words,
         ):
@@ -80,8 +79,8 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except _Interrupt as interrupt:
-        _say("interrupted: what was there before is unchanged")
+    except Interrupt as interrupt:
+        _say(TOLD)
         return 128 + interrupt.signal
     except Exception as error:
         if is_debug:
@@ -203,67 +202,6 @@ def _say(text: str) -> None:
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)
     encoding = sys.stderr.encoding or "utf-8"
     sys.stderr.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
-
-
-class _Interrupt(BaseException):
-    """SIGINT or SIGTERM arrived; not an Exception, so that nothing swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.signal = number
-
-
-@contextmanager
-def _interruptible(ends_process: bool) -> Iterator[None]:
-    """Lets the first SIGINT or SIGTERM unwind the stack; later ones do not disturb that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    arrived: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> None:
-        arrived.append(number)
-        if len(arrived) == 1:
-            raise _Interrupt(number)
-
-    before = {one: signal.signal(one, interrupt) for one in _INTERRUPTS}
-    try:
-        with _main_thread_woken():
-            yield
-    finally:
-        if not (arrived and ends_process):
-            for one, handler in before.items():
-                signal.signal(one, handler)
-
-
-@contextmanager
-def _main_thread_woken() -> Iterator[None]:
-    """Passes an interrupt on to the main thread.
-
-    The kernel may give signals that come close together to a thread of a runtime; Python notes
-    them, but the main thread sleeps on and would act only when its system call ends.
-    """
-    main = threading.get_ident()
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-
-    def pass_on() -> None:
-        while numbers := os.read(reader, 1):
-            if numbers[0] in _INTERRUPTS:
-                signal.pthread_kill(main, numbers[0])
-                return
-
-    thread = threading.Thread(target=pass_on, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(writer)
-        thread.join()
-        os.close(reader)
 
 
 class _OneLine(logging.Formatter):
