@@ -6,7 +6,8 @@ from pathlib import Path
 
 from artifacts.errors import InputError
 from artifacts.ownership import read_heads
-from framefit.budget_job import Engine, Progress, check_network, make_recipe
+from framefit.budget_job import Engine, Progress, make_recipe
+from framefit.network_check import check_network
 from latency_budget.budget import FrameBudget
 from latency_budget.environment import Environment
 from latency_budget.measure import MeasureSettings
