@@ -285,3 +285,27 @@ def test_a_frame_may_leave_the_flag_out_and_numpy_write_it_as_a_float(tmp_path):
     assert read_recorded(path).dropped.tolist() == [False, True, False]
     columns = {"latency_ms": [3.0, 4.0], "dropped": [0.0, 1.0]}
     assert read_recorded(write(tmp_path, ".npz", columns)).dropped.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("every", [450, 1800])
+def test_stalls_in_recorded_latencies_fail_and_are_no_state_of_the_machine(tmp_path, every):
+    """A second's stall delays the thirty frames that arrive in it, and those until it is made up."""
+    rng = np.random.default_rng(every)
+    latency = rng.normal(20, 0.2, 3600)
+    for index in range(1, len(latency)):
+        if index % every == 100:
+            latency[index] += 1000
+        waits = max(0.0, latency[index - 1] - 1000 / 30)
+        latency[index] += waits
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": latency.round(4).tolist()}))
+    judgement = judge(run, Budget())
+    assert judgement.verdict is Verdict.FAIL
+    steady = next(gate for gate in judgement.gates if gate.name == "steady state")
+    assert steady.verdict is Verdict.PASS
+
+
+def test_a_step_in_recorded_latencies_is_still_none_of_one_state(tmp_path):
+    rng = np.random.default_rng(5)
+    latency = rng.normal(20, 0.2, 2000) + 5 * (np.arange(2000) > 1000)
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": latency.round(4).tolist()}))
+    assert judge(run, Budget()).verdict is Verdict.INVALID
