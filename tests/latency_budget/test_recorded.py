@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
-from latency_budget.budget import Budget
+from latency_budget.budget import Budget, FrameBudget
 from latency_budget.budget_file import render_budget
 from latency_budget.recorded import READERS, read_recorded
 from latency_budget.report import build_report, build_variant
@@ -200,6 +200,21 @@ def test_a_report_is_believed_in_its_unit_where_its_frames_were_measured(tmp_pat
     assert judge(read_recorded(tmp_path / "report.json"), Budget()).verdict is verdict
 
 
+@pytest.mark.parametrize("tick_ms", [4.0, 15.625, 1000 / 60])
+def test_a_coarse_timer_proves_nothing_within_its_tick(tmp_path, tick_ms):
+    """2 % of the frames take 30.5 ms of 30; timers that cut off show 28, 15.6 or 16.7."""
+    rng = np.random.default_rng(8)
+    times = np.where(rng.random(3000) < 0.02, 30.5, 24.5)
+    times[::500] = 35  # Some are seen on the next tick.
+    shown = (np.floor(times / tick_ms) * tick_ms).round(4)
+    assert len(np.unique(shown)) > 1
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": shown.tolist()}))
+    budget = Budget(frame=FrameBudget(deadline_ms=30, p99_over_p50=3, max_consecutive_misses=9))
+    assert judge(run, budget).verdict is Verdict.INCONCLUSIVE
+    exact = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+    assert judge(exact, budget).verdict is Verdict.FAIL
+
+
 def test_samples_without_a_counter_say_what_they_cannot_show(tmp_path):
     for columns, is_said in (
         ({}, True),
@@ -289,7 +304,7 @@ def test_a_frame_may_leave_the_flag_out_and_numpy_write_it_as_a_float(tmp_path):
 
 @pytest.mark.parametrize("every", [450, 1800])
 def test_stalls_in_recorded_latencies_fail_and_are_no_state_of_the_machine(tmp_path, every):
-    """A second's stall delays the thirty frames that arrive in it, and those until it is made up."""
+    """A second's stall delays the thirty frames that arrive in it, and more until it is made up."""
     rng = np.random.default_rng(every)
     latency = rng.normal(20, 0.2, 3600)
     for index in range(1, len(latency)):
