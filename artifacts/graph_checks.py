@@ -27,6 +27,27 @@ def model_opset(model: onnx.ModelProto) -> int:
     return int(versions[0]) if versions else 0
 
 
+def check_versions(model: onnx.ModelProto, path: Path) -> None:
+    """Refuses an opset, or a version of the format, that nobody has defined yet.
+
+    Raises:
+        InputError: it has one.
+    """
+    opset = model_opset(model)
+    if not 1 <= opset <= NEWEST_OPSET:
+        raise InputError(
+            f"{path} uses opset {opset}",
+            f"1 to {NEWEST_OPSET}",
+            "export it with opset 17, which every runtime here supports",
+        )
+    if model.ir_version > onnx.IR_VERSION:
+        raise InputError(
+            f"{path} has IR version {model.ir_version}",
+            f"at most {onnx.IR_VERSION}",
+            "export it again",
+        )
+
+
 def check_graph(model: onnx.ModelProto, path: Path) -> None:
     """Refuses a model that cannot be run, and says which node or tensor is the reason.
 
@@ -41,12 +62,7 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
     opset = model_opset(model)
     if not model.graph.node or not model.graph.output:
         raise InputError(f"{path} has no graph that computes an output", "a complete ONNX model")
-    if not 1 <= opset <= NEWEST_OPSET:
-        raise InputError(
-            f"{path} uses opset {opset}",
-            f"1 to {NEWEST_OPSET}",
-            "export it with opset 17, which every runtime here supports",
-        )
+    check_versions(model, path)
     for tensor in iter_tensors(model.graph):
         _check_names([tensor.name], path)
     check_sizes(model.graph, path)

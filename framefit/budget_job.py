@@ -9,11 +9,8 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.external_data import find_external, load_external_data
-from artifacts.file_kind import require_file
-from artifacts.graph_checks import check_definitions, check_finite, check_scales, check_sizes
-from artifacts.onnx_file import parse_input_shapes, read_as_stored
-from engines.onnx_outline import check_onnx_outline
+from artifacts.onnx_file import parse_input_shapes
+from framefit.network_check import check_network
 from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget
 from latency_budget.check import (
@@ -136,8 +133,12 @@ def make_report(
     if against is not None and model is None:
         raise InputError("--against was given without MODEL", "the newer build as MODEL")
     for path in (model, against):
-        if path is not None:
-            check_network(path)
+        if path is not None and check_network(path):
+            _log.warning(
+                "%s has weights in files beside it, which the report's digest does not cover, so "
+                "budget-check verify will refuse it",
+                path,
+            )
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
         recipe = make_recipe(model, pipeline, heads, engine, Path(folder))
@@ -153,26 +154,6 @@ def make_report(
             against=older,
         )
         return check_subject(subject, settings, progress)
-
-
-def check_network(path: Path) -> None:
-    """Refuses what runtimes open all the same: NaN, values defined twice, weights behind a link."""
-    require_file(path, "a model")
-    if path.suffix.lower() != ".onnx":
-        return
-    check_onnx_outline(path)
-    network = read_as_stored(path)
-    if find_external(network):
-        load_external_data(network, path, path.stat().st_size)
-        _log.warning(
-            "%s has weights in files beside it, which the report's digest does not cover, so "
-            "budget-check verify will refuse it",
-            path,
-        )
-    check_sizes(network.graph, path)
-    check_definitions(network.graph, path)
-    check_scales(network.graph, path)
-    check_finite(network.graph, path, may_be_infinite=True)
 
 
 def make_recipe(

@@ -16,7 +16,8 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
-from engines.runtimes import Session, SessionSettings, open_session
+from engines.runtimes import Session, SessionSettings
+from framefit.network_check import open_checked_session
 from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
@@ -141,7 +142,7 @@ def bench_networks(
     """
     if runs < ROUNDS:
         raise InputError(f"--runs is {runs}", f"at least {ROUNDS}")
-    sessions = [open_session(path, runtime, settings) for path in paths]
+    sessions = [open_checked_session(path, runtime, settings) for path in paths]
     try:
         feeds = [random_feeds(session) for session in sessions]
         shares = [runs // ROUNDS + (turn < runs % ROUNDS) for turn in range(ROUNDS)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from artifacts.errors import InputError
 from artifacts.ownership import read_heads
-from framefit.budget_job import Engine, Progress, check_network, make_recipe
+from framefit.budget_job import Engine, Progress, make_recipe
+from framefit.network_check import check_network
 from latency_budget.budget import FrameBudget
 from latency_budget.environment import Environment
 from latency_budget.measure import MeasureSettings
@@ -40,6 +41,7 @@ def measure_or_read(
     *,
     frames: int,
     rate_hz: float | None = None,
+    timeout_s: float = ProcessSettings.timeout_s,
     progress: Progress | None = None,
 ) -> Measured:
     """Returns frames to make a budget of.
@@ -51,6 +53,7 @@ def measure_or_read(
         engine: runtime, threads, input_shape and data.
         frames: how many to time.
         rate_hz: of the camera; that of a report.json, or else 30, where it is None.
+        timeout_s: see `ProcessSettings`.
         progress: called with (what, done, total).
 
     Raises:
@@ -66,7 +69,8 @@ def measure_or_read(
         check_network(model)
     rate_hz = rate_hz or FrameBudget.rate_hz
     recipe = make_recipe(model, pipeline, None, engine, Path())
-    process = ProcessSettings(measure=MeasureSettings(frames=frames, rate_hz=rate_hz))
+    measure = MeasureSettings(frames=frames, rate_hz=rate_hz)
+    process = ProcessSettings(measure=measure, timeout_s=timeout_s)
     experiment = measure_in_processes(recipe, process, progress)
     _warn_of_disturbance(experiment.environment)
     return Measured(run=experiment.paced, rate_hz=rate_hz, heads=_heads_of(model))

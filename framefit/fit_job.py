@@ -85,6 +85,7 @@ def fit_file(settings: FitSettings, progress: Progress | None = None) -> FitOutc
         environment=settings.environment,
         policy="fifo",
         warmup_frames=90,
+        timeout_s=settings.timeout_s,
         mode=None,
     )
     budget = check.budget

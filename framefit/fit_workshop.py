@@ -16,6 +16,7 @@ from framefit.network_clock import RUNTIMES, NetworkClock
 from framefit.quantize_job import choose_weights, quantize_file
 from framefit.trainable_network import TRAINABLE
 from latency_budget.report import Report
+from latency_budget.restarts import ProcessSettings
 
 if TYPE_CHECKING:
     from latency_budget.check import CheckSettings
@@ -36,6 +37,7 @@ class FitSettings:
         tier: how much evidence each verdict rests on.
         environment: instead of the budget's; see `budget-check`.
         frames: instead of the tier's.
+        timeout_s: see `ProcessSettings`.
         labels: labelled pictures for the budget's limits on heads, see `metric_judge.FORMS`.
         steps: of a distillation.
         model_options: how to open the model.
@@ -50,6 +52,7 @@ class FitSettings:
     tier: str = "pr"
     environment: str | None = None
     frames: int | None = None
+    timeout_s: float = ProcessSettings.timeout_s
     labels: str | None = None
     steps: int = 500
     model_options: ModelOptions = field(default_factory=ModelOptions)

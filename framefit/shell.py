@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ import typer
 
 from artifacts.errors import FramefitError, InputError, MissingExtraError
 from artifacts.own_packages import OUR_PACKAGES
+from framefit.interrupts import TOLD, Interrupt, interruptible
 
 _EXTRAS = {
     "torch": "torch",
@@ -42,7 +42,6 @@ _DEBUG = "--debug"
 _JSON = "--json"
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +60,7 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
     _open_streams()
     try:
         with (
-            _interruptible(ends_process),
+            interruptible(ends_process),
             _quiet_libraries(),
             _text_beside_json(arguments) as words,
         ):
@@ -72,8 +71,8 @@ def run_command(program: str, command: Any, arguments: Sequence[str] | None = No
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except _Interrupt as interrupt:
-        _say("interrupted: what was there before is unchanged")
+    except Interrupt as interrupt:
+        _say(TOLD)
         return 128 + interrupt.signal
     except Exception as error:
         if is_debug:
@@ -195,93 +194,6 @@ def _say(text: str) -> None:
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)
     encoding = sys.stderr.encoding or "utf-8"
     sys.stderr.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
-
-
-class _Interrupt(BaseException):
-    """SIGINT or SIGTERM arrived; not an Exception, so that nothing swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.signal = number
-
-
-class _Unwind:
-    """Raises at the first signal that arrives.
-
-    Attributes:
-        has_begun: whether one has.
-    """
-
-    def __init__(self) -> None:
-        self.has_begun = False
-
-    def __call__(self, number: int, _frame: object) -> None:
-        """Handles a signal."""
-        if not self.has_begun:
-            self.has_begun = True
-            raise _Interrupt(number)
-
-
-def _forget_interrupts() -> None:
-    """In a forked child: its signals are its own.
-
-    A library forks children and ends them with SIGTERM. The pipe that wakes the main thread is
-    shared with the parent, whose command each of these signals would interrupt.
-    """
-    if any(isinstance(signal.getsignal(one), _Unwind) for one in _INTERRUPTS):
-        signal.set_wakeup_fd(-1)
-        for one in _INTERRUPTS:
-            signal.signal(one, signal.SIG_DFL)
-
-
-os.register_at_fork(after_in_child=_forget_interrupts)
-
-
-@contextmanager
-def _interruptible(ends_process: bool) -> Iterator[None]:
-    """Lets the first SIGINT or SIGTERM unwind the stack; later ones do not disturb that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    unwind = _Unwind()
-    before = {one: signal.signal(one, unwind) for one in _INTERRUPTS}
-    try:
-        with _main_thread_woken():
-            yield
-    finally:
-        if not (unwind.has_begun and ends_process):
-            for one, handler in before.items():
-                signal.signal(one, handler)
-
-
-@contextmanager
-def _main_thread_woken() -> Iterator[None]:
-    """Passes an interrupt on to the main thread.
-
-    The kernel may give signals that come close together to a thread of a runtime; Python notes
-    them, but the main thread sleeps on and would act only when its system call ends.
-    """
-    main = threading.get_ident()
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-
-    def pass_on() -> None:
-        while numbers := os.read(reader, 1):
-            if numbers[0] in _INTERRUPTS:
-                signal.pthread_kill(main, numbers[0])
-                return
-
-    thread = threading.Thread(target=pass_on, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(writer)
-        thread.join()
-        os.close(reader)
 
 
 class _OneLine(logging.Formatter):

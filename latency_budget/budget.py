@@ -1,5 +1,6 @@
 """The budget file: what a frame may cost, read from `budget.toml` and checked key by key."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,8 @@ class HeadContract:
 
     Attributes:
         metric: the metric's name, such as mAP50, mIoU or abs_rel.
-        max_drop: largest allowed worsening, absolute; for an error such as abs_rel a rise.
+        max_drop: largest allowed worsening, in the metric's own unit (a share, percent, pixels …);
+            for an error such as abs_rel a rise. `quality_file` knows the unit's size.
         lower_is_better: the metric is an error; by its name where not given.
 
     Raises:
@@ -239,7 +241,9 @@ def _parse_head(source: str, key: str, value: Any) -> HeadContract:
         raise InputError(
             f"{source}: {key}.metric = {value['metric']!r}", 'a name in quotes, such as "mAP50"'
         )
-    drop = check_number(source, f"{key}.max_drop", value["max_drop"], unit="", high=1, zero=True)
+    drop = check_number(
+        source, f"{key}.max_drop", value["max_drop"], unit="", high=math.inf, zero=True
+    )
     direction = value.get("lower_is_better")
     if not isinstance(direction, bool | None):
         raise InputError(f"{source}: {key}.lower_is_better = {direction!r}", "true or false")

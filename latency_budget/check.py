@@ -46,6 +46,7 @@ class CheckSettings:
         ledger: counts the attempts, see `plan.begin_attempt`; None counts nothing.
         quality: a JSON file with each head's quality, see `read_quality`.
         baseline: a report.json to compare with.
+        timeout_s: see `ProcessSettings`.
     """
 
     budget: Budget
@@ -59,6 +60,7 @@ class CheckSettings:
     ledger: Path | None = None
     quality: Path | None = None
     baseline: Path | None = None
+    timeout_s: float = ProcessSettings.timeout_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +182,7 @@ def _process_settings(settings: CheckSettings, budget: Budget) -> ProcessSetting
         restarts=min(tier.restarts, tier.frames),
         parts=Parts(other=min(Parts().other, tier.frames)),
         scheduling=settings.scheduling,
+        timeout_s=settings.timeout_s,
     )
 
 

@@ -6,6 +6,7 @@ between the timed parts; what it measured goes into the file that the request na
 """
 
 import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -20,8 +21,10 @@ from latency_budget.clock import MonotonicClock
 from latency_budget.experiment import Experiment, Parts, run_experiment
 from latency_budget.measure import MeasureSettings
 from latency_budget.priority import Scheduling
+from latency_budget.pulse import Pulse
 from latency_budget.run import Run
 from latency_budget.run_file import save_runs
+from latency_budget.stage import check_stages
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.workload import Recipe
 
@@ -33,6 +36,7 @@ def main() -> int:
     begun_ns = MonotonicClock().now_ns()
     put_first()
     _end_with_parent()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     request = json.load(sys.stdin)
     channel = _take_channel()
     try:
@@ -69,9 +73,14 @@ def _follow(request: dict[str, Any], begun_ns: int, channel: TextIO) -> None:
     load_from_ns = clock.now_ns()
     workload = Recipe(**request["recipe"]).open()
     loaded_ns = clock.now_ns()
+    _tell(channel, {"stages": check_stages(workload.stages)})
     values = dict(request["settings"])
     stop = values.pop("stop")
-    settings = MeasureSettings(**values, stop=SequentialStop(**stop) if stop else None)
+    settings = MeasureSettings(
+        **values,
+        stop=SequentialStop(**stop) if stop else None,
+        pulse=Pulse(request["pulse"]),
+    )
     try:
         experiment = run_experiment(
             workload.stages,

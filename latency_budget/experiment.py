@@ -143,11 +143,12 @@ def run_experiment(
     first = measure_closed(stages, held, replace(plain, frames=COLD_FRAMES, warmup_frames=0))
     controls = [_measure_control(plain, parts.control)]
     note("closed loop", 1, 5)
-    warmup = min(settings.warmup_frames, parts.closed)
+    back_to_back = _count_in_time(parts.closed, first, settings.rate_hz)
+    warmup = min(settings.warmup_frames, back_to_back)
     closed = measure_closed(
         stages,
         held,
-        replace(plain, warmup_frames=warmup, frames=max(1, min(settings.frames, parts.closed))),
+        replace(plain, warmup_frames=warmup, frames=max(1, min(settings.frames, back_to_back))),
     )
     note(f"{settings.frames} frames at {settings.rate_hz:g} Hz", 2, 5)
     with Samplers(skip_s=settings.warmup_frames / settings.rate_hz) as samplers:
@@ -175,9 +176,21 @@ def run_experiment(
 
 def measure_frame_cost(settings: MeasureSettings) -> int:
     """Returns the median time in ns from one no-op frame to the next: the harness's own cost."""
-    brief = replace(settings, frames=HARNESS_FRAMES, warmup_frames=HARNESS_FRAMES)
+    brief = replace(settings, frames=HARNESS_FRAMES, warmup_frames=HARNESS_FRAMES, pulse=None)
     run = measure_closed([_NO_OP], [None], brief)
     return int(np.median(np.diff(run.start_ns)))
+
+
+def _count_in_time(frames: int, first: Run, rate_hz: float) -> int:
+    """Returns how many frames back to back last no longer than `frames` at the camera's rate.
+
+    Frames of seconds would else keep a check for an hour before it may say that they are too slow.
+    """
+    longest_s = frames / rate_hz
+    typical_s = float(np.median(first.service_ns)) / 1e9
+    if frames * typical_s <= longest_s:
+        return frames
+    return min(frames, max(COLD_FRAMES, int(longest_s / typical_s)))
 
 
 _NO_OP = Stage("no-op", lambda payload: payload)
@@ -187,7 +200,9 @@ def _measure_control(settings: MeasureSettings, frames: int) -> Run:
     if not frames:
         return Run.from_latencies(np.empty(0, np.int64))
     return measure_paced(
-        [_NO_OP], [None], replace(settings, frames=frames, warmup_frames=3, policy="fifo")
+        [_NO_OP],
+        [None],
+        replace(settings, frames=frames, warmup_frames=3, policy="fifo", pulse=None),
     )
 
 

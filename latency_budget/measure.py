@@ -19,6 +19,7 @@ import numpy as np
 
 from artifacts.errors import FramefitError, InputError, first_line
 from latency_budget.clock import Clock, MonotonicClock
+from latency_budget.pulse import Pulse
 from latency_budget.run import DROPPED_NS, Nanoseconds, Run
 from latency_budget.stage import Stage, check_stages, refuse_late_results
 from latency_budget.timed_loop import LOOPS, Recording, TimedLoop, arrival_offset_ns
@@ -43,6 +44,7 @@ class MeasureSettings:
         stop: asked every 30 frames with the latencies so far; True ends the run (a sequential
             test has decided).
         probe: reads the machine's counters before and after the timed part.
+        pulse: told where the loop stands, for a process that watches; None tells nobody.
     """
 
     frames: int = 1000
@@ -54,6 +56,7 @@ class MeasureSettings:
     clock: Clock = field(default_factory=MonotonicClock)
     stop: Callable[[Nanoseconds], bool] | None = None
     probe: Callable[[], Any] | None = None
+    pulse: Pulse | None = None
 
     def __post_init__(self) -> None:
         if self.frames < 1 or self.warmup_frames < 0 or self.held_frames < 1:
@@ -139,7 +142,7 @@ def _run_loop(
     out: Recording,
 ) -> int:
     """Runs one loop, in parts where the settings may stop it early; returns the frames done."""
-    loop = TimedLoop(stages, payloads, settings.clock, out)
+    loop = TimedLoop(stages, payloads, settings.clock, out, settings.pulse)
     count, run = len(out.dropped), LOOPS[mode]
     if mode != "closed":
         loop.schedule(_first_arrival_ns(settings), _exact_rate(settings))

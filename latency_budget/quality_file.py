@@ -83,13 +83,17 @@ def _require_one_scale(path: Path, head: str, found: HeadQuality, contract: Head
 
 
 def _require_bite(head: str, found: HeadQuality, contract: HeadContract) -> None:
-    is_share = 0 <= found.reference <= 1 and 0 <= found.candidate <= 1
-    if is_share and contract.max_drop >= 1 and not contract.lower_is_better:
+    """Refuses a drop that even a score of 0 keeps; errors may rise by any number of pixels."""
+    is_positive = found.reference >= 0 and found.candidate >= 0
+    if contract.lower_is_better or not is_positive:
+        return
+    if contract.max_drop >= max(1.0, found.reference):
+        is_share = found.reference <= 1 and found.candidate <= 1
         raise InputError(
             f"heads.{head}.max_drop = {contract.max_drop:g} of the budget allows everything: "
-            f"{found.metric} is {found.reference:g}, a share of 1",
-            "a drop below 1",
-            f"is it in percent? then write {contract.max_drop / 100:g}",
+            f"{found.metric} is {found.reference:g}{', a share of 1' if is_share else ''}",
+            f"a drop below {max(1.0, found.reference):g}",
+            f"is it in percent? then write {contract.max_drop / 100:g}" if is_share else "",
         )
 
 

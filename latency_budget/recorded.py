@@ -89,7 +89,12 @@ def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recordi
     run = _build_run(path, columns, rate_hz)
     if circumstances is not None:
         origins = circumstances.origins(run.count)
-        run = replace(run, is_whole_frame=circumstances.is_whole_frame, origins=origins)
+        run = replace(
+            run,
+            is_whole_frame=circumstances.is_whole_frame,
+            origins=origins,
+            is_unit_known=bool(circumstances.policy),
+        )
     return Recording(run, circumstances)
 
 

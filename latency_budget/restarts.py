@@ -5,15 +5,9 @@ processes is a figure of its own (Kalibera and Jones, "Rigorous Benchmarking in 
 ISMM 2013). Two variants are measured in turns, A B B A, so that a slow drift meets both.
 """
 
-import json
 import logging
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from artifacts import errors
-from artifacts.errors import DeviceFaultError, FramefitError
-from latency_budget.clock import MonotonicClock
+from artifacts.errors import DeviceFaultError
 from latency_budget.environment import Check, Environment, join_environments
 from latency_budget.experiment import ColdStart, Experiment, Harness, Parts, Progress
 from latency_budget.measure import MeasureSettings
+from latency_budget.measuring_process import Patience, measure_in_child
 from latency_budget.priority import Scheduling
 from latency_budget.run import Run
 from latency_budget.run_file import load_runs
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.workload import Recipe
 
-ENDING_S = 5.0
+LONGEST_TIMEOUT_S = 1e6
 _REPEATED = Parts(control=30, closed=0, other=0)
 
 _log = logging.getLogger(__name__)
@@ -49,14 +43,21 @@ class ProcessSettings:
         restarts: how many processes, one after the other.
         parts: frames of the other parts, in the first process; later ones have a short control.
         scheduling: processors and priority.
+        timeout_s: the longest that a stage may take for a frame; ten times as long for the load
+            and the first ten frames.
     """
 
     measure: MeasureSettings
     restarts: int = 1
     parts: Parts = field(default_factory=Parts)
     scheduling: Scheduling = field(default_factory=Scheduling)
+    timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.timeout_s <= LONGEST_TIMEOUT_S:
+            raise errors.InputError(
+                f"the timeout is {self.timeout_s:g} s", f"above 0, up to {LONGEST_TIMEOUT_S:g}"
+            )
         if not 1 <= self.restarts <= self.measure.frames:
             raise errors.InputError(
                 f"{self.restarts} restarts for {self.measure.frames} frames",
@@ -81,6 +82,7 @@ def measure_in_processes(
 
     Raises:
         DeviceFaultError: the GPU failed in a process, and again in the one that took its place.
+        InputError: a stage does not return.
         FramefitError: what a process raised, of the same kind; or a process that died.
     """
     return measure_in_turns({"": recipe}, settings, progress)[""]
@@ -173,7 +175,11 @@ def _measure_once(
 ) -> Experiment:
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
         out = Path(folder) / "measured.npz"
-        _run_child(_make_request(recipe, settings, number, out), progress, label)
+        request = _make_request(recipe, settings, number, out)
+        patience = Patience(
+            frame_s=settings.timeout_s, period_s=1 / float(settings.measure.rate_hz)
+        )
+        measure_in_child(request, patience, progress, label)
         return load_experiment(out)
 
 
@@ -200,95 +206,3 @@ def _make_request(
 
 def _later(parts: Parts) -> Parts:
     return replace(_REPEATED, control=min(parts.control, _REPEATED.control))
-
-
-def _run_child(request: dict[str, Any], progress: Progress | None, label: str) -> None:
-    request["called_ns"] = MonotonicClock().now_ns()
-    command = [sys.executable, "-P", "-m", "latency_budget.child"]
-    with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as complaints:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            text=True,
-            env=_child_environment(),
-            start_new_session=True,
-        )
-        try:
-            is_measured = _listen(child, request, progress, label)
-        finally:
-            _end(child)
-        if not is_measured:
-            complaints.seek(0)
-            raise _died(child.returncode, complaints.read())
-
-
-def _end(child: "subprocess.Popen[str]") -> None:
-    """Kills the process if it has not ended, and what it started."""
-    if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def _listen(
-    child: "subprocess.Popen[str]",
-    request: dict[str, Any],
-    progress: Progress | None,
-    label: str,
-) -> bool:
-    """Follows the process; returns whether it said that its measurement is written.
-
-    It is given some time to end then; a thread that a pipeline left behind would keep it forever.
-    """
-    if child.stdin is None or child.stdout is None:
-        raise FramefitError("the measuring process has no pipes")
-    try:
-        with child.stdin as stream:
-            json.dump(request, stream)
-    except BrokenPipeError:
-        pass  # The process ended at once; its exit code and last words are told by the caller.
-    with child.stdout as stream:
-        for line in stream:
-            message = json.loads(line)
-            if "error" in message:
-                child.wait()
-                raise _error_of(message)
-            if "measured" in message:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(ENDING_S)
-                return True
-            if progress is not None:
-                what, done, total = message["progress"]
-                progress(f"{label}{what}", done, total)
-    child.wait()
-    return False
-
-
-def _child_environment() -> dict[str, str]:
-    """The child finds our packages where this process found them, from any folder."""
-    home = str(Path(__file__).parents[1])
-    inherited = os.environ.get("PYTHONPATH", "")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in (home, inherited) if part)}
-
-
-def _error_of(message: dict[str, Any]) -> FramefitError:
-    kind = getattr(errors, message["kind"], FramefitError)
-    if kind in (
-        errors.InputError,
-        errors.UnsafeFileError,
-        errors.UnavailableError,
-        errors.DeviceFaultError,
-    ):
-        return kind(**message["error"])
-    error = FramefitError(**message["error"])
-    if isinstance(kind, type) and issubclass(kind, errors.UnavailableError):
-        return errors.UnavailableError(**message["error"])
-    return error
-
-
-def _died(code: int, complaints: str) -> FramefitError:
-    words = [line for line in complaints.strip().splitlines() if line.strip()]
-    last = words[-1] if words else "it said nothing"
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return FramefitError(f"the measuring process ended {how} before it was done: {last}")

@@ -40,6 +40,8 @@ class Run:
             with so few digits.
         is_numbered: a frame that is missing would have been noticed; not so for recorded times
             without a counter and without dropped frames.
+        is_unit_known: whoever wrote the times measured them in nanoseconds; not so for columns
+            whose names people choose.
     """
 
     mode: str
@@ -58,6 +60,7 @@ class Run:
     defects: tuple[str, ...] = ()
     rounding_ns: int = 0
     is_numbered: bool = True
+    is_unit_known: bool = False
 
     @classmethod
     def from_latencies(
@@ -199,14 +202,18 @@ class Run:
         """Returns [n] True where the frame was dropped or took longer than the deadline."""
         return self.latency_ns > deadline_ns
 
-    def wakeup_errors_ns(self) -> Nanoseconds:
-        """Returns how late frames started that found the pipeline idle: the machine's own error."""
+    @property
+    def was_idle(self) -> NDArray[np.bool_]:
+        """[processed] True where the frame before was done when this one arrived."""
         done = self.done_ns[~self.dropped]
         arrival = self.arrival_ns[~self.dropped]
-        late = self.start_ns[~self.dropped] - arrival
         was_idle = np.ones(len(done), bool)
         was_idle[1:] = done[:-1] < arrival[1:]
-        return late[was_idle]
+        return was_idle
+
+    def wakeup_errors_ns(self) -> Nanoseconds:
+        """Returns how late frames started that found the pipeline idle: the machine's own error."""
+        return self.queue_ns[self.was_idle]
 
     def find_defects(self) -> tuple[str, ...]:
         """Returns what makes the samples themselves unbelievable: the clock, missing frames."""

@@ -91,6 +91,11 @@ def bound_ns(
 
 
 def find_step(times: Nanoseconds) -> int:
+    """Returns by how much a column's times may be off, in ns: its last digit or its tick."""
+    return max(find_last_digit(times), _find_tick(times))
+
+
+def find_last_digit(times: Nanoseconds) -> int:
     """Returns the last digit that a column was written with, in ns: at most 1 ms.
 
     A float32 has 24 binary digits, too few for a nanosecond from 17 ms on; a sum loses one or two.
@@ -101,6 +106,24 @@ def find_step(times: Nanoseconds) -> int:
     while step < 1_000_000 and common % (10 * step) == 0:
         step *= 10
     return max(step, largest >> 22)
+
+
+def _find_tick(times: Nanoseconds) -> int:
+    """Returns the tick of a clock of which all times are small multiples, 1 where there is none.
+
+    Timers of 4, 15.6 or 16.7 ms (a kernel's, Windows', a display's) show in few different times,
+    whatever the digits with which they were written.
+    """
+    values = np.unique(times[times > 0])
+    if len(times) < _TICKING_FRAMES or not 2 <= len(values) <= _TICKS:
+        return 1
+    tick = int(np.diff(values).min())
+    strays = np.abs(values - np.round(values / tick) * tick)
+    return tick if strays.max() <= tick / 1000 else 1
+
+
+_TICKS = 64
+_TICKING_FRAMES = 100
 
 
 def frames_needed(misses: int, quantile: float, confidence: float) -> int:
@@ -208,7 +231,7 @@ def claim_ratio(
     upper = lower = None
     if high99 and low50 and low50 > later_ns:
         upper = (high99 + later_ns) / (low50 - later_ns)
-    if low99 and high50:
+    if low99 and high50 and high50 > later_ns:
         lower = max(0, low99 + later_ns) / (high50 - later_ns)
     within_floor = bool(high99 and low50 and high99 - low50 + 2 * later_ns <= floor_ns)
     if within_floor or (upper is not None and upper < limit):

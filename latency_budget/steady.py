@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latency_budget.run import Nanoseconds
-from latency_budget.statistics import find_step
+from latency_budget.statistics import find_last_digit
 
 BLOCK_FRAMES = 30
 FEWEST_BLOCKS = 8
@@ -98,7 +98,7 @@ def _block_medians(blocks: Nanoseconds, times: Nanoseconds) -> Floats:
     the next, a step of 4 % for 25 ms in whole milliseconds. The share of a block below its middle
     tick says where between the ticks the median is (the median of grouped data).
     """
-    step, size = find_step(times), blocks.shape[1]
+    step, size = find_last_digit(times), blocks.shape[1]
     middle = np.sort(blocks, axis=1)[:, size // 2, None]
     below, equal = (blocks < middle).sum(axis=1), (blocks == middle).sum(axis=1)
     medians: Floats = middle[:, 0] + step * ((size / 2 - below) / equal - 0.5)

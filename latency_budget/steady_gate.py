@@ -10,7 +10,9 @@ _UNKNOWN_RATE_HZ = 30.0
 def judge_steadiness(run: Run, mode: str) -> Gate:
     """Judges each process of a run by itself; their spread is reported elsewhere.
 
-    Nothing is cut off: frames before the steady part are judged like all others.
+    Nothing is cut off: frames before the steady part are judged like all others. Where only
+    latencies were recorded, frames that had to wait for the one before tell nothing of what a frame
+    takes, and are left out of this question alone: a stall is a fail, not a state of its own.
 
     Args:
         run: the frames; those of a closed loop follow each other at once.
@@ -20,6 +22,8 @@ def judge_steadiness(run: Run, mode: str) -> Gate:
     found = []
     for number, part in enumerate(parts, 1):
         service = part.service_ns
+        if run.mode == "recorded" and not run.stage_names:
+            service = service[part.was_idle]
         period_s = 1 / (run.rate_hz or _UNKNOWN_RATE_HZ)
         if run.mode == "closed" and len(service):
             period_s = float(service.mean()) / 1e9

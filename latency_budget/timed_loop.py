@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from latency_budget.clock import Clock
 from latency_budget.priority import is_realtime
+from latency_budget.pulse import OUTSIDE, Pulse
 from latency_budget.stage import Stage
 
 Nanoseconds = NDArray[np.int64]
@@ -107,10 +108,16 @@ class TimedLoop:
         payloads: of the first stage, used in a circle.
         clock: where the time comes from.
         out: the buffers to fill.
+        pulse: told where the loop stands, see `pulse.Pulse`; None tells nobody.
     """
 
     def __init__(
-        self, stages: list[Stage], payloads: Sequence[Any], clock: Clock, out: Recording
+        self,
+        stages: list[Stage],
+        payloads: Sequence[Any],
+        clock: Clock,
+        out: Recording,
+        pulse: Pulse | None = None,
     ) -> None:
         self._runs = tuple(stage.run for stage in stages)
         self._payloads = payloads
@@ -120,6 +127,7 @@ class TimedLoop:
         self._marks = _view(out.marks_ns)
         self._dropped = _view(out.dropped)
         self._counters = _view(out.counters)
+        self._pulse: Any = pulse.cell if pulse else memoryview(bytearray(8)).cast("q")
         self._reader = CounterReader()
         self._reader.read_into(self._counters, 0)
 
@@ -169,17 +177,20 @@ class TimedLoop:
 
     def close(self) -> None:
         """Frees what the loop holds besides the buffers."""
+        self._pulse[0] = OUTSIDE
         self._reader.close()
 
     def _run_frame(self, index: int, width: int) -> None:
-        marks, now_ns = self._marks, self._clock.now_ns
+        marks, now_ns, pulse = self._marks, self._clock.now_ns, self._pulse
         place = index * width
         payload = self._payloads[index % len(self._payloads)]
+        pulse[0] = place
         marks[place] = now_ns()
         for run in self._runs:
             payload = run(payload)
             place += 1
             marks[place] = now_ns()
+            pulse[0] = place
         self._reader.read_into(self._counters, (index + 1) * 5)
 
     def _skip_counters(self, index: int) -> None:

@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _SHORTEST = 0.005
-"""A frame that is faster was most likely written in seconds beneath a name that says ms."""
+"""A frame below this share of what it may take was most likely written in seconds beneath a name
+that says ms; so frames of up to five deadlines are caught, which would pass else."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,7 @@ def _judge_regression(name: str, regression: Regression, doubted: Verdict, doubt
 
 def _judge_samples(run: Run, budget: Budget) -> Gate:
     defects = run.find_defects()
-    typical_ns = percentile_ns(np.sort(run.latency_ns), 0.5)
-    if run.mode == "recorded" and typical_ns and typical_ns < _SHORTEST * budget.frame.deadline_ns:
-        defects += (
-            f"a frame takes {typical_ns / 1e6:.3g} ms, less than {_SHORTEST:.1%} of the deadline: "
-            "is that the column's unit?",
-        )
+    defects += _doubt_unit(run, budget)
     if defects:
         return Gate("samples", Verdict.INVALID, "; ".join(defects))
     dropped = int(run.dropped.sum())
@@ -155,6 +151,27 @@ def _judge_samples(run: Run, budget: Budget) -> Gate:
     if not run.is_numbered:
         shown += "; no column 'frame' or 'dropped': frames that were left out would not be seen"
     return Gate("samples", Verdict.PASS, shown)
+
+
+def _doubt_unit(run: Run, budget: Budget) -> tuple[str, ...]:
+    """Returns a defect where people's columns are too fast for what the frame may take.
+
+    That is the deadline, or where every stage was recorded and has a budget, the sum of these: a
+    frame of light stages is told by small ones.
+    """
+    typical_ns = percentile_ns(np.sort(run.latency_ns), 0.5)
+    allowed_ns, limit = float(budget.frame.deadline_ns), "of the deadline"
+    if run.stage_names and set(run.stage_names) <= set(budget.stages):
+        stages_ns = 1e6 * sum(budget.stages[name] for name in run.stage_names)
+        if stages_ns < allowed_ns:
+            allowed_ns, limit = stages_ns, "of its stages' budgets"
+    is_doubted = run.mode == "recorded" and not run.is_unit_known
+    if not is_doubted or not typical_ns or typical_ns >= _SHORTEST * allowed_ns:
+        return ()
+    return (
+        f"a frame takes {typical_ns / 1e6:.3g} ms, less than {_SHORTEST:.1%} {limit}: is that the "
+        "column's unit? if it is, record its stages too and give each a budget of its size",
+    )
 
 
 def _judge_machine(environment: Environment | None, mode: str) -> Gate:

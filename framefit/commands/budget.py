@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framefit.commands.options import JsonOption, NewestOption, RevokedOption, TrustedKeyOption
+from framefit.commands.options import (
+    JsonOption,
+    NewestOption,
+    RevokedOption,
+    TimeoutOption,
+    TrustedKeyOption,
+)
 from framefit.commands.report import report, verify
 from framefit.unused_options import refuse_unused
 
@@ -21,7 +27,7 @@ _TRUST = ("trusted_key", "revoked", "newest")
 _MEASURING = (
     *_ENGINE,
     *_TRUST,
-    *("frames", "restarts", "warmup", "policy", "sweep", "cpus", "priority", "ledger"),
+    *("frames", "restarts", "warmup", "policy", "sweep", "cpus", "priority", "ledger", "timeout"),
 )
 _TIERS = "smoke, pr, nightly, release, mlperf-automotive"
 Model = Annotated[
@@ -87,6 +93,7 @@ def check(
     environment: Annotated[
         str | None, typer.Option(help="enforce, report or strict, instead of the budget's.")
     ] = None,
+    timeout: TimeoutOption = 60.0,
     ledger: Annotated[
         Path, typer.Option(help="Counts the attempts of one plan, a line each.")
     ] = Path(".framefit/attempts.jsonl"),
@@ -129,6 +136,7 @@ def check(
         warmup_frames=warmup,
         sweep_frames=sweep,
         mode=mode,
+        timeout_s=timeout,
         ledger=ledger,
         quality=quality,
         baseline=baseline,
@@ -164,6 +172,7 @@ def init(
         typer.Option(help="The camera's frames per second; a report.json's own, or else 30."),
     ] = None,
     margin: Annotated[float, typer.Option(help="Factor on the measured P99 of a stage.")] = 1.1,
+    timeout: TimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -202,6 +211,7 @@ def init(
             engine,
             frames=frames,
             rate_hz=rate_hz,
+            timeout_s=timeout,
             progress=_say_progress,
         )
     text = render_budget(

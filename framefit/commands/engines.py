@@ -128,8 +128,8 @@ def run(
 ) -> None:
     """Run a network on pictures and summarize its outputs."""
     from artifacts.atomic import write_json
-    from engines.runtimes import open_session
     from framefit.engines_job import open_data, run_network
+    from framefit.network_check import open_checked_session
     from framefit.progress import show_progress
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
@@ -139,7 +139,7 @@ def run(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, model) as (opened,),
-        open_session(opened, runtime, settings) as session,
+        open_checked_session(opened, runtime, settings) as session,
         show_progress() as progress,
     ):
         inputs = open_data(opened, session, data, limit=samples, spec_options=spec)
@@ -251,8 +251,9 @@ def compare(
     from artifacts.atomic import write_json
     from artifacts.errors import InputError
     from compress.sqnr import format_db
-    from engines.runtimes import SessionSettings, default_runtime, open_session
+    from engines.runtimes import SessionSettings, default_runtime
     from framefit.engines_job import compare_sessions, open_data
+    from framefit.network_check import open_checked_session
     from framefit.progress import show_progress
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
@@ -270,8 +271,8 @@ def compare(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, reference, candidate or reference) as (first, second),
-        open_session(first, reference_runtime, plain) as left,
-        open_session(second, runtime, settings) as right,
+        open_checked_session(first, reference_runtime, plain) as left,
+        open_checked_session(second, runtime, settings) as right,
         show_progress() as progress,
     ):
         inputs = open_data(first, left, data, limit=samples, spec_options=spec)

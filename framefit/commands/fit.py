@@ -15,6 +15,7 @@ from framefit.commands.options import (
     PixelScaleOption,
     ResizeOption,
     StdOption,
+    TimeoutOption,
     spec_values,
 )
 
@@ -43,6 +44,7 @@ def fit(
     environment: Annotated[
         str | None, typer.Option(help="enforce, report or strict, instead of the budget's.")
     ] = None,
+    timeout: TimeoutOption = 60.0,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -88,6 +90,7 @@ def fit(
         tier=tier,
         frames=frames,
         environment=environment,
+        timeout_s=timeout,
         labels=labels,
         steps=steps,
         model_options=ModelOptions(tuple(input_shape or ()), factory),

@@ -83,6 +83,15 @@ SequenceOption = Annotated[
         help="Frames after which another sequence begins, with --state (default: all are one).",
     ),
 ]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        max=1e6,
+        help="Seconds that a stage may take for a frame before it counts as hung; ten times as "
+        "long for the load and the first ten frames.",
+    ),
+]
 JsonOption = Annotated[
     Path | None,
     typer.Option(

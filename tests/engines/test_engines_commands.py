@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnx
 import pytest
 
 from framefit.cli import main
@@ -100,3 +101,51 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, complaint, model_path,
     error = capsys.readouterr().err
     assert complaint in error
     assert error.count("\n") == 1
+
+
+def damage_twice(model):
+    model.graph.initializer.append(model.graph.initializer[0])
+
+
+def damage_weights(model):
+    shape = list(model.graph.initializer[0].dims)
+    worn = onnx.numpy_helper.from_array(np.full(shape, np.nan, np.float32), "worn")
+    worn.name = model.graph.initializer[0].name
+    model.graph.initializer[0].CopyFrom(worn)
+
+
+def damage_opset(model):
+    model.opset_import[0].version = 999
+
+
+def damage_version(model):
+    model.ir_version = 99
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_twice, "more than once"),
+        (damage_weights, "NaN"),
+        (damage_opset, "uses opset 999"),
+        (damage_version, "has IR version 99"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "bench", "compare"])
+def test_what_a_runtime_opens_though_it_is_damaged_is_refused(
+    model_path, data, tmp_path, capsys, command, damage, message
+):
+    """OpenVINO runs all of these without a word."""
+    model = onnx.load(model_path)
+    damage(model)
+    path = tmp_path / "damaged.onnx"
+    onnx.save(model, path)
+    rest = {
+        "run": [str(path), "--data", data],
+        "bench": [str(path)],
+        "compare": [str(model_path), str(path), "--data", data],
+    }
+    assert main(["engines", command, *rest[command]]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error

@@ -25,6 +25,13 @@ def test_the_example_is_a_valid_budget_that_adds_up():
     assert budget.tier("release").frames == 54_000
 
 
+@pytest.mark.parametrize("drop", [0, 0.5, 1, 1.5, 250])
+def test_a_drop_has_the_unit_of_its_metric(tmp_path, drop):
+    """Pixels, millimetres, degrees, percent: what allows everything is told beside the quality."""
+    budget = load(tmp_path, f"[heads.flow]\nmetric = 'EPE'\nmax_drop = {drop}")
+    assert budget.heads["flow"].max_drop == drop
+
+
 @pytest.mark.parametrize("text", ["", "\n", "# a comment\n"])
 def test_an_empty_budget_is_refused(tmp_path, text):
     """A copy that failed would else be judged by defaults that nobody asked for."""

@@ -308,3 +308,13 @@ def test_a_clock_that_stands_still_is_an_invalid_machine_and_not_for_ever(monkey
     with pytest.raises(UnavailableError, match="the clock stands still") as caught:
         MonotonicClock().wait_until_ns(10)
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(("spend_ms", "frames"), [(1, 300), (40, 225), (50_000, 10)])
+def test_slow_frames_are_run_back_to_back_no_longer_than_at_the_cameras_rate(spend_ms, frames):
+    clock = ManualClock()
+    stages = [Stage("work", lambda x: clock.advance_ns(spend_ms * MS))]
+    settings = MeasureSettings(frames=300, rate_hz=100 / 3, warmup_frames=0, clock=clock)
+    found = run_experiment(stages, [0], settings, parts=Parts(control=0, closed=300, other=0))
+    assert found.closed.count == frames
+    assert found.paced.count == 300

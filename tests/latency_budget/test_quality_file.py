@@ -25,6 +25,7 @@ def contract(metric, drop):
     ("values", "contracts", "message"),
     [
         ({"road": ("mIoU", 0.8, 0.1)}, {"road": contract("mIoU", 1.0)}, "percent? then write 0.01"),
+        ({"road": ("mIoU", 80.0, 1.0)}, {"road": contract("mIoU", 90)}, "a drop below 80"),
         ({"road": ("mIoU", 0.8, 79.0)}, {"road": contract("mIoU", 0.01)}, "both in percent"),
         ({"gap": ("abs_rel", 13.0, 0.2)}, {"gap": contract("abs_rel", 0.01)}, "both as shares"),
         ({"raod": ("mIoU", 0.8, 0.8)}, {"road": contract("mIoU", 0.01)}, "did you mean 'road'?"),
@@ -44,6 +45,9 @@ def test_a_contract_that_would_hold_whatever_the_network_is_worth_is_refused(
     [
         ({"road": ("mIoU", 80.0, 79.5)}, {"road": contract("mIoU", 1.0)}),
         ({"road": ("mIoU", 80.0, 0.7)}, {"road": contract("mIoU", 1.0)}),
+        ({"flow": ("EPE", 0.9, 2.1)}, {"flow": contract("EPE", 1.5)}),
+        ({"pose": ("rotation_error", 3.0, 4.0)}, {"pose": contract("rotation_error", 5.0)}),
+        ({"depth": ("psnr", -1.0, -3.0)}, {"depth": contract("psnr", 5.0)}),
         ({"flow": ("EPE", 12.0, 0.9)}, {"flow": contract("EPE", 1.0)}),
         ({"road": ("mIoU", 0.8, 0.8), "lanes": ("F1", 0.8, 0.8)}, {"road": contract("mIoU", 0.1)}),
         ({"road": ("mIoU", 0.8, 0.8)}, {}),

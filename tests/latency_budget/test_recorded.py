@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
-from latency_budget.budget import Budget
+from latency_budget.budget import Budget, FrameBudget
 from latency_budget.budget_file import render_budget
 from latency_budget.recorded import READERS, read_recorded
+from latency_budget.report import build_report, build_variant
+from latency_budget.reports.json_report import render
 from latency_budget.run import Run
 from latency_budget.verdict import Verdict, judge
 
@@ -166,6 +169,52 @@ def test_seconds_beneath_a_name_that_says_ms_do_not_pass(tmp_path):
     assert "is that the column's unit?" in judgement.gates[0].detail
 
 
+def test_light_stages_are_believed_where_their_budgets_are_as_light(tmp_path):
+    """A frame of 0.1 ms is no mistake of the unit where its stages may take no more."""
+    times = np.random.default_rng(3).normal(0.1, 0.0005, 1000)
+    path = write(tmp_path, ".csv", {"latency_ms": times.tolist(), "filter_ms": times.tolist()})
+    judgement = judge(read_recorded(path), Budget())
+    assert "give each a budget of its size" in judgement.gates[0].detail
+    assert judge(read_recorded(path), Budget(stages={"filter": 0.12})).verdict is Verdict.PASS
+    whole = judge(read_recorded(path), Budget(stages={"filter": 30.0}))
+    assert whole.verdict is Verdict.INVALID
+    seconds = write(
+        tmp_path,
+        ".csv",
+        {"latency_ms": (times / 1e3).tolist(), "filter_ms": (times / 1e3).tolist()},
+    )
+    found = judge(read_recorded(seconds), Budget(stages={"filter": 0.12}))
+    assert "of its stages' budgets" in found.gates[0].detail
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"), [("fifo", Verdict.PASS), ("recorded", Verdict.INVALID)]
+)
+def test_a_report_is_believed_in_its_unit_where_its_frames_were_measured(tmp_path, mode, verdict):
+    times = np.random.default_rng(3).integers(90_000, 91_000, 1000)
+    run = replace(Run.from_latencies(times), mode=mode)
+    judgement = judge(run, Budget())
+    assert judgement.verdict is verdict
+    variant = build_variant("light", run, Budget(), judgement=judgement)
+    (tmp_path / "report.json").write_text(render(build_report([variant], Budget(), judgement)))
+    assert judge(read_recorded(tmp_path / "report.json"), Budget()).verdict is verdict
+
+
+@pytest.mark.parametrize("tick_ms", [4.0, 15.625, 1000 / 60])
+def test_a_coarse_timer_proves_nothing_within_its_tick(tmp_path, tick_ms):
+    """2 % of the frames take 30.5 ms of 30; timers that cut off show 28, 15.6 or 16.7."""
+    rng = np.random.default_rng(8)
+    times = np.where(rng.random(3000) < 0.02, 30.5, 24.5)
+    times[::500] = 35  # Some are seen on the next tick.
+    shown = (np.floor(times / tick_ms) * tick_ms).round(4)
+    assert len(np.unique(shown)) > 1
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": shown.tolist()}))
+    budget = Budget(frame=FrameBudget(deadline_ms=30, p99_over_p50=3, max_consecutive_misses=9))
+    assert judge(run, budget).verdict is Verdict.INCONCLUSIVE
+    exact = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+    assert judge(exact, budget).verdict is Verdict.FAIL
+
+
 def test_samples_without_a_counter_say_what_they_cannot_show(tmp_path):
     for columns, is_said in (
         ({}, True),
@@ -251,3 +300,27 @@ def test_a_frame_may_leave_the_flag_out_and_numpy_write_it_as_a_float(tmp_path):
     assert read_recorded(path).dropped.tolist() == [False, True, False]
     columns = {"latency_ms": [3.0, 4.0], "dropped": [0.0, 1.0]}
     assert read_recorded(write(tmp_path, ".npz", columns)).dropped.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("every", [450, 1800])
+def test_stalls_in_recorded_latencies_fail_and_are_no_state_of_the_machine(tmp_path, every):
+    """A second's stall delays the thirty frames that arrive in it, and more until it is made up."""
+    rng = np.random.default_rng(every)
+    latency = rng.normal(20, 0.2, 3600)
+    for index in range(1, len(latency)):
+        if index % every == 100:
+            latency[index] += 1000
+        waits = max(0.0, latency[index - 1] - 1000 / 30)
+        latency[index] += waits
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": latency.round(4).tolist()}))
+    judgement = judge(run, Budget())
+    assert judgement.verdict is Verdict.FAIL
+    steady = next(gate for gate in judgement.gates if gate.name == "steady state")
+    assert steady.verdict is Verdict.PASS
+
+
+def test_a_step_in_recorded_latencies_is_still_none_of_one_state(tmp_path):
+    rng = np.random.default_rng(5)
+    latency = rng.normal(20, 0.2, 2000) + 5 * (np.arange(2000) > 1000)
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": latency.round(4).tolist()}))
+    assert judge(run, Budget()).verdict is Verdict.INVALID

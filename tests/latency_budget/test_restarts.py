@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from artifacts.errors import DeviceFaultError, FramefitError, InputError, UnsafeFileError
-from latency_budget import restarts
+from latency_budget import measuring_process
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.check import CheckSettings, Subject, check_subject
 from latency_budget.environment import Check, Environment
@@ -195,7 +195,7 @@ def test_what_stages_print_is_no_message():
 
 
 def test_a_thread_left_behind_keeps_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(restarts, "ENDING_S", 0.2)
+    monkeypatch.setattr(measuring_process, "ENDING_S", 0.2)
     assert measure_in_processes(recipe("held"), settings(5)).paced.count == 5
 
 
