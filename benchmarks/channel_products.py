@@ -1,16 +1,18 @@
 """What a product with a constant per channel behind SiLU and the like brings; a table of the page.
 
-`python -m benchmarks.channel_products [FOLDER ...]`: the networks that
-`python -m benchmarks.package_networks` has fetched, and others as `float.onnx`, `calib.npz`,
-`held.npz` in a folder (`benchmarks.unseen` leaves some in out/unseen).
+`python -m benchmarks.channel_products [NETWORK ...] [FOLDER ...]`: of the networks that
+`python -m benchmarks.package_networks` has fetched those named, or all, and others as `float.onnx`,
+`calib.npz`, `held.npz` in a folder (`benchmarks.unseen` leaves some in out/unseen).
 
-Each is quantized without products, with those before depthwise layers, and with all (the default),
-for OpenVINO and for TensorRT. All are judged on held-out samples and timed on OpenVINO in turn,
-since there is no GPU.
+Each is quantized without products, with those before depthwise layers, with those behind single
+tensors, and with those behind what a Concat, Split or Add joins too (the default), for OpenVINO
+and for TensorRT. All are judged on held-out samples, and timed on OpenVINO in turn, since there is
+no GPU.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,33 +22,38 @@ from benchmarks.compared_forms import Case, compare_forms, write_table
 from benchmarks.machine import OtherProcesses
 from benchmarks.package_networks import fetched_networks
 from benchmarks.peers.cases import CaseFiles, read_feeds
+from compress.quantize import prepared
 from compress.quantize.api import quantize_model
 from compress.quantize.repairs import channel_scales
 from compress.quantize.settings import QuantizeSettings
 
 TARGETS = ("openvino", "tensorrt")
-NONE, DEPTHWISE, ALL = "no products", "before depthwise layers", "before all (the default)"
-SWITCHED_OFF = {
-    NONE: ("MOST_ERROR_LEFT", "MOST_LEFT_FUSED", "MOST_LEFT_APART"),
-    DEPTHWISE: ("MOST_LEFT_FUSED", "MOST_LEFT_APART"),
-    ALL: (),
+_DENSE = {"MOST_LEFT_FUSED": 0.0, "MOST_LEFT_APART": 0.0}
+VARIANTS: dict[str, tuple[dict[str, float], bool]] = {
+    "no products": ({"MOST_ERROR_LEFT": 0.0} | _DENSE, False),
+    "before depthwise layers": (_DENSE, False),
+    "behind single tensors": ({}, False),
+    "behind joined ones too (the default)": ({}, True),
 }
-"""The limits of `channel_scales` that no product keeps."""
+"""The limits of `channel_scales` that are changed, and whether joined tensors are scaled."""
 
 
 def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     with OtherProcesses() as others:
-        rows = [_measure(case, target) for case in _cases() for target in TARGETS]
-    title = f"{', '.join(SWITCHED_OFF).capitalize()}, in this order."
+        rows = [_measure(case, target) for case in _cases(sys.argv[1:]) for target in TARGETS]
+    title = f"{', '.join(VARIANTS).capitalize()}, in this order."
     write_table("channel_products", title, rows, others.share)
 
 
-def _cases() -> Iterator[Case]:
-    for network in fetched_networks():
+def _cases(arguments: Sequence[str]) -> Iterator[Case]:
+    """Yields the networks and folders that are named; all that were fetched without any."""
+    folders = [item for item in map(Path, arguments) if item.is_dir()]
+    names = [item for item in arguments if not Path(item).is_dir()]
+    for network in fetched_networks(names) if names or not folders else ():
         model = network.load()
         yield Case(network.name, model, *network.samples(model))
-    for folder in map(Path, sys.argv[1:]):
+    for folder in folders:
         files = CaseFiles(folder)
         feeds = (read_feeds(path) for path in (files.calibration, files.held_out))
         yield Case(folder.resolve().name, load_onnx(files.model), *feeds)
@@ -54,10 +61,14 @@ def _cases() -> Iterator[Case]:
 
 def _measure(case: Case, target: str) -> dict[str, Any]:
     models = {}
-    for name, limits in SWITCHED_OFF.items():
-        with patch.multiple(channel_scales, **dict.fromkeys(limits, 0.0)):
-            result = quantize_model(case.model, case.calibration, QuantizeSettings(target=target))
-        models[name] = result.model
+    for name, (limits, scales_joined) in VARIANTS.items():
+        with ExitStack() as stack:
+            if limits:
+                stack.enter_context(patch.multiple(channel_scales, **limits))
+            if not scales_joined:
+                stack.enter_context(patch.object(prepared, "scale_joined", lambda *_: []))
+            settings = QuantizeSettings(target=target)
+            models[name] = quantize_model(case.model, case.calibration, settings).model
     row = compare_forms(case, models)
     print(row, flush=True)
     return row | {"network": f"{case.name}, for {target}"}

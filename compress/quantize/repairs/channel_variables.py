@@ -19,6 +19,8 @@ from compress.quantize.placement.movement import MOVING
 from compress.quantize.repairs.linear_group import find_linear_groups
 from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
 
+LINEAR = LAYERS | {"Gemm", "MatMul"}
+"""Behind these without an activation no product is put."""
 Variables = NDArray[np.intp]
 
 
@@ -82,7 +84,7 @@ class ChannelVariables:
             self.joins |= set(one.tolist())
         else:
             self._pin(read_tensors(node))
-            is_maker = node.op_type not in MOVING | {"Gemm", "MatMul"} and len(node.output) == 1
+            is_maker = node.op_type not in MOVING | LINEAR and len(node.output) == 1
             for name in filter(None, node.output):
                 self._open(name, _count_channels(graph, name), is_free=is_maker)
 

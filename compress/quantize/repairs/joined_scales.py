@@ -25,6 +25,7 @@ from compress.quantize.repairs.equalization import (
     measure_error,
     observe_channels,
 )
+from compress.quantize.side_by_side import map_ahead
 
 SUFFIX = "framefit_joined_scale"
 Factors = NDArray[np.float64]
@@ -103,7 +104,7 @@ def _choose(
             total += measure_error(graph, [name], seen, placement, weight_grids, own)
         return total
 
-    errors = [measure(exponent) for exponent in reach.exponents]
+    errors = list(map_ahead(measure, reach.exponents))
     best = int(np.argmin(errors))
     is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
     if best == 0 or errors[best] > errors[0] * most_error_left(placement, is_depthwise_only):
