@@ -8,7 +8,7 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
 from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork
-from compress.quantize.qparams import QParams, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.survey import observe_surveyed, survey_tensors
 from compress.quantize.tied_scales import TiedScales
@@ -75,8 +75,7 @@ class ActivationRanges:
     def _choose(self, tensor: str, output_error: Callable[[QParams], float] | None) -> QParams:
         survey, placement = self._prepared.survey, self._prepared.placement
         if tensor in self._centered:
-            grid = placement.activation_grid(0.0)
-            return QParams(scale=self._centered[tensor], zero_point=0, grid=grid)
+            return QParams(scale=self._centered[tensor], zero_point=0, grid=IntegerGrid())
         if self._padded & self._tied.group(tensor):
             placement = placement.for_padded_convs()
         seen = observe_surveyed([survey[name] for name in self._tied.sources(tensor)])

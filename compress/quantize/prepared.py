@@ -258,7 +258,7 @@ def prepare_network(
             _survey_altered(survey, graph, quantized, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
         if settings.centers_ranges and not is_draft:
-            centered = center_ranges(graph, quantized, survey, settings.observer)
+            centered = center_ranges(graph, quantized, survey, settings.observer, placement)
             simplified += describe_centered(centered)
     prepared = PreparedNetwork(
         graph=graph,

@@ -190,10 +190,8 @@ class QuantizeSettings:
     @property
     def centers_ranges(self) -> bool:
         """Whether ranges are moved: where activations are int8 with zero_point 0."""
-        placement = self.placement
-        has_no_zero_points = placement.symmetric and placement.activation_grid(0.0).is_signed
         is_wanted = self.centering and self.bias_correction
-        return is_wanted and has_no_zero_points and self.activations == "int8"
+        return is_wanted and self.placement.symmetric and self.activations == "int8"
 
     @property
     def activation_bits(self) -> int:

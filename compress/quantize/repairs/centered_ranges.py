@@ -19,7 +19,7 @@ from onnx import helper
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.layer_weights import to_rows
 from compress.quantize.observers import Observer
-from compress.quantize.placement import QuantizedNode, find_read
+from compress.quantize.placement import Placement, QuantizedNode, find_read
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.qparams import IntegerGrid
 from compress.quantize.repairs.biases import Bias, find_bias, find_layer_bias
@@ -75,15 +75,20 @@ class CenteredRange:
 
 
 def center_ranges(
-    graph: Graph, quantized: Sequence[QuantizedNode], survey: Survey, observer: Observer
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    survey: Survey,
+    observer: Observer,
+    placement: Placement,
 ) -> tuple[CenteredRange, ...]:
     """Moves in place what would have half of its range for values that do not occur.
 
     Args:
         graph: the simplified float graph; its results stay.
-        quantized: what would be quantized, to int8 with zero_point 0.
+        quantized: what would be quantized, to integers with zero_point 0.
         survey: of the tensors that these nodes read; it learns what they hold now.
         observer: chooses the range of each tensor.
+        placement: tells its integers; what is uint8 has no values to spare.
 
     Returns:
         what was moved.
@@ -102,6 +107,8 @@ def center_ranges(
         writers = (*region.clamps, *region.others)
         seen = observe_surveyed([survey[graph.node(name).output[0]] for name in writers])
         low, high = observer.choose_range(seen, UNSIGNED, symmetric=False)
+        if not placement.activation_grid(low).is_signed:
+            continue
         scale = float(np.float32((high - low) / UNSIGNED.highest))
         if not 0 < LEAST_GAIN * scale < max(-low / BELOW, high / ABOVE):
             continue

@@ -223,3 +223,21 @@ def test_only_symmetric_int8_with_corrected_means_gains(options, make):
     model, samples = make(rectified)
     result = quantize_model(model, samples, QuantizeSettings(**options))
     assert not any(line.startswith("centered") for line in result.simplified)
+
+
+@pytest.mark.parametrize(
+    ("network", "is_moved"), [(swish, True), (hard_swish, True), (rectified, False)]
+)
+def test_openvino_without_zero_points_moves_what_is_int8(network, is_moved, make):
+    model, samples = make(network)
+    with_it, without = (
+        quantize_model(
+            model,
+            samples,
+            QuantizeSettings(target="openvino", symmetric=True, centering=centering),
+        )
+        for centering in (True, False)
+    )
+    assert is_moved == any(line.startswith("centered") for line in with_it.simplified)
+    gain_db = min(with_it.outputs_db.values()) - min(without.outputs_db.values())
+    assert gain_db > 0.5 if is_moved else gain_db == 0
