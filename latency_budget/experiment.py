@@ -19,6 +19,8 @@ from latency_budget.stage import Stage
 from latency_budget.statistics import percentile_ns
 
 COLD_FRAMES = 10
+PATIENT_S = 30.0
+"""Frames back to back may take so long in any case, to have a P99 that can be told."""
 HARNESS_FRAMES = 1000
 
 Progress = Callable[[str, int, int], None]
@@ -184,9 +186,10 @@ def measure_frame_cost(settings: MeasureSettings) -> int:
 def _count_in_time(frames: int, first: Run, rate_hz: float) -> int:
     """Returns how many frames back to back last no longer than `frames` at the camera's rate.
 
-    Frames of seconds would else keep a check for an hour before it may say that they are too slow.
+    Or than `PATIENT_S`. Frames of seconds would else keep a check for an hour before it may say
+    that they are too slow.
     """
-    longest_s = frames / rate_hz
+    longest_s = max(frames / rate_hz, PATIENT_S)
     typical_s = float(np.median(first.service_ns)) / 1e9
     if frames * typical_s <= longest_s:
         return frames

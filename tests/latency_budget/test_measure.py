@@ -310,7 +310,7 @@ def test_a_clock_that_stands_still_is_an_invalid_machine_and_not_for_ever(monkey
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize(("spend_ms", "frames"), [(1, 300), (40, 225), (50_000, 10)])
+@pytest.mark.parametrize(("spend_ms", "frames"), [(1, 300), (70, 300), (150, 200), (50_000, 10)])
 def test_slow_frames_are_run_back_to_back_no_longer_than_at_the_cameras_rate(spend_ms, frames):
     clock = ManualClock()
     stages = [Stage("work", lambda x: clock.advance_ns(spend_ms * MS))]

@@ -187,21 +187,48 @@ def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -
         read: what they read; its other readers keep it.
         factors: one per channel.
     """
-    tensor = read.tensor
-    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
-    weight = graph.weights[graph.node(read.readers[0]).input[1]]
-    behind = 0 if read.axis == -1 else len(graph.shapes.get(tensor, weight.shape)) - 1 - read.axis
-    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
-    product = helper.make_node("Mul", [tensor, constant], [result], result)
-    makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
-    readers = [item for item in graph.consumers(tensor) if _leads_to(graph, item, read.readers)]
-    graph.insert(makers[0] + 1 if makers else 0, product)
+    readers = [
+        node for node in graph.consumers(read.tensor) if _leads_to(graph, node, read.readers)
+    ]
+    rank = graph.weights[graph.node(read.readers[0]).input[1]].ndim
+    result = put_product(graph, read.tensor, factors, read.axis, SUFFIX, rank)
     for node in readers:
         node.input[0] = result
     for name in read.readers:
         take_up(graph, graph.node(name), factors)
     graph.index()
     graph.drop_unused_weights()
+
+
+def put_product(
+    graph: Graph,
+    tensor: str,
+    factors: NDArray[np.float64],
+    axis: int,
+    suffix: str,
+    rank: int = 0,
+) -> str:
+    """Puts a product with 1 / `factors` behind a tensor, which nothing reads yet.
+
+    Args:
+        graph: is changed in place.
+        tensor: what is divided.
+        factors: [C], one per channel.
+        axis: of the channels, see `ScaledRead`.
+        suffix: of the constant's name.
+        rank: of the tensor, where its shape is unknown.
+
+    Returns:
+        the name of the result.
+    """
+    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", suffix))
+    rank = len(graph.shapes[tensor]) if tensor in graph.shapes else rank
+    behind = 0 if axis == -1 else rank - 1 - axis
+    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
+    makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
+    product = helper.make_node("Mul", [tensor, constant], [result], result)
+    graph.insert(makers[0] + 1 if makers else 0, product)
+    return result
 
 
 def _leads_to(graph: Graph, node: onnx.NodeProto, readers: Collection[str]) -> bool:

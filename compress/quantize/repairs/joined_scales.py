@@ -9,13 +9,13 @@ take the factors up; what an Add sums has the same ones (`channel_variables`).
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_scales import most_error_left, take_up
+from compress.quantize.repairs.channel_scales import most_error_left, put_product, take_up
 from compress.quantize.repairs.channel_variables import ChannelVariables, Component
 from compress.quantize.repairs.equalization import (
     Reach,
@@ -121,18 +121,18 @@ def _insert(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
     for tensor in channels.makers:
         own = factors[channels.of[tensor]]
         if (own != 1).any():
-            _put_behind(graph, tensor, own)
+            readers = graph.consumers(tensor)
+            result = put_product(graph, tensor, own, 1, SUFFIX)
+            for node in readers:
+                _let_read(node, tensor, result)
+    graph.index()
     graph.drop_unused_weights()
 
 
-def _put_behind(graph: Graph, tensor: str, factors: Factors) -> None:
-    result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", SUFFIX))
-    behind = len(graph.shapes[tensor]) - 2
-    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
-    graph.rewire(tensor, result)
-    product = helper.make_node("Mul", [tensor, constant], [result], result)
-    (place,) = (index for index, node in enumerate(graph.nodes) if tensor in node.output)
-    graph.insert(place + 1, product)
+def _let_read(node: onnx.NodeProto, old: str, new: str) -> None:
+    for position, name in enumerate(node.input):
+        if name == old:
+            node.input[position] = new
 
 
 def fold_idle_joined(graph: Graph) -> None:
