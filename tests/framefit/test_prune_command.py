@@ -199,6 +199,7 @@ def test_a_target_that_is_kept_already_is_refused_before_layers_are_timed(
     assert "not below the network's latency; expected less than" in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_a_speed_up_is_measured(run, weights: Path) -> None:
     options = ("--speed-up", 1.3, "--json", "report.json")
@@ -222,6 +223,7 @@ def test_latency_is_measured_on_the_exported_network(run, weights: Path) -> None
     assert json.loads(tables[0].read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_a_latency_in_integers_is_that_of_the_quantized_network(run, weights: Path) -> None:
     import pruned_networks
