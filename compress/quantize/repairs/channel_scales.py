@@ -191,9 +191,7 @@ def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -
         node for node in graph.consumers(read.tensor) if _leads_to(graph, node, read.readers)
     ]
     rank = graph.weights[graph.node(read.readers[0]).input[1]].ndim
-    result = put_product(graph, read.tensor, factors, read.axis, SUFFIX, rank)
-    for node in readers:
-        node.input[0] = result
+    put_product(graph, read.tensor, readers, factors, SUFFIX, axis=read.axis, rank=rank)
     for name in read.readers:
         take_up(graph, graph.node(name), factors)
     graph.index()
@@ -203,32 +201,35 @@ def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -
 def put_product(
     graph: Graph,
     tensor: str,
+    readers: Sequence[onnx.NodeProto],
     factors: NDArray[np.float64],
-    axis: int,
     suffix: str,
+    *,
+    axis: int = 1,
     rank: int = 0,
-) -> str:
-    """Puts a product with 1 / `factors` behind a tensor, which nothing reads yet.
+) -> None:
+    """Lets nodes read a tensor's product with 1 / `factors`.
 
     Args:
         graph: is changed in place.
         tensor: what is divided.
+        readers: the nodes; others keep the tensor.
         factors: [C], one per channel.
-        axis: of the channels, see `ScaledRead`.
         suffix: of the constant's name.
+        axis: of the channels, see `ScaledRead`.
         rank: of the tensor, where its shape is unknown.
-
-    Returns:
-        the name of the result.
     """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", suffix))
     rank = len(graph.shapes[tensor]) if tensor in graph.shapes else rank
     behind = 0 if axis == -1 else rank - 1 - axis
     graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
+    for node in readers:
+        for position, name in enumerate(node.input):
+            if name == tensor:
+                node.input[position] = result
     makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
     product = helper.make_node("Mul", [tensor, constant], [result], result)
     graph.insert(makers[0] + 1 if makers else 0, product)
-    return result
 
 
 def _leads_to(graph: Graph, node: onnx.NodeProto, readers: Collection[str]) -> bool:

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.movement import MOVING
+from compress.quantize.repairs.channel_scales import READERS
 from compress.quantize.repairs.linear_group import find_linear_groups
 from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
 
-LINEAR = LAYERS | {"Gemm", "MatMul"}
-"""Behind these without an activation no product is put."""
 Variables = NDArray[np.intp]
 
 
@@ -51,6 +50,11 @@ class ChannelVariables:
         found._pin([*graph.outputs, *(group.tensor for group in find_linear_groups(graph))])
         found._resolve()
         return found
+
+    @property
+    def count(self) -> int:
+        """More than the largest variable."""
+        return len(self._parents)
 
     @property
     def pinned(self) -> frozenset[int]:
@@ -84,7 +88,7 @@ class ChannelVariables:
             self.joins |= set(one.tolist())
         else:
             self._pin(read_tensors(node))
-            is_maker = node.op_type not in MOVING | LINEAR and len(node.output) == 1
+            is_maker = node.op_type not in MOVING | READERS and len(node.output) == 1
             for name in filter(None, node.output):
                 self._open(name, _count_channels(graph, name), is_free=is_maker)
 

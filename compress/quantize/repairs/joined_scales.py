@@ -9,7 +9,6 @@ take the factors up; what an Add sums has the same ones (`channel_variables`).
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from compress.quantize.graph import Array, Graph
@@ -56,18 +55,21 @@ def scale_joined(
     if not read:
         return []
     seen = observe_channels(graph, samples, read)
-    factors = np.ones(1 + max(int(items.max(initial=0)) for items in channels.of.values()))
+    factors = np.ones(channels.count)
     lines = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
         is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
         reach = choose_reach(len(samples), is_depthwise_only)
-        chosen = _choose(graph, channels, group, readers, seen, placement, weight_grids, reach)
+        most_left = most_error_left(placement, is_depthwise_only)
+        chosen = _choose(
+            graph, channels, group, readers, seen, placement, weight_grids, reach, most_left
+        )
         if chosen is not None:
-            factors[list(group.variables)] = chosen[list(group.variables)]
+            factors *= chosen
             lines.append(
                 f"scaled {len(group.variables)} channels behind {', '.join(group.makers)} before "
-                f"{', '.join(readers)}, factors {factors[list(group.variables)].min():.3f} to 1"
+                f"{', '.join(readers)}, factors {chosen.min():.3f} to 1"
             )
     if lines:
         _insert(graph, channels, factors)
@@ -83,10 +85,11 @@ def _choose(
     placement: Placement,
     weight_grids: WeightGrids,
     reach: Reach,
+    most_left: float,
 ) -> Factors | None:
     """Returns the factor of each variable, 1 outside the group; None if too little is won."""
     tensors = {channels.readers[name] for name in readers}
-    peaks = np.zeros(1 + max(int(items.max()) for items in channels.of.values() if items.size))
+    peaks = np.zeros(channels.count)
     for tensor in tensors:
         np.maximum.at(peaks, channels.of[tensor], seen[tensor].peaks)
     loudest = max((float(seen[tensor].peaks.max()) for tensor in tensors), default=0.0)
@@ -106,8 +109,7 @@ def _choose(
 
     errors = list(map_ahead(measure, reach.exponents))
     best = int(np.argmin(errors))
-    is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
-    if best == 0 or errors[best] > errors[0] * most_error_left(placement, is_depthwise_only):
+    if best == 0 or errors[best] > errors[0] * most_left:
         return None
     return np.asarray(relative ** reach.exponents[best])
 
@@ -121,18 +123,9 @@ def _insert(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
     for tensor in channels.makers:
         own = factors[channels.of[tensor]]
         if (own != 1).any():
-            readers = graph.consumers(tensor)
-            result = put_product(graph, tensor, own, 1, SUFFIX)
-            for node in readers:
-                _let_read(node, tensor, result)
+            put_product(graph, tensor, graph.consumers(tensor), own, SUFFIX)
     graph.index()
     graph.drop_unused_weights()
-
-
-def _let_read(node: onnx.NodeProto, old: str, new: str) -> None:
-    for position, name in enumerate(node.input):
-        if name == old:
-            node.input[position] = new
 
 
 def fold_idle_joined(graph: Graph) -> None:
@@ -142,7 +135,7 @@ def fold_idle_joined(graph: Graph) -> None:
         return
     channels = ChannelVariables.follow(graph)
     products = [node for node in products if channels.of[node.output[0]].size]
-    divisors = np.ones(1 + max(int(items.max(initial=0)) for items in channels.of.values()))
+    divisors = np.ones(channels.count)
     for node in products:
         divisors[channels.of[node.output[0]]] = graph.weights[node.input[1]].reshape(-1)
     held = set(channels.pinned)

@@ -23,6 +23,12 @@ def kernels(built):
     return len(built["layers"])
 
 
+def list_kernels(built):
+    """Returns the kind and the inputs of each kernel."""
+    assert built["is_built"], built
+    return [(layer["kind"], layer["inputs"]) for layer in built["layers"]]
+
+
 @pytest.fixture
 def build(build_with_rtx):
     def build(drawing, *outputs):
@@ -193,9 +199,7 @@ def test_centered_ranges_are_no_kernels_of_their_own(activation, draw, build_wit
     for centering in (True, False):
         result = quantize_model(model, samples, QuantizeSettings(centering=centering))
         assert centering == any(line.startswith("centered") for line in result.simplified)
-        built = build_with_rtx(result.model)
-        assert built["is_built"], built
-        kernels.append([(item["kind"], item["inputs"]) for item in built["layers"]])
+        kernels.append(list_kernels(build_with_rtx(result.model)))
     assert kernels[0] == kernels[1]
 
 
@@ -222,7 +226,5 @@ def test_products_behind_activations_are_no_kernels_of_their_own(
     for equalization in (True, False):
         result = quantize_model(model, samples, QuantizeSettings(equalization=equalization))
         assert equalization == any(line.startswith("scaled") for line in result.simplified)
-        built = build_with_rtx(result.model)
-        assert built["is_built"], built
-        kernels.append([(item["kind"], item["inputs"]) for item in built["layers"]])
+        kernels.append(list_kernels(build_with_rtx(result.model)))
     assert kernels[0] == kernels[1]
