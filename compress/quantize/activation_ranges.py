@@ -6,7 +6,6 @@ from dataclasses import replace
 from compress.progress import Progress
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
-from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.settings import QuantizeSettings
@@ -37,7 +36,8 @@ class ActivationRanges:
         self._centered = {
             name: item.scale for item in prepared.centered for name in item.region.tensors
         }
-        self._padded = find_padded_inputs(prepared.graph)
+        layers = {item.node for item in prepared.quantized}
+        self._spared = prepared.placement.find_spared(prepared.graph, layers)
 
     def survey(self, samples: Sequence[dict[str, Array]], progress: Progress | None = None) -> None:
         """Looks at the tensors that need a range and were not looked at yet."""
@@ -76,8 +76,8 @@ class ActivationRanges:
         survey, placement = self._prepared.survey, self._prepared.placement
         if tensor in self._centered:
             return QParams(scale=self._centered[tensor], zero_point=0, grid=IntegerGrid())
-        if self._padded & self._tied.group(tensor):
-            placement = placement.for_padded_convs()
+        if self._spared & self._tied.group(tensor):
+            placement = placement.without_zero_points()
         seen = observe_surveyed([survey[name] for name in self._tied.sources(tensor)])
         grid = placement.activation_grid(seen.low)
         grid = replace(grid, bits=self._settings.activation_bits)

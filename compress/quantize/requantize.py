@@ -13,7 +13,6 @@ from onnx import helper
 from compress.quantize.graph import Graph
 from compress.quantize.observers import Observer
 from compress.quantize.placement import Placement, QuantizedNode
-from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.qparams import qparams_for_range
 from compress.quantize.survey import Survey, observe_surveyed
 from compress.quantize.tied_scales import TiedScales
@@ -43,14 +42,46 @@ def requantize(
     """
     moving = [item for item in quantized if item.tied]
     scales: dict[str, float] = {}
-    tied, padded = TiedScales(graph, moving), find_padded_inputs(graph)
+    tied = TiedScales(graph, moving)
+    spared = placement.find_spared(graph, {item.node for item in quantized})
     for tensor in tied.shared_sources():
         seen = observe_surveyed([survey[tensor]])
-        chosen = placement.for_padded_convs() if padded & tied.group(tensor) else placement
+        chosen = placement.without_zero_points() if spared & tied.group(tensor) else placement
         grid, symmetric = chosen.activation_grid(seen.low), chosen.symmetric
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
         scales[tensor] = float(qparams_for_range(*ends, grid, symmetric=symmetric).scale)
     return _cut(graph, moving, scales, survey)
+
+
+def requantize_for_transposed(
+    graph: Graph, quantized: Sequence[QuantizedNode], survey: Survey, placement: Placement
+) -> list[str]:
+    """Puts an Identity before each ConvTranspose whose integers would suit no other reader.
+
+    Args:
+        graph: the simplified float graph; its results stay as they are.
+        quantized: what would be quantized.
+        survey: of the tensors that these nodes read; it learns those of the new Identities.
+        placement: tells whether ConvTransposes read integers of their own.
+
+    Returns:
+        one line per Identity.
+    """
+    names = {item.node for item in quantized}
+    moved = {tensor for item in quantized if item.tied for tensor in graph.node(item.node).output}
+    done = []
+    for tensor in sorted(placement.find_unshared(graph, names)):
+        readers = graph.consumers(tensor)
+        if survey[tensor].low >= 0 or (len(readers) == 1 and tensor not in moved):
+            continue
+        own = [node for node in readers if node.op_type == "ConvTranspose" and node.name in names]
+        identity = _add_identity(graph, own[0].name, tensor)
+        survey[identity] = survey[tensor]
+        for node in own:
+            node.input[0] = identity
+            done.append(f"requantized '{tensor}' before {node.name}, which takes no zero point")
+        graph.index()
+    return done
 
 
 def _cut(

@@ -20,7 +20,7 @@ from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
-from compress.quantize.placement.padded_convs import find_padded_inputs
+from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock

@@ -75,8 +75,26 @@ class Placement(Protocol):
         """Returns the grid of an activation whose smallest value is `low`."""
         ...
 
-    def for_padded_convs(self) -> "Placement":
-        """Returns the placement whose integers are those of what padded Convs read."""
+    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Finds the tensors that do without zero points, since their readers' kernels want none.
+
+        Args:
+            graph: the float graph.
+            quantized: names of the nodes that are to compute in integers.
+        """
+        ...
+
+    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Finds the spared tensors whose integers no other reader may share, if some are negative.
+
+        Args:
+            graph: the float graph.
+            quantized: names of the nodes that are to compute in integers.
+        """
+        ...
+
+    def without_zero_points(self) -> "Placement":
+        """Returns the placement whose integers are those of the spared tensors."""
         ...
 
     def write_forms(self, graph: Graph) -> list[str]:

@@ -75,8 +75,18 @@ class OnnxRuntime:
         del low
         return IntegerGrid(bits=8, is_signed=False)
 
-    def for_padded_convs(self) -> "OnnxRuntime":
-        """Returns the same: all tensors have the same integers."""
+    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Returns nothing: all tensors have the same integers."""
+        del graph, quantized
+        return frozenset()
+
+    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Returns nothing: all readers take the same integers."""
+        del graph, quantized
+        return frozenset()
+
+    def without_zero_points(self) -> "OnnxRuntime":
+        """Returns the same."""
         return self
 
     def write_forms(self, graph: Graph) -> list[str]:

@@ -3,13 +3,19 @@
 A ReLU's output in uint8 has twice the resolution that int8 gives it, and other activations use the
 whole grid with a zero_point of their own. VNNI multiplies unsigned activations by signed weights
 natively: OpenVINO turns int8 activations into uint8 ones anyway. Its kernels for AMX do not like
-zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where it pads.
+zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where it pads. What a
+ConvTranspose reads never has one (`costly_zero_points`).
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from compress.quantize.graph import Graph
+from compress.quantize.placement.costly_zero_points import (
+    find_padded_inputs,
+    find_transposed_inputs,
+)
+from compress.quantize.placement.float_kernels import find_float_kernels
 from compress.quantize.placement.group_norms import write_group_norms
 from compress.quantize.placement.openvino_forms import (
     convolve_pools,
@@ -22,7 +28,7 @@ from compress.quantize.qparams import IntegerGrid
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVINO(TensorRT):
-    """Asymmetric uint8 everywhere.
+    """Asymmetric uint8 everywhere but before ConvTransposes.
 
     Attributes:
         symmetric: no zero points, int8 where values are negative.
@@ -42,9 +48,22 @@ class OpenVINO(TensorRT):
         """Returns uint8, or int8 for negative values where zero points are not wanted."""
         return IntegerGrid(bits=8, is_signed=self.symmetric and low < 0)
 
-    def for_padded_convs(self) -> "OpenVINO":
-        """Returns the same, without zero points where padded Convs are to be spared them."""
-        return replace(self, symmetric=True) if self.spares_padded else self
+    def find_obstacles(self, graph: Graph) -> dict[str, str]:
+        """Finds the layers that have to stay in float, or would in any case: by name, why."""
+        return super().find_obstacles(graph) | find_float_kernels(graph)
+
+    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Finds what ConvTransposes read, and what padded Convs read where they are spared."""
+        padded = find_padded_inputs(graph) if self.spares_padded else frozenset[str]()
+        return padded | self.find_unshared(graph, quantized)
+
+    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Finds what ConvTransposes read: for a Conv beside them OpenVINO makes all of it uint8."""
+        return find_transposed_inputs(graph, quantized)
+
+    def without_zero_points(self) -> "OpenVINO":
+        """Returns the same, with int8 where values are negative."""
+        return replace(self, symmetric=True)
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""

@@ -58,7 +58,7 @@ class TensorRT:
         quantized, declined = place_layers(
             graph,
             keep_float,
-            reasons=find_layers_behind_reduction(graph) | find_misread_kernels(graph),
+            reasons=self.find_obstacles(graph),
             attention_slower_on=self.attention_slower_on,
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
@@ -78,13 +78,27 @@ class TensorRT:
                 refused = [*alone.values(), *refused]
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 
+    def find_obstacles(self, graph: Graph) -> dict[str, str]:
+        """Finds the layers that have to stay in float: by name, why."""
+        return find_layers_behind_reduction(graph) | find_misread_kernels(graph)
+
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns int8, whatever the values."""
         del low
         return IntegerGrid(bits=8, is_signed=True)
 
-    def for_padded_convs(self) -> "TensorRT":
-        """Returns the same: all tensors have the same integers."""
+    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Returns nothing: all tensors have the same integers."""
+        del graph, quantized
+        return frozenset()
+
+    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+        """Returns nothing: all readers take the same integers."""
+        del graph, quantized
+        return frozenset()
+
+    def without_zero_points(self) -> "TensorRT":
+        """Returns the same."""
         return self
 
     def write_forms(self, graph: Graph) -> list[str]:

@@ -23,6 +23,7 @@ from export.lint.rules import (
     openvino_kernel,
     openvino_reduction,
     openvino_resize,
+    openvino_transposed,
     operators,
     opset,
     reformats,
@@ -64,6 +65,7 @@ _ALL = (
     openvino_kernel,
     openvino_reduction,
     openvino_resize,
+    openvino_transposed,
     integer_islands,
 )
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _ALL}

@@ -4,6 +4,7 @@ import sys
 
 import ml_dtypes
 import numpy as np
+import openvino
 import pytest
 from onnx import TensorProto, helper
 
@@ -279,6 +280,16 @@ def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True
     return d.model(d.op("Conv", source, weight, **window))
 
 
+def transposed(draw, *, kernel=4, group=1, zero_point=np.int8(0), is_shared=False, **window):
+    d = draw(x=(1, 32, 16, 16))
+    source = d.pair(d.op("LeakyRelu", d.conv("x"), alpha=0.1), zero_point=zero_point)
+    weight = d.weight((32, 32 // group, kernel, kernel), 1, is_per_channel=group == 1)
+    results = [d.op("ConvTranspose", source, weight, group=group, **window)]
+    if is_shared:
+        results.append(d.op("Conv", source, d.weight((16, 32, 1, 1))))
+    return d.model(*results)
+
+
 def behind_mean(draw, size, keepdims=0):
     d = draw(x=(1, 16, 8))
     axes = d.constant(np.asarray([1]))
@@ -424,6 +435,21 @@ EXAMPLES = {
         ],
     ),
     "openvino-resize": ([antialiased], [lambda d: antialiased(d, 32)]),
+    "openvino-transposed": (
+        [
+            lambda d: transposed(d, strides=[2, 2], group=4),
+            lambda d: transposed(d, strides=[4, 4]),
+            lambda d: transposed(d, strides=[3, 3], kernel=2),
+            lambda d: transposed(d, strides=[2, 2], zero_point=np.uint8(9)),
+            lambda d: transposed(d, strides=[2, 2], is_shared=True),
+            lambda d: transposed(d, dilations=[2, 2]),
+        ],
+        [
+            lambda d: transposed(d, strides=[2, 2]),
+            lambda d: transposed(d, strides=[3, 3]),
+            lambda d: transposed(d, strides=[2, 2], zero_point=np.uint8(0), is_shared=True),
+        ],
+    ),
     "integer-island": ([chain], [quantized_result]),
 }
 CASES = [
@@ -454,6 +480,22 @@ def test_a_rule_finds_its_example_only(name, is_found, graphs, draw):
                 assert finding.place
                 assert finding.why
                 assert finding.fix
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_openvino_computes_in_float_what_lint_says(is_found, draw):
+    """All but the dilated one, which it computes slowly in integers."""
+    examples, others = EXAMPLES["openvino-transposed"]
+    for graph in examples[:-1] if is_found else others:
+        core = openvino.Core()
+        network = core.read_model(graph(draw).SerializeToString())
+        compiled = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        read = [
+            node.input(0).get_element_type().size
+            for node in compiled.get_runtime_model().get_ordered_ops()
+            if node.get_rt_info()["layerType"].value == "Deconvolution"
+        ]
+        assert read == [4 if is_found else 1]
 
 
 @pytest.mark.parametrize("target", ["openvino", "onnxruntime"])

@@ -1,8 +1,14 @@
-"""What convolutions with padding read: where zero points cost time on OpenVINO.
+"""Tensors whose zero points cost time on OpenVINO, by what reads them.
 
-A value outside the picture is 0.0, and its integer the zero point. A kernel that sums over several
-channels has to know at each border how many such values it has seen; with zero point 0 it need not.
+Padded Convs: a value outside the picture is 0.0, and its integer the zero point. A kernel that sums
+over several channels has to know at each border how many such values it has seen; with zero point 0
+it need not. What that costs depends on the machine.
+
+ConvTransposes: OpenVINO has no kernel in integers for an input with a zero point. It turns the
+integers into floats and takes two to four times as long.
 """
+
+from collections.abc import Collection
 
 import onnx
 
@@ -27,6 +33,20 @@ def find_padded_inputs(graph: Graph) -> frozenset[str]:
         if producer is not None:
             waiting += [producer.input[at] for at in moved_inputs(graph, producer)]
     return frozenset(found)
+
+
+def find_transposed_inputs(graph: Graph, quantized: Collection[str]) -> frozenset[str]:
+    """Finds the tensors that ConvTransposes read.
+
+    Args:
+        graph: the float graph.
+        quantized: names of the nodes that are to compute in integers.
+    """
+    return frozenset(
+        node.input[0]
+        for node in graph.nodes
+        if node.op_type == "ConvTranspose" and node.name in quantized
+    )
 
 
 def _pads(node: onnx.NodeProto) -> bool:
