@@ -11,17 +11,12 @@ no GPU.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from artifacts.onnx_file import load_onnx
-from benchmarks.compared_forms import Case, compare_forms, write_table
+from benchmarks.compared_forms import Case, compare_forms, read_cases, write_table
 from benchmarks.machine import OtherProcesses
-from benchmarks.package_networks import fetched_networks
-from benchmarks.peers.cases import CaseFiles, read_feeds
 from compress.quantize import prepared
 from compress.quantize.api import quantize_model
 from compress.quantize.repairs import channel_scales
@@ -41,22 +36,9 @@ VARIANTS: dict[str, tuple[dict[str, float], bool]] = {
 def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     with OtherProcesses() as others:
-        rows = [_measure(case, target) for case in _cases(sys.argv[1:]) for target in TARGETS]
+        rows = [_measure(case, target) for case in read_cases(sys.argv[1:]) for target in TARGETS]
     title = f"{', '.join(VARIANTS).capitalize()}, in this order."
     write_table("channel_products", title, rows, others.share)
-
-
-def _cases(arguments: Sequence[str]) -> Iterator[Case]:
-    """Yields the networks and folders that are named; all that were fetched without any."""
-    folders = [item for item in map(Path, arguments) if item.is_dir()]
-    names = [item for item in arguments if not Path(item).is_dir()]
-    for network in fetched_networks(names) if names or not folders else ():
-        model = network.load()
-        yield Case(network.name, model, *network.samples(model))
-    for folder in folders:
-        files = CaseFiles(folder)
-        feeds = (read_feeds(path) for path in (files.calibration, files.held_out))
-        yield Case(folder.resolve().name, load_onnx(files.model), *feeds)
 
 
 def _measure(case: Case, target: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """One network in several forms side by side: latency, SQNR, and a table of the page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +12,12 @@ import timm
 import torch
 
 from artifacts.atomic import write_json, write_text
-from artifacts.onnx_file import input_tensors, save_onnx
+from artifacts.onnx_file import input_tensors, load_onnx, save_onnx
 from benchmarks.kernel_forms import enlarge_branches, export_module
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section, table_lines
+from benchmarks.package_networks import fetched_networks
+from benchmarks.peers.cases import CaseFiles, read_feeds
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.head_judge import HeadJudge
@@ -46,6 +48,19 @@ def make_timm_case(name: str, height: int, width: int) -> Case:
         {tensor: rng.standard_normal(info.shape).astype(np.float32)} for _ in range(2 * SAMPLES)
     ]
     return Case(f"{name}, random weights", model, noise[:SAMPLES], noise[SAMPLES:])
+
+
+def read_cases(arguments: Sequence[str]) -> Iterator[Case]:
+    """Yields the networks and folders that are named; all that were fetched without any."""
+    folders = [item for item in map(Path, arguments) if item.is_dir()]
+    names = [item for item in arguments if not Path(item).is_dir()]
+    for network in fetched_networks(names) if names or not folders else ():
+        model = network.load()
+        yield Case(network.name, model, *network.samples(model))
+    for folder in folders:
+        files = CaseFiles(folder)
+        feeds = (read_feeds(path) for path in (files.calibration, files.held_out))
+        yield Case(folder.resolve().name, load_onnx(files.model), *feeds)
 
 
 def compare_forms(case: Case, models: Mapping[str, onnx.ModelProto]) -> dict[str, Any]:

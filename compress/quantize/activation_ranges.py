@@ -36,8 +36,7 @@ class ActivationRanges:
         self._centered = {
             name: item.scale for item in prepared.centered for name in item.region.tensors
         }
-        layers = {item.node for item in prepared.quantized}
-        self._spared = prepared.placement.find_spared(prepared.graph, layers)
+        self._spared = prepared.placement.find_spared(prepared.graph, prepared.quantized)
 
     def survey(self, samples: Sequence[dict[str, Array]], progress: Progress | None = None) -> None:
         """Looks at the tensors that need a range and were not looked at yet."""

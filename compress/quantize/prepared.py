@@ -31,7 +31,7 @@ from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.repairs.joined_scales import fold_idle_joined, scale_joined
 from compress.quantize.repairs.migration import migrate_scales
-from compress.quantize.requantize import requantize, requantize_for_transposed
+from compress.quantize.requantize import requantize, requantize_plain
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import fold_affines, share_equal_weights, simplify
@@ -257,7 +257,7 @@ def prepare_network(
         if not is_draft and (settings.weighs_quality or len(samples) < FEW_SAMPLES):
             _survey_altered(survey, graph, quantized, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
-        simplified += requantize_for_transposed(graph, quantized, survey, placement)
+        simplified += requantize_plain(graph, quantized, survey, placement)
         if settings.centers_ranges and not is_draft:
             centered = center_ranges(graph, quantized, survey, settings.observer, placement)
             simplified += describe_centered(centered)

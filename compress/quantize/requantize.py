@@ -43,7 +43,7 @@ def requantize(
     moving = [item for item in quantized if item.tied]
     scales: dict[str, float] = {}
     tied = TiedScales(graph, moving)
-    spared = placement.find_spared(graph, {item.node for item in quantized})
+    spared = placement.find_spared(graph, quantized)
     for tensor in tied.shared_sources():
         seen = observe_surveyed([survey[tensor]])
         chosen = placement.without_zero_points() if spared & tied.group(tensor) else placement
@@ -53,33 +53,39 @@ def requantize(
     return _cut(graph, moving, scales, survey)
 
 
-def requantize_for_transposed(
+def requantize_plain(
     graph: Graph, quantized: Sequence[QuantizedNode], survey: Survey, placement: Placement
 ) -> list[str]:
-    """Puts an Identity before each ConvTranspose whose integers would suit no other reader.
+    """Puts an Identity before inputs without zero points where others read the tensor with one.
 
     Args:
         graph: the simplified float graph; its results stay as they are.
         quantized: what would be quantized.
         survey: of the tensors that these nodes read; it learns those of the new Identities.
-        placement: tells whether ConvTransposes read integers of their own.
+        placement: tells which inputs take no zero points.
 
     Returns:
         one line per Identity.
     """
-    names = {item.node for item in quantized}
-    moved = {tensor for item in quantized if item.tied for tensor in graph.node(item.node).output}
+    tied = TiedScales(graph, [item for item in quantized if item.tied])
+    plain, others = dict[str, list[str]](), set[str]()
+    for item in quantized:
+        node, positions = graph.node(item.node), placement.find_plain_inputs(graph, item)
+        for position in () if item.tied else item.activations:
+            if position in positions:
+                plain.setdefault(node.input[position], []).append(item.node)
+            else:
+                others.add(node.input[position])
     done = []
-    for tensor in sorted(placement.find_unshared(graph, names)):
-        readers = graph.consumers(tensor)
-        if survey[tensor].low >= 0 or (len(readers) == 1 and tensor not in moved):
+    for tensor, readers in plain.items():
+        if survey[tensor].low >= 0 or not others & tied.group(tensor):
             continue
-        own = [node for node in readers if node.op_type == "ConvTranspose" and node.name in names]
-        identity = _add_identity(graph, own[0].name, tensor)
-        survey[identity] = survey[tensor]
-        for node in own:
-            node.input[0] = identity
-            done.append(f"requantized '{tensor}' before {node.name}, which takes no zero point")
+        own = _add_identity(graph, readers[0], tensor)
+        survey[own] = survey[tensor]
+        for name in readers:
+            node = graph.node(name)
+            node.input[:] = [own if read == tensor else read for read in node.input]
+        done.append(f"requantized '{tensor}' before {readers[0]}, which takes no zero point")
         graph.index()
     return done
 

@@ -72,6 +72,8 @@ class QuantizeSettings:
         swish_by_tanh: whether SiLU behind spatial layers is written with tanh, which keeps OpenVINO
             from computing it inside them. None: a measurement decides, or it is left as it is.
             Other targets leave it.
+        integer_attention: whether OpenVINO multiplies queries with keys and probabilities with
+            values in integers. None: a measurement decides, or it does not.
         integer_sums: "blocks" for residual sums and "pyramids" for those of pyramids too that round
             both addends, which lets OpenVINO compute them inside its layers; "gates" to round also
             what squeeze-and-excite reads; "none" for none. None: a measurement decides, or there
@@ -105,6 +107,7 @@ class QuantizeSettings:
     symmetric: bool | None = None
     spares_padded: bool | None = None
     swish_by_tanh: bool | None = None
+    integer_attention: bool | None = None
     integer_sums: str | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
@@ -182,6 +185,7 @@ class QuantizeSettings:
                 symmetric=bool(self.symmetric),
                 spares_padded=bool(self.spares_padded),
                 swish_by_tanh=bool(self.swish_by_tanh),
+                integer_attention=bool(self.integer_attention),
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
             )

@@ -6,7 +6,8 @@ of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/z
 Most of it is lost in padded Convs, so that the rest may keep its zero points.
 
 Sums of integers: see `compress.quantize.placement.integer_sums` and `integer_gates`. SiLU with
-tanh: see `compress.quantize.placement.openvino_forms`.
+tanh: see `compress.quantize.placement.openvino_forms`. Attention in integers takes 0.86 times as
+long in a ViT of 224x224, and as long as in float in a network of convolutions with one attention.
 """
 
 import logging
@@ -18,9 +19,9 @@ import onnx
 from compress.quantize.decisions import Decisions
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
+from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
-from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
@@ -59,7 +60,7 @@ def choose_forms(
     """Decides what the settings leave open about forms, as is faster on the target.
 
     What is timed is a draft by one sample; repairs are kept for the network that is to be written.
-    What sums save is measured once, in the fastest of the other forms.
+    What sums and attention save is measured once, in the fastest of the other forms.
 
     Args:
         model: as for `quantize_model`.
@@ -67,19 +68,24 @@ def choose_forms(
         settings: how to quantize; chosen as they are for targets that leave no choice.
         clock: measures latencies on the target.
     """
-    is_open = None in (settings.symmetric, settings.swish_by_tanh, settings.integer_sums)
+    is_open = None in (
+        *(settings.symmetric, settings.swish_by_tanh),
+        *(settings.integer_sums, settings.integer_attention),
+    )
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
     network = prepare_network(model, samples[:1], settings, is_draft=True)
     points_ms = _time_points(network, samples, settings, clock)
     fastest = min(points_ms, key=lambda item: points_ms[item])
-    shares = _time_sums(network, samples, fastest, clock)
+    sums = _time_sums(network, samples, fastest, clock)
+    attention = _time_attention(network, samples, fastest, clock)
     return _choose(
         settings,
         {
-            replace(item, integer_sums=kind): ms * share
+            replace(item, integer_sums=kind, integer_attention=choice): ms * sum_share * share
             for item, ms in points_ms.items()
-            for kind, share in shares.items()
+            for kind, sum_share in sums.items()
+            for choice, share in attention.items()
         },
     )
 
@@ -132,25 +138,51 @@ def _time_sums(
 
     What costs no quality, residual sums, stands for the network without where it is faster.
     """
-    networks: dict[str | None, PreparedNetwork] = {}
-    kinds = (None, *INTEGER_SUMS[1:])
-    for kind in (settings.integer_sums,) if settings.integer_sums else kinds:
-        placement = replace(settings, integer_sums=kind).placement
-        item = replace(network, placement=placement).with_float_nodes(network.kept)
+    if settings.integer_sums is not None:
+        return {settings.integer_sums: 1.0}
+    kinds = [replace(settings, integer_sums=kind) for kind in (None, *INTEGER_SUMS[1:])]
+    timed = _time_placements(network, samples, kinds, clock)
+    shares = {item.integer_sums: share for item, share in timed.items()}
+    if "blocks" in shares:
+        del shares[None if shares["blocks"] < 1 - LEAST_SEEN else "blocks"]
+    return shares
+
+
+def _time_attention(
+    network: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> dict[bool | None, float]:
+    """Returns the share of the latency with attention in float, and in integers."""
+    if settings.integer_attention is not None:
+        return {settings.integer_attention: 1.0}
+    choices = [replace(settings, integer_attention=choice) for choice in (None, True)]
+    timed = _time_placements(network, samples, choices, clock)
+    return {item.integer_attention: share for item, share in timed.items()}
+
+
+def _time_placements(
+    network: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    choices: Sequence[QuantizeSettings],
+    clock: Clock,
+) -> dict[QuantizeSettings, float]:
+    """Returns the share of the first one's latency that each choice takes; of those alike one."""
+    networks: dict[QuantizeSettings, PreparedNetwork] = {}
+    for chosen in choices:
+        item = replace(network, placement=chosen.placement).with_float_nodes(network.kept)
         if all(item.quantized != known.quantized for known in networks.values()):
-            networks[kind] = item
+            networks[chosen] = item
     if len(networks) == 1:
         return dict.fromkeys(networks, 1.0)
     times = clock(
         [
-            item.write_uncorrected(draft_decisions(item, settings, samples[:1]))
-            for item in networks.values()
+            item.write_uncorrected(draft_decisions(item, chosen, samples[:1]))
+            for chosen, item in networks.items()
         ]
     )
-    shares = {kind: ms / times[0] for kind, ms in zip(networks, times, strict=True)}
-    if "blocks" in shares:
-        del shares[None if shares["blocks"] < 1 - LEAST_SEEN else "blocks"]
-    return shares
+    return {chosen: ms / times[0] for chosen, ms in zip(networks, times, strict=True)}
 
 
 def _without_zero_points(
@@ -186,6 +218,8 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
         _log.info("SiLU is written with tanh, with which this network is faster here")
     if chosen.integer_sums != settings.integer_sums:
         _log.info("sums are rounded (%s), which is faster here", chosen.integer_sums)
+    if chosen.integer_attention != settings.integer_attention:
+        _log.info("attention is computed in integers, which is faster here")
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
     allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]

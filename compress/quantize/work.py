@@ -49,6 +49,8 @@ class Work:
             log = log.branch("spared")
         if settings.integer_sums is not None:
             log = log.branch(f"sums-{settings.integer_sums}")
+        if settings.integer_attention is not None:
+            log = log.branch("attention")
         prepared = prepare_network(model, samples, settings, progress)
         return cls(prepared, samples, settings, progress, log)
 

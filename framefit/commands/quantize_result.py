@@ -97,6 +97,8 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo("activations have no zero points: int8 where values are negative, else uint8")
     if settings.swish_by_tanh:
         typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
+    if settings.integer_attention:
+        typer.echo("attention is computed in integers, which makes the network faster here")
     if settings.integer_sums in _ROUNDED:
         typer.echo(f"{_ROUNDED[settings.integer_sums]}, which makes the network faster here")
 

@@ -2,13 +2,15 @@
 
     MatMul(Q, K) - Mul / Div / Add - Softmax - MatMul(P, V)
 
-TensorRT multiplies in integers only where both inputs of a MatMul are quantized, so both get a
-Q/DQ pair; the Softmax between stays in float. It computes the whole in one kernel only where both
+Runtimes multiply in integers only where both inputs of a MatMul are quantized, so both get a Q/DQ
+pair; the Softmax between stays in float. TensorRT computes the whole in one kernel only where both
 products are alike: queries that are constants (a decoder's first layer, whose learned queries have
 seen no picture yet) leave both in float. So do many keys: one scale serves all queries, and where
 one of them looks at a single key, the probabilities of another that looks at all alike are rounded
-to 0, the whole row of them.
+to 0, the whole row of them. OpenVINO takes one product in integers and the other in float.
 """
+
+from dataclasses import dataclass
 
 import onnx
 
@@ -19,20 +21,38 @@ from compress.quantize.placement.movement import moved_inputs
 
 SCALING = COMMUTING | {"Div", "Sub", "Where"}
 MATRIX_RANK = 2
-MOST_KEYS = 254
-"""Alike, the probabilities of more are below half a step of INT8, which has 127 of them up to 1."""
 BOTH = 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionRule:
+    """How a runtime wants attention.
+
+    Attributes:
+        float_reason: why both products stay in float; empty where they need not.
+        are_alike: whether both products are in integers, or none.
+        steps: of the probabilities, from 0 to 1.
+    """
+
+    float_reason: str = ""
+    are_alike: bool = True
+    steps: int = 127
+
+    @property
+    def most_keys(self) -> int:
+        """Alike, the probabilities of more are below half a step."""
+        return 2 * self.steps
+
+
 def quantize_attention(
-    graph: Graph, node: onnx.NodeProto, slower_on: str = ""
+    graph: Graph, node: onnx.NodeProto, rule: AttentionRule
 ) -> QuantizedNode | Declined | None:
     """Quantizes both inputs of a MatMul before or behind a Softmax; None for any other node.
 
     Args:
         graph: the simplified float graph.
         node: any node.
-        slower_on: the runtime, where its integer product is slower than the float one.
+        rule: the runtime's.
     """
     if node.op_type != "MatMul" or any(name in graph.weights for name in node.input):
         return None
@@ -40,15 +60,14 @@ def quantize_attention(
     before = next(filter(None, (_find_softmax(graph, name) for name in node.input)), None)
     if behind is None and before is None:
         return None
-    if slower_on:
-        reason = f"{slower_on} multiplies two computed matrices faster in float"
-        return Declined(node=node.name, reason=reason)
-    partner = _find_scores(graph, before) if before is not None else None
+    if rule.float_reason:
+        return Declined(node=node.name, reason=rule.float_reason)
+    partner = _find_scores(graph, before) if before is not None and rule.are_alike else None
     if partner is not None and _has_constant_operand(graph, partner):
         reason = f"'{partner.name}' has a constant operand and stays in float: both or none of them"
         return Declined(node=node.name, reason=reason)
-    keys = _count_keys(graph, behind or before)
-    if keys > MOST_KEYS:
+    keys = _count_keys(graph, behind if rule.are_alike and behind is not None else before)
+    if keys > rule.most_keys:
         reason = f"INT8 has no probabilities for a query that looks at all its {keys} keys alike"
         return Declined(node=node.name, reason=reason)
     return QuantizedNode(node=node.name, activations=(0, 1))

@@ -1,6 +1,6 @@
 """What a placement is: which edges of a graph get a Q/DQ pair, for one runtime."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,22 +75,15 @@ class Placement(Protocol):
         """Returns the grid of an activation whose smallest value is `low`."""
         ...
 
-    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Finds the tensors that do without zero points, since their readers' kernels want none.
+    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
+        """Returns the positions of the inputs that a node's kernel takes without zero points only.
 
-        Args:
-            graph: the float graph.
-            quantized: names of the nodes that are to compute in integers.
+        What is negative there may be read by no kernel that takes zero points.
         """
         ...
 
-    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Finds the spared tensors whose integers no other reader may share, if some are negative.
-
-        Args:
-            graph: the float graph.
-            quantized: names of the nodes that are to compute in integers.
-        """
+    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds the tensors that do without zero points, for the sake of their readers."""
         ...
 
     def without_zero_points(self) -> "Placement":

@@ -8,8 +8,6 @@ ConvTransposes: OpenVINO has no kernel in integers for an input with a zero poin
 integers into floats and takes two to four times as long.
 """
 
-from collections.abc import Collection
-
 import onnx
 
 from compress.quantize.graph import Graph, attribute
@@ -33,20 +31,6 @@ def find_padded_inputs(graph: Graph) -> frozenset[str]:
         if producer is not None:
             waiting += [producer.input[at] for at in moved_inputs(graph, producer)]
     return frozenset(found)
-
-
-def find_transposed_inputs(graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-    """Finds the tensors that ConvTransposes read.
-
-    Args:
-        graph: the float graph.
-        quantized: names of the nodes that are to compute in integers.
-    """
-    return frozenset(
-        node.input[0]
-        for node in graph.nodes
-        if node.op_type == "ConvTranspose" and node.name in quantized
-    )
 
 
 def _pads(node: onnx.NodeProto) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
-from compress.quantize.placement.attention import quantize_attention
+from compress.quantize.placement.attention import AttentionRule, quantize_attention
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
@@ -20,7 +20,7 @@ def place_layers(
     keep_float: frozenset[str],
     *,
     reasons: Mapping[str, str],
-    attention_slower_on: str = "",
+    attention: AttentionRule,
     quantizes_sums: bool = False,
     trunk_loses_on: str = "",
 ) -> tuple[list[QuantizedNode], list[Declined]]:
@@ -30,7 +30,7 @@ def place_layers(
         graph: the simplified float graph.
         keep_float: names of nodes that are declined without a look.
         reasons: why a runtime declines a node that could be quantized, by the node's name.
-        attention_slower_on: the runtime, where attention is faster in float.
+        attention: how the runtime wants it.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
     """
@@ -38,7 +38,7 @@ def place_layers(
     declined: list[Declined] = []
     layers: set[str] = set()
     for node in graph.nodes:
-        answer = quantize_attention(graph, node, attention_slower_on)
+        answer = quantize_attention(graph, node, attention)
         if answer is None and node.op_type in LAYERS | FLOAT_ONLY:
             answer = quantize_layer(graph, node)
         elif node.op_type == "Add":

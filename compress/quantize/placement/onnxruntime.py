@@ -8,7 +8,7 @@ too little to pay for its quantizers, stays in float. Softmax and the rest of th
 the provider's integer Softmax is several times slower than the float one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph
+from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
@@ -34,6 +35,10 @@ CLOSING = frozenset(
     | {"GlobalAveragePool", "AveragePool", "ReduceMean"}
 )
 """Operators that may read a layer's result rounded to 8 bits."""
+
+IN_FLOAT = AttentionRule(
+    float_reason="onnxruntime multiplies two computed matrices faster in float"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +66,7 @@ class OnnxRuntime:
             if (reason := self._find_obstacle(graph, node))
         }
         reasons |= find_layers_behind_reduction(graph)
-        quantized, declined = place_layers(
-            graph, keep_float, reasons=reasons, attention_slower_on="onnxruntime"
-        )
+        quantized, declined = place_layers(graph, keep_float, reasons=reasons, attention=IN_FLOAT)
         moving, refused = tie_movement(graph, quantized, keep_float)
         inside = [_with_all_inputs(graph, item) for item in moving]
         quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
@@ -75,13 +78,13 @@ class OnnxRuntime:
         del low
         return IntegerGrid(bits=8, is_signed=False)
 
-    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Returns nothing: all tensors have the same integers."""
-        del graph, quantized
-        return frozenset()
+    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
+        """Returns nothing: all kernels take the same integers."""
+        del graph, item
+        return ()
 
-    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Returns nothing: all readers take the same integers."""
+    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Returns nothing: all tensors have the same integers."""
         del graph, quantized
         return frozenset()
 

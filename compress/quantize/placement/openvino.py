@@ -7,14 +7,13 @@ zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where i
 ConvTranspose reads never has one (`costly_zero_points`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.costly_zero_points import (
-    find_padded_inputs,
-    find_transposed_inputs,
-)
+from compress.quantize.placement.attention import AttentionRule
+from compress.quantize.placement.contract import QuantizedNode
+from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.placement.float_kernels import find_float_kernels
 from compress.quantize.placement.group_norms import write_group_norms
 from compress.quantize.placement.openvino_forms import (
@@ -25,6 +24,8 @@ from compress.quantize.placement.openvino_forms import (
 from compress.quantize.placement.tensorrt import TensorRT
 from compress.quantize.qparams import IntegerGrid
 
+NOT_FASTER = "its product of two computed matrices was not measured to be faster in integers"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVINO(TensorRT):
@@ -34,12 +35,13 @@ class OpenVINO(TensorRT):
         symmetric: no zero points, int8 where values are negative.
         spares_padded: the same for what padded Convs read, and only there.
         swish_by_tanh: SiLU behind spatial layers in integers is written with tanh.
+        integer_attention: the products of attention are computed in integers.
     """
 
     symmetric: bool = False
     spares_padded: bool = False
     swish_by_tanh: bool = False
-    attention_slower_on: str = "OpenVINO"
+    integer_attention: bool = False
     quantizes_sums: bool = True
     trunk_loses_on: str = "OpenVINO"
     spares_float_sums: bool = False
@@ -48,18 +50,30 @@ class OpenVINO(TensorRT):
         """Returns uint8, or int8 for negative values where zero points are not wanted."""
         return IntegerGrid(bits=8, is_signed=self.symmetric and low < 0)
 
+    @property
+    def attention(self) -> AttentionRule:
+        """Each product for itself; probabilities are uint8."""
+        reason = "" if self.integer_attention else NOT_FASTER
+        return AttentionRule(float_reason=reason, are_alike=False, steps=255)
+
     def find_obstacles(self, graph: Graph) -> dict[str, str]:
         """Finds the layers that have to stay in float, or would in any case: by name, why."""
         return super().find_obstacles(graph) | find_float_kernels(graph)
 
-    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Finds what ConvTransposes read, and what padded Convs read where they are spared."""
-        padded = find_padded_inputs(graph) if self.spares_padded else frozenset[str]()
-        return padded | self.find_unshared(graph, quantized)
+    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
+        """Returns all of a ConvTranspose and of a product of two computed matrices."""
+        kind = graph.node(item.node).op_type
+        is_computed = kind == "MatMul" and item.weight is None
+        return item.activations if kind == "ConvTranspose" or is_computed else ()
 
-    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Finds what ConvTransposes read: for a Conv beside them OpenVINO makes all of it uint8."""
-        return find_transposed_inputs(graph, quantized)
+    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds the plain inputs, and what padded Convs read where that is spared too."""
+        padded = find_padded_inputs(graph) if self.spares_padded else frozenset[str]()
+        return padded | {
+            graph.node(item.node).input[position]
+            for item in quantized
+            for position in self.find_plain_inputs(graph, item)
+        }
 
     def without_zero_points(self) -> "OpenVINO":
         """Returns the same, with int8 where values are negative."""
@@ -67,7 +81,8 @@ class OpenVINO(TensorRT):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""
-        return write_forms(graph)
+        masks = super().write_forms(graph) if self.integer_attention else []
+        return [*masks, *write_forms(graph)]
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Writes pools of pictures as Conv, GroupNorms by channel, and SiLU by tanh if chosen."""

@@ -8,12 +8,12 @@ integers, such as a trunk whose blocks begin with a normalization, stays in floa
 1.7.1 makes the same kernels of both, and only rounds on the way (`tests/export/lint/test_fusions`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.attention import put_masks_first
+from compress.quantize.placement.attention import AttentionRule, put_masks_first
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.integer_gates import add_integer_gates
@@ -30,7 +30,6 @@ class TensorRT:
 
     Attributes:
         symmetric: whether activations have their zero_point in the middle of the grid.
-        attention_slower_on: the runtime, where the products of attention stay in float.
         quantizes_sums: whether an Add of two ReLUs reads integers on both sides.
         integer_sums: which sums round both addends, one of `integer_sums.INTEGER_SUMS`.
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
@@ -40,7 +39,6 @@ class TensorRT:
 
     fuses_products: ClassVar[bool] = True
     symmetric: bool = True
-    attention_slower_on: str = ""
     quantizes_sums: bool = False
     integer_sums: str = "none"
     trunk_loses_on: str = ""
@@ -59,7 +57,7 @@ class TensorRT:
             graph,
             keep_float,
             reasons=self.find_obstacles(graph),
-            attention_slower_on=self.attention_slower_on,
+            attention=self.attention,
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
         )
@@ -78,6 +76,11 @@ class TensorRT:
                 refused = [*alone.values(), *refused]
         return sort_nodes(graph, [*quantized, *moving]), [*declined, *refused]
 
+    @property
+    def attention(self) -> AttentionRule:
+        """Both products in one kernel, in integers."""
+        return AttentionRule()
+
     def find_obstacles(self, graph: Graph) -> dict[str, str]:
         """Finds the layers that have to stay in float: by name, why."""
         return find_layers_behind_reduction(graph) | find_misread_kernels(graph)
@@ -87,13 +90,13 @@ class TensorRT:
         del low
         return IntegerGrid(bits=8, is_signed=True)
 
-    def find_spared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Returns nothing: all tensors have the same integers."""
-        del graph, quantized
-        return frozenset()
+    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
+        """Returns nothing: all kernels take the same integers."""
+        del graph, item
+        return ()
 
-    def find_unshared(self, graph: Graph, quantized: Collection[str]) -> frozenset[str]:
-        """Returns nothing: all readers take the same integers."""
+    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Returns nothing: all tensors have the same integers."""
         del graph, quantized
         return frozenset()
 

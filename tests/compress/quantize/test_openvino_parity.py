@@ -82,6 +82,7 @@ SCHEMES["openvino, symmetric"] = QuantizeSettings(target="openvino", symmetric=T
 SCHEMES["openvino, integer sums"] = QuantizeSettings(target="openvino", integer_sums="pyramids")
 SCHEMES["openvino, gates"] = QuantizeSettings(target="openvino", integer_sums="gates")
 SCHEMES["openvino, spared"] = QuantizeSettings(target="openvino", spares_padded=True)
+SCHEMES["openvino, attention"] = QuantizeSettings(target="openvino", integer_attention=True)
 CASES = [
     (pattern, target)
     for pattern in PATTERNS
@@ -89,6 +90,7 @@ CASES = [
 ]
 CASES += [(pattern, "openvino, integer sums") for pattern in ("pyramid", "blocks", "levels")]
 CASES += [(pattern, "openvino, gates") for pattern in ("gate", "levels", "gated_levels")]
+CASES += [("attention", "openvino, attention")]
 CASES += [(pattern, "onnxruntime") for pattern in ("shuffle", "neck", "split", "head", "uneven")]
 
 
@@ -266,9 +268,10 @@ def masked_attention(request, make_model):
     return make_model(nodes, weights, shapes, ["y"]), many
 
 
-def test_masked_attention_is_computed_as_written(masked_attention, run_model, run_openvino):
+@pytest.mark.parametrize("scheme", ["tensorrt", "openvino, attention"])
+def test_masked_attention_is_computed_as_written(scheme, masked_attention, run_model, run_openvino):
     model, many = masked_attention
-    quantized = quantize_model(model, many).model
+    quantized = quantize_model(model, many, SCHEMES[scheme]).model
     assert [node.op_type for node in quantized.graph.node].count("QuantizeLinear") == 5
     wanted = run_model(quantized, many[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 50

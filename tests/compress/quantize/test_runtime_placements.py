@@ -10,7 +10,7 @@ from artifacts.bias_quantization import BIAS_QUANTIZATION
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
-from compress.quantize.placement import PLACEMENTS, OnnxRuntime
+from compress.quantize.placement import PLACEMENTS, OnnxRuntime, OpenVINO, TensorRT
 from compress.quantize.settings import QuantizeSettings
 
 
@@ -28,15 +28,19 @@ def test_the_mean_of_a_distribution_stays_in_float(target, make_pattern):
     assert "Softmax" in next(item.reason for item in declined if item.node == decoder)
 
 
-def test_attention_is_quantized_for_tensorrt_only(make_pattern):
+@pytest.mark.parametrize("placement", [TensorRT(), OpenVINO(integer_attention=True)])
+def test_attention_is_quantized(make_pattern, placement):
     graph = Graph(make_pattern("attention"))
-    placed, declined = PLACEMENTS["tensorrt"]().place(graph)
+    placed, declined = placement.place(graph)
     products = [item for item in placed if graph.node(item.node).op_type == "MatMul"]
     assert [item.activations for item in products] == [(0, 1), (0, 1)]
     assert not declined
-    for target in ("openvino", "onnxruntime"):
-        reasons = declined_reasons(PLACEMENTS[target](), make_pattern("attention"))
-        assert "faster in float" in reasons["MatMul"]
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnxruntime"])
+def test_attention_stays_in_float_unless_it_was_measured(make_pattern, target):
+    reasons = declined_reasons(PLACEMENTS[target](), make_pattern("attention"))
+    assert "two computed matrices" in reasons["MatMul"]
 
 
 @pytest.mark.parametrize("queries", ["computed", "constant"])
@@ -89,6 +93,11 @@ def test_attention_to_many_keys_stays_in_float(make_model, run_model):
         for model in (make_attention(make_model, keys)[0] for keys in (254, 255))
     ]
     assert placed == [{"first", "qk", "pv"}, {"first"}]
+    placed = [
+        {item.node for item in OpenVINO(integer_attention=True).place(Graph(model))[0]}
+        for model in (make_attention(make_model, keys)[0] for keys in (510, 511))
+    ]
+    assert placed == [{"first", "qk", "pv"}, {"first", "qk"}]
     model, samples = make_attention(make_model, 600)
     quantized = quantize_model(model, samples).model
     wanted, got = (run_model(item, samples[0])["y"][0, 1] for item in (model, quantized))

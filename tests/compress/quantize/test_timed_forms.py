@@ -216,3 +216,60 @@ def test_who_says_how_silu_is_written_is_not_overruled(swish_model, swish_by_tan
     result = quantize_model(swish_model, pictures(), settings, clock=measure)
     assert result.settings.swish_by_tanh is swish_by_tanh
     assert any(node.op_type == "Tanh" for node in result.model.graph.node) == swish_by_tanh
+
+
+def attention_clock(share):
+    """A machine on which INT8 takes 10 ms, and a share of it with attention in integers."""
+
+    def measure(models):
+        return [
+            30.0 if not count else 10.0 * (share if count > 5 else 1.0)
+            for count in (
+                [node.op_type for node in model.graph.node].count("QuantizeLinear")
+                for model in models
+            )
+        ]
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("prefer", "share", "taken"),
+    [(None, 0.9, True), (None, 0.97, None), ("speed", 0.97, True), (None, 1.2, None)],
+)
+def test_attention_goes_by_integers_where_that_saves_time(
+    make_pattern, samples, prefer, share, taken
+):
+    model = make_pattern("attention")
+    settings = QuantizeSettings(target="openvino", prefer=prefer, integer_sums="none")
+    result = quantize_model(model, samples, settings, clock=attention_clock(share))
+    assert result.settings.integer_attention is taken
+    products = [node for node in result.model.graph.node if node.op_type == "MatMul"]
+    made = {name: node.op_type for node in result.model.graph.node for name in node.output}
+    kinds = {made[name] for node in products for name in node.input}
+    assert ("DequantizeLinear" in kinds) == (taken is True)
+
+
+@pytest.mark.parametrize("integer_attention", [True, False])
+def test_who_says_how_attention_is_computed_is_not_overruled(
+    make_pattern, samples, integer_attention
+):
+    settings = QuantizeSettings(target="openvino", integer_attention=integer_attention)
+    measure = attention_clock(1.2 if integer_attention else 0.5)
+    result = quantize_model(make_pattern("attention"), samples, settings, clock=measure)
+    assert result.settings.integer_attention is integer_attention
+
+
+def test_what_attention_reads_in_integers_has_no_zero_points(make_pattern, samples):
+    settings = QuantizeSettings(target="openvino", integer_attention=True)
+    quantized = quantize_model(make_pattern("attention"), samples, settings).model
+    stored = {item.name: numpy_helper.to_array(item) for item in quantized.graph.initializer}
+    made = {name: node for node in quantized.graph.node for name in node.output}
+    read = [
+        stored[made[name].input[2]]
+        for node in quantized.graph.node
+        if node.op_type == "MatMul"
+        for name in node.input
+    ]
+    assert [int(value) for value in read] == [0, 0, 0, 0]
+    assert [value.dtype for value in read].count(np.uint8) == 1

@@ -49,9 +49,7 @@ def pictures():
 
 def zero_points(model):
     """Returns the zero point with which each Conv and ConvTranspose reads integers, by name."""
-    made = {
-        node.output[0]: node for node in model.graph.node if node.op_type == "DequantizeLinear"
-    }
+    made = {node.output[0]: node for node in model.graph.node if node.op_type == "DequantizeLinear"}
     stored = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
     return {
         node.name: stored[made[node.input[0]].input[2]]

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from export.fp16_check import run_model
 from export.lint import RULES, TARGETS, lint_model
+from tests.export.lint.conftest import ZERO
 
 IMAGE = {"x": (1, 8, 16, 16)}
 
@@ -280,7 +281,7 @@ def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True
     return d.model(d.op("Conv", source, weight, **window))
 
 
-def transposed(draw, *, kernel=4, group=1, zero_point=np.int8(0), is_shared=False, **window):
+def transposed(draw, *, kernel=4, group=1, zero_point=ZERO, is_shared=False, **window):
     d = draw(x=(1, 32, 16, 16))
     source = d.pair(d.op("LeakyRelu", d.conv("x"), alpha=0.1), zero_point=zero_point)
     weight = d.weight((32, 32 // group, kernel, kernel), 1, is_per_channel=group == 1)
