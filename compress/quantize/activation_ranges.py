@@ -36,6 +36,7 @@ class ActivationRanges:
         self._centered = {
             name: item.scale for item in prepared.centered for name in item.region.tensors
         }
+        self._signed = prepared.placement.find_signed(prepared.graph, prepared.quantized)
         self._spared = prepared.placement.find_spared(prepared.graph, prepared.quantized)
 
     def survey(self, samples: Sequence[dict[str, Array]], progress: Progress | None = None) -> None:
@@ -79,7 +80,8 @@ class ActivationRanges:
             placement = placement.without_zero_points()
         seen = observe_surveyed([survey[name] for name in self._tied.sources(tensor)])
         grid = placement.activation_grid(seen.low)
-        grid = replace(grid, bits=self._settings.activation_bits)
+        is_signed = grid.is_signed or bool(self._signed & self._tied.group(tensor))
+        grid = replace(grid, bits=self._settings.activation_bits, is_signed=is_signed)
         symmetric = placement.symmetric
 
         def qparams(ends: tuple[float, float]) -> QParams:

@@ -22,6 +22,10 @@ from compress.quantize.placement.movement import moved_inputs
 SCALING = COMMUTING | {"Div", "Sub", "Where"}
 MATRIX_RANK = 2
 BOTH = 2
+RIGHT_STEPS = 127
+"""Of probabilities as the right operand, from 0 to 1: it is int8 everywhere."""
+KEYS_PER_STEP = 2
+"""Alike, the probabilities of more keys are below half a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +35,12 @@ class AttentionRule:
     Attributes:
         float_reason: why both products stay in float; empty where they need not.
         are_alike: whether both products are in integers, or none.
-        steps: of the probabilities, from 0 to 1.
+        left_steps: of probabilities as the left operand, from 0 to 1.
     """
 
     float_reason: str = ""
     are_alike: bool = True
-    steps: int = 127
-
-    @property
-    def most_keys(self) -> int:
-        """Alike, the probabilities of more are below half a step."""
-        return 2 * self.steps
+    left_steps: int = 127
 
 
 def quantize_attention(
@@ -67,7 +66,8 @@ def quantize_attention(
         reason = f"'{partner.name}' has a constant operand and stays in float: both or none of them"
         return Declined(node=node.name, reason=reason)
     keys = _count_keys(graph, behind if rule.are_alike and behind is not None else before)
-    if keys > rule.most_keys:
+    steps = RIGHT_STEPS if _find_softmax(graph, node.input[1]) is not None else rule.left_steps
+    if keys > KEYS_PER_STEP * steps:
         reason = f"INT8 has no probabilities for a query that looks at all its {keys} keys alike"
         return Declined(node=node.name, reason=reason)
     return QuantizedNode(node=node.name, activations=(0, 1))

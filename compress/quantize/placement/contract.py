@@ -86,6 +86,10 @@ class Placement(Protocol):
         """Finds the tensors that do without zero points, for the sake of their readers."""
         ...
 
+    def find_signed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds the spared tensors that have to be signed even if no value is negative."""
+        ...
+
     def without_zero_points(self) -> "Placement":
         """Returns the placement whose integers are those of the spared tensors."""
         ...

@@ -88,6 +88,11 @@ class OnnxRuntime:
         del graph, quantized
         return frozenset()
 
+    def find_signed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Returns nothing: no kernel asks for it."""
+        del graph, quantized
+        return frozenset()
+
     def without_zero_points(self) -> "OnnxRuntime":
         """Returns the same."""
         return self

@@ -52,9 +52,9 @@ class OpenVINO(TensorRT):
 
     @property
     def attention(self) -> AttentionRule:
-        """Each product for itself; probabilities are uint8."""
+        """Each product for itself; probabilities on the left are uint8."""
         reason = "" if self.integer_attention else NOT_FASTER
-        return AttentionRule(float_reason=reason, are_alike=False, steps=255)
+        return AttentionRule(float_reason=reason, are_alike=False, left_steps=255)
 
     def find_obstacles(self, graph: Graph) -> dict[str, str]:
         """Finds the layers that have to stay in float, or would in any case: by name, why."""
@@ -62,9 +62,8 @@ class OpenVINO(TensorRT):
 
     def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
         """Returns all of a ConvTranspose and of a product of two computed matrices."""
-        kind = graph.node(item.node).op_type
-        is_computed = kind == "MatMul" and item.weight is None
-        return item.activations if kind == "ConvTranspose" or is_computed else ()
+        is_transposed = graph.node(item.node).op_type == "ConvTranspose"
+        return item.activations if is_transposed or _is_attention(graph, item) else ()
 
     def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
         """Finds the plain inputs, and what padded Convs read where that is spared too."""
@@ -74,6 +73,12 @@ class OpenVINO(TensorRT):
             for item in quantized
             for position in self.find_plain_inputs(graph, item)
         }
+
+    def find_signed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds the right operands of products of two computed matrices."""
+        return frozenset(
+            graph.node(item.node).input[1] for item in quantized if _is_attention(graph, item)
+        )
 
     def without_zero_points(self) -> "OpenVINO":
         """Returns the same, with int8 where values are negative."""
@@ -90,3 +95,8 @@ class OpenVINO(TensorRT):
         write_group_norms(graph)
         if self.swish_by_tanh:
             write_swish_by_tanh(graph, layers)
+
+
+def _is_attention(graph: Graph, item: QuantizedNode) -> bool:
+    """Whether a node multiplies two computed matrices."""
+    return graph.node(item.node).op_type == "MatMul" and item.weight is None
