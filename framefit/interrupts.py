@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from framefit.first_moments import TOLD
+
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-TOLD = "interrupted: what was there before is unchanged"
 _AGAIN_S = 0.05
 _STUCK_S = 20.0
 _SWALLOWED = 0

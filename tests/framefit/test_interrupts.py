@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from framefit.first_moments import TOLD, leaving_at_once
 
 SWALLOWS = """
 import os, signal, time
@@ -68,3 +71,48 @@ def test_an_interrupt_ends_the_command_whatever_a_library_makes_of_it(code):
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert line.startswith("interrupted: what was there before is unchanged")
+
+
+IMPORTED = """
+import os, runpy, signal, sys
+class Interrupts:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts)
+"""
+RUNS = 'runpy.run_module("{name}", run_name="__main__")'
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["from framefit.cli import main", RUNS.format(name="framefit"), RUNS.format(name="export")],
+)
+def test_an_interrupt_of_the_imports_is_told_as_a_later_one(code):
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED + code],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.stderr.splitlines() == [TOLD]
+    assert ended.returncode == 128 + signal.SIGINT
+
+
+def test_interrupts_are_python_s_own_again_once_the_command_line_is_imported():
+    code = "import signal, framefit.cli; raise SystemExit(signal.getsignal(signal.SIGINT) is not "
+    code += "signal.default_int_handler)"
+    subprocess.run([sys.executable, "-c", code], timeout=200, check=True)
+
+
+def test_an_interrupt_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with leaving_at_once():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
