@@ -186,7 +186,7 @@ def _free_resizes(model: onnx.ModelProto, source: str, shapes: Shapes) -> None:
 
 
 def _find_opset(model: onnx.ModelProto) -> int:
-    return max(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
+    return int(max(item.version for item in model.opset_import if item.domain in ("", "ai.onnx")))
 
 
 def _has_sizes_alone(node: onnx.NodeProto) -> bool:
