@@ -22,6 +22,9 @@ from compress.sqnr import SignalToNoise
 Array = NDArray[Any]
 Shapes = Mapping[str, tuple[int, ...]]
 
+NAMED_AXES_OPSET = 18
+"""From it on a Resize may say which axes its sizes are of."""
+_POLICY = "keep_aspect_ratio_policy"
 LEAST_DB = 30.0
 """Sums in another order move a few values to the next integer; mixed samples are far below."""
 
@@ -51,6 +54,16 @@ def free_batch(
             _name_batch(freed.graph, together, alone[0], next(iter(batches.values())))
             return freed
     return None
+
+
+def find_computed_sizes(model: onnx.ModelProto) -> list[str]:
+    """Returns the names of the nodes that resize to sizes which the network computes."""
+    computed = {name for node in model.graph.node for name in node.output}
+    return [
+        node.name or node.output[0]
+        for node in model.graph.node
+        if node.op_type == "Resize" and len(node.input) > 3 and node.input[3] in computed
+    ]
 
 
 def _name_batch(
@@ -109,7 +122,7 @@ def _candidates(
     yield copy
     shapes, source = _find_shapes(model, sample), next(iter(batches))
     _free_reshapes(copy.graph, shapes)
-    _free_resizes(copy.graph, source, shapes)
+    _free_resizes(copy, source, shapes)
     _repeat_constants(copy.graph, source, shapes)
     _drop_unread(copy.graph)
     yield copy
@@ -142,13 +155,15 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(kept)
 
 
-def _free_resizes(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
+def _free_resizes(model: onnx.ModelProto, source: str, shapes: Shapes) -> None:
     """Lets the batch of what is resized follow, where the sizes to resize to name it.
 
-    They become factors where these give the same sizes exactly. OpenVINO 2026.4 computes a shape
+    They become factors where these give the same sizes exactly, or sizes of all axes but the batch
+    where the opset lets a Resize name its axes. OpenVINO 2026.4 computes a shape
     that begins with the input's batch from the first layer's result, and in a network of integers
     what is resized to it, and what else is there, was 0 dB and less of what the file says.
     """
+    graph, opset = model.graph, _find_opset(model)
     sizes = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     made: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
@@ -159,22 +174,41 @@ def _free_resizes(graph: onnx.GraphProto, source: str, shapes: Shapes) -> None:
             if factors is not None:
                 node.input[2] = _add(graph, f"{node.output[0]}/factors", factors)
                 del node.input[3:]
-                continue
-            if name not in made:
-                made[name] = _make_shape(graph, name, sizes[name][1:], source)
-            node.input[3] = made[name][-1].output[0]
+            elif opset >= NAMED_AXES_OPSET and _has_sizes_alone(node):
+                _name_axes(graph, node, sizes[name])
+            else:
+                if name not in made:
+                    made[name] = _make_shape(graph, name, sizes[name][1:], source)
+                node.input[3] = made[name][-1].output[0]
     nodes = [*chain.from_iterable(made.values()), *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
 
 
+def _find_opset(model: onnx.ModelProto) -> int:
+    return int(max(item.version for item in model.opset_import if item.domain in ("", "ai.onnx")))
+
+
+def _has_sizes_alone(node: onnx.NodeProto) -> bool:
+    """Tells whether no axis of a Resize changes what another one becomes."""
+    policy = next((item.s for item in node.attribute if item.name == _POLICY), b"")
+    return not node.input[1] and policy in (b"", b"stretch")
+
+
+def _name_axes(graph: onnx.GraphProto, node: onnx.NodeProto, sizes: Array) -> None:
+    """Has a Resize take the sizes of all axes but the batch."""
+    axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), None)
+    kept = [item for item in node.attribute if item.name != "axes"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.append(helper.make_attribute("axes", (axes or [*range(len(sizes))])[1:]))
+    node.input[3] = _add(graph, f"{node.output[0]}/sizes", sizes[1:])
+
+
 def _exact_factors(node: onnx.NodeProto, known: tuple[int, ...], sizes: Array) -> Array | None:
     """Returns by what a Resize multiplies each axis; None where rounding would leave a doubt."""
-    named = {item.name: item for item in node.attribute}
-    policy = named.get("keep_aspect_ratio_policy")
-    if node.input[1] or len(known) != len(sizes) or "axes" in named:
-        return None
-    if policy is not None and policy.s not in (b"", b"stretch"):
+    has_axes = any(item.name == "axes" for item in node.attribute)
+    if has_axes or len(known) != len(sizes) or not _has_sizes_alone(node):
         return None
     factors = (sizes / np.array(known)).astype(np.float32)
     return factors if np.array_equal(factors.astype(np.float64) * known, sizes) else None

@@ -1,10 +1,14 @@
 """The command line: `framefit`, and its groups that are installed as commands of their own."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from framefit.lazy_group import Row, build_command, build_group
-from framefit.shell import run_command
+from framefit.first_moments import leaving_at_once
+
+with leaving_at_once():
+    from framefit.lazy_group import Row, build_command, build_group
+    from framefit.shell import run_command
 
 COMPRESS = {
     "quantize": Row(
@@ -58,14 +62,12 @@ FRAMEFIT_HELP = "Fit a perception network into its camera's frame."
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `framefit` and returns its exit code."""
-    group = build_group("framefit", FRAMEFIT_HELP, FRAMEFIT)
-    return run_command("framefit", group, arguments)
+    return _run("framefit", partial(build_group, text=FRAMEFIT_HELP, rows=FRAMEFIT), arguments)
 
 
 def compress_main(arguments: Sequence[str] | None = None) -> int:
     """Runs `compress` (= `framefit compress`) and returns its exit code."""
-    group = build_group("compress", COMPRESS_HELP, COMPRESS)
-    return run_command("compress", group, arguments)
+    return _run("compress", partial(build_group, text=COMPRESS_HELP, rows=COMPRESS), arguments)
 
 
 def budget_check_main(arguments: Sequence[str] | None = None) -> int:
@@ -75,8 +77,12 @@ def budget_check_main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in BUDGET_CHECK_OTHERS:
-        program = f"budget-check {given[0]}"
-        command = build_command(program, BUDGET_CHECK_OTHERS[given[0]])
-        return run_command(program, command, given[1:])
-    command = build_command("budget-check", BUDGET_CHECK)
-    return run_command("budget-check", command, arguments)
+        other = partial(build_command, row=BUDGET_CHECK_OTHERS[given[0]])
+        return _run(f"budget-check {given[0]}", other, given[1:])
+    return _run("budget-check", partial(build_command, row=BUDGET_CHECK), arguments)
+
+
+def _run(program: str, build: Callable[[str], object], arguments: Sequence[str] | None) -> int:
+    with leaving_at_once():
+        command = build(program)
+    return run_command(program, command, arguments)

@@ -1,6 +1,7 @@
 """The work of `framefit engines run`, `bench` and `compare`."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
 from engines.runtimes import Session, SessionSettings
-from framefit.network_check import open_checked_session
+from framefit.hang_watch import HangWatch
 from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
 from latency_budget.network import network_stage, random_feeds
+from latency_budget.pulse import make_pulse
 from latency_budget.statistics import percentile_ns
 
 ROUNDS = 5
@@ -87,7 +89,11 @@ def open_data(
 
 
 def run_network(
-    session: Session, samples: Samples, out: Path | None, progress: Progress | None = None
+    session: Session,
+    samples: Samples,
+    out: Path | None,
+    watch: HangWatch,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Runs a session on every sample and summarizes its outputs.
 
@@ -95,6 +101,7 @@ def run_network(
         session: the network.
         samples: its inputs.
         out: an `.npz` to write: one array per output, samples along the first axis.
+        watch: ends the process where the runtime hangs.
         progress: told (what, done, total).
 
     Returns:
@@ -102,9 +109,10 @@ def run_network(
     """
     if out is not None and out.suffix != ".npz":
         raise InputError(f"--out is {out}", "a file name that ends in .npz")
+    run = watch.limit(session, "the network")
     results: list[Arrays] = []
     for index in range(len(samples)):
-        results.append(session.run(samples[index]))
+        results.append(run(samples[index]))
         if progress is not None:
             progress("run", index + 1, len(samples))
     stacked = {name: np.concatenate([item[name] for item in results]) for name in results[0]}
@@ -125,6 +133,7 @@ def bench_networks(
     *,
     runs: int,
     warmup: int,
+    watch: HangWatch,
     progress: Progress | None = None,
 ) -> list[Timing]:
     """Times networks back to back on random input, in turns.
@@ -138,19 +147,24 @@ def bench_networks(
         settings: threads, CUDA graph, device, input shapes.
         runs: timed runs of each network.
         warmup: runs before each turn that are not timed.
+        watch: ends the process where a runtime hangs.
         progress: told (what, done, total) between the turns, never while timing.
     """
     if runs < ROUNDS:
         raise InputError(f"--runs is {runs}", f"at least {ROUNDS}")
-    sessions = [open_checked_session(path, runtime, settings) for path in paths]
+    sessions = [watch.open(path, runtime, settings) for path in paths]
+    pulse, descriptor = make_pulse()
+    os.close(descriptor)
     try:
         feeds = [random_feeds(session) for session in sessions]
         shares = [runs // ROUNDS + (turn < runs % ROUNDS) for turn in range(ROUNDS)]
         latencies: list[list[NDArray[np.int64]]] = [[] for _ in sessions]
         for turn, share in enumerate(shares):
             for index, session in enumerate(sessions):
-                timing = MeasureSettings(frames=share, warmup_frames=warmup)
-                run = measure_closed([network_stage(session)], feeds[index], timing)
+                timing = MeasureSettings(frames=share, warmup_frames=warmup, pulse=pulse)
+                what = f"{session.runtime} has not returned from running {paths[index]}"
+                with watch.during(what, is_cold=turn == 0, pulse=pulse):
+                    run = measure_closed([network_stage(session)], feeds[index], timing)
                 latencies[index].append(run.latency_ns)
             if progress is not None:
                 progress("time the networks in turns", turn + 1, ROUNDS)
@@ -159,12 +173,17 @@ def bench_networks(
             for path, session, parts in zip(paths, sessions, latencies, strict=True)
         ]
     finally:
+        pulse.close()
         for session in sessions:
             session.close()
 
 
 def compare_sessions(
-    reference: Session, candidate: Session, samples: Samples, progress: Progress | None = None
+    reference: Session,
+    candidate: Session,
+    samples: Samples,
+    watch: HangWatch,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compares two opened networks output by output; see `compress.compare.compare_outputs`.
 
@@ -179,7 +198,8 @@ def compare_sessions(
             for session in (reference, candidate)
         )
         raise InputError(f"the candidate has the inputs {got}", f"{wanted} as the reference")
-    found = compare_outputs(reference.run, candidate.run, samples, progress)
+    runs = watch.limit(reference, "the reference"), watch.limit(candidate, "the candidate")
+    found = compare_outputs(*runs, samples, progress)
     sessions = {"reference": reference.describe(), "candidate": candidate.describe()}
     return {**found, "samples": len(samples), "sessions": sessions}
 

@@ -8,12 +8,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
+
+from framefit.first_moments import TOLD
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-TOLD = "interrupted: what was there before is unchanged"
 _AGAIN_S = 0.05
 _STUCK_S = 20.0
 _SWALLOWED = 0
+_SHOW_CURSOR = "\x1b[K\x1b[?25h"
+"""Clears the line and shows the cursor, which a progress bar may have hidden."""
 
 
 class Interrupt(BaseException):
@@ -124,7 +128,7 @@ class _Watch:
         while True:
             ready = select.select([self._reader], [], [], _STUCK_S if first else None)[0]
             if not ready:
-                _leave(128 + first)
+                leave(f"{TOLD}; a library did not return and was left", 128 + first)
             numbers = os.read(self._reader, 1)
             if not numbers:
                 return
@@ -137,8 +141,10 @@ class _Watch:
                     signal.pthread_kill(main, first)
 
 
-def _leave(code: int) -> None:
-    sys.stderr.write(f"{TOLD}; a library did not return and was left\n")
+def leave(text: str, code: int) -> NoReturn:
+    """Ends the process at once, from any thread, with a line on standard error."""
+    shown = f"\r{_SHOW_CURSOR}{text}" if sys.stderr.isatty() else text
+    sys.stderr.write(f"{shown}\n")
     sys.stderr.flush()
     os._exit(code)
 

@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.side_by_side import map_ahead
+from framefit.hang_watch import HangWatch
 from framefit.network_session import open_in_memory
 
 if TYPE_CHECKING:
@@ -68,20 +70,33 @@ class NetworkClock:
         return [ratio * reference for ratio in ratios]
 
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
-        # OpenVINO's bindings set themselves up when they are first used, and two threads that
-        # do so at once wait for each other for ever: one for Python's lock, one for the setup.
-        alone = 0 if self._has_opened else 1
-        sessions = [open_in_memory(model, self.runtime) for model in models[:alone]]
-        sessions += map_ahead(partial(open_in_memory, runtime=self.runtime), models[alone:])
-        self._has_opened = True
-        try:
-            times_ms = _interleave(sessions)
-        finally:
-            for session in sessions:
-                session.close()
+        sessions: list[Session] = []
+        with HangWatch() as watch:
+            try:
+                self._open_all(models, sessions, watch)
+                what = f"{self.runtime} has not returned from running a network to time it"
+                times_ms = _interleave(sessions, partial(watch.during, what, is_cold=True))
+            finally:
+                for session in sessions:
+                    session.close()
         quartiles = [quantiles(taken, n=4)[0] for taken in times_ms]
         self._warn_if_disturbed(quartiles[0], min(times_ms[0]))
         return quartiles
+
+    def _open_all(
+        self, models: Sequence[onnx.ModelProto], sessions: "list[Session]", watch: HangWatch
+    ) -> None:
+        """Appends a session for each model."""
+        # OpenVINO's bindings set themselves up when they are first used, and two threads that
+        # do so at once wait for each other for ever: one for Python's lock, one for the setup.
+        alone = 0 if self._has_opened else 1
+        what = f"{self.runtime} has not opened a network to time it"
+        for part in (models[:alone], models[alone:]):
+            opened = map_ahead(partial(open_in_memory, runtime=self.runtime), part)
+            for _ in part:
+                with watch.during(what, is_cold=True):
+                    sessions.append(next(opened))
+        self._has_opened = True
 
     def _warn_if_disturbed(self, quartile_ms: float, fastest_ms: float) -> None:
         if quartile_ms > (1 + CALM) * fastest_ms and not self._has_warned:
@@ -93,17 +108,20 @@ class NetworkClock:
             )
 
 
-def _interleave(sessions: "Sequence[Session]") -> list[list[float]]:
-    """Returns the times of each session in ms."""
+def _interleave(
+    sessions: "Sequence[Session]", limit: Callable[[], AbstractContextManager[None]]
+) -> list[list[float]]:
+    """Returns the times of each session in ms; each inference is within a `limit()`."""
     rng = np.random.default_rng(0)
     feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
     times_ns: list[list[int]] = [[] for _ in sessions]
     began = time.perf_counter()
     for turn in range(WARM_UP + MAX_ROUNDS):
         for session, taken in zip(sessions, times_ns, strict=True):
-            start = time.perf_counter_ns()
-            session.run_borrowed(feeds)
-            taken.append(time.perf_counter_ns() - start)
+            with limit():
+                start = time.perf_counter_ns()
+                session.run_borrowed(feeds)
+                taken.append(time.perf_counter_ns() - start)
         rounds = turn + 1 - WARM_UP
         if _is_enough(rounds, time.perf_counter() - began):
             break

@@ -220,6 +220,21 @@ def _find_batches(model: Path, options: ModelOptions | None) -> dict[str, str]:
     return {} if has_shapes or model.suffix.lower() != ".onnx" else find_free_batches(model)
 
 
+def warn_of_computed_sizes(model: "ModelProto") -> None:
+    """Names the nodes of a network of integers that OpenVINO may get wrong with a free batch."""
+    from compress.free_batch import NAMED_AXES_OPSET, find_computed_sizes
+
+    names = find_computed_sizes(model)
+    if names:
+        _log.warning(
+            "%s: resized to sizes made of the free batch, which OpenVINO 2026.4 may miscompute in "
+            "networks of integers; compile the file with a fixed batch, or export the network with "
+            "opset %d or newer",
+            ", ".join(names),
+            NAMED_AXES_OPSET,
+        )
+
+
 def quantize_file(
     model: Path | None,
     data: str,
@@ -289,6 +304,8 @@ def quantize_file(
         metadata[INPUT_SPEC_KEY] = spec.to_json()
     batches = _find_batches(model, model_options)
     freed = free_batch(result.model, batches, calibration[:2]) if batches else None
+    if freed is not None and settings.target == "openvino":
+        warn_of_computed_sizes(freed)
     save_onnx(opened.finish(freed or result.model), out, metadata=metadata)
     if log_folder is not None:
         shutil.rmtree(log_folder, ignore_errors=True)

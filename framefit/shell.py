@@ -20,7 +20,8 @@ import typer
 
 from artifacts.errors import FramefitError, InputError, MissingExtraError
 from artifacts.own_packages import OUR_PACKAGES
-from framefit.interrupts import TOLD, Interrupt, interruptible
+from framefit.first_moments import TOLD
+from framefit.interrupts import Interrupt, interruptible
 
 _EXTRAS = {
     "torch": "torch",

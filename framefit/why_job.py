@@ -11,6 +11,7 @@ from engines.layer_profile import profile_layers
 from engines.runtimes import SessionSettings
 from engines.target import list_targets, load_target
 from framefit.engines_job import bench_networks
+from framefit.hang_watch import HangWatch
 from latency_budget.clock import MonotonicClock
 from latency_budget.why.advice import advise
 from latency_budget.why.machine_peaks import measure_machine
@@ -145,7 +146,10 @@ def roofline_network(
     if is_measured:
         machine = measure_machine(threads=settings.threads, progress=progress)
         walls = find_walls(costs, machine)
-        timing = bench_networks([path], runtime, settings, runs=TIMED_RUNS, warmup=3)[0]
+        with HangWatch() as watch:
+            (timing,) = bench_networks(
+                [path], runtime, settings, runs=TIMED_RUNS, warmup=3, watch=watch
+            )
         measured_s = timing.to_dict()["p50_ms"] / 1e3
     wall = walls.wall if walls else predictions[0].wall if predictions else None
     return RooflineResult(

@@ -29,7 +29,8 @@ COLD_FACTOR = 10
 ENDING_S = 5.0
 _HELPERS_LOOKS = 40
 _HELPERS_LOOK_NS = 50_000_000
-_TELLING_NS = 500_000_000
+_TELLING_LOOKS = 40
+_TELLING_LOOK_NS = 50_000_000
 _LOOK_S = 1.0
 _CONTROL_FRAMES = 120
 """Frames of a no-op at the camera's rate, between parts, that move no pulse."""
@@ -211,8 +212,12 @@ class _Follower:
         told_before = self._words.count_bytes()
         with suppress(ProcessLookupError):
             os.kill(self._child.pid, signal.SIGUSR1)
-            MonotonicClock().rest_ns(_TELLING_NS)
-        calls = list(_CALL.finditer(self._words.read_from(told_before)))
+        told = ""
+        for _ in range(_TELLING_LOOKS):
+            MonotonicClock().rest_ns(_TELLING_LOOK_NS)
+            if told == (told := self._words.read_from(told_before)) and told:
+                break
+        calls = list(_CALL.finditer(told))
         for skipped in ((*_OURS, *_LIBRARIES), _OURS):
             for call in calls:
                 if not call["file"].startswith(skipped):

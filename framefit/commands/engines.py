@@ -44,6 +44,16 @@ CudaGraph = Annotated[
     bool, typer.Option("--cuda-graph", help="Replay as one CUDA graph; an error if that fails.")
 ]
 Device = Annotated[int, typer.Option(min=0, help="Index of the GPU.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        max=1e6,
+        help="Seconds that an inference may take before the runtime counts as hung; ten times as "
+        "long to open a network and for its first inferences.",
+    ),
+]
+_MORE_TIME = "try another runtime, or give it more time with --timeout"
 
 
 @app.command("list")
@@ -121,6 +131,7 @@ def run(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
+    timeout: Timeout = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -129,7 +140,7 @@ def run(
     """Run a network on pictures and summarize its outputs."""
     from artifacts.atomic import write_json
     from framefit.engines_job import open_data, run_network
-    from framefit.network_check import open_checked_session
+    from framefit.hang_watch import HangWatch
     from framefit.progress import show_progress
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
@@ -139,11 +150,12 @@ def run(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, model) as (opened,),
-        open_checked_session(opened, runtime, settings) as session,
+        HangWatch(timeout, _MORE_TIME) as watch,
+        watch.open(opened, runtime, settings) as session,
         show_progress() as progress,
     ):
         inputs = open_data(opened, session, data, limit=samples, spec_options=spec)
-        result = run_network(session, inputs, out, progress)
+        result = run_network(session, inputs, out, watch, progress)
     if json_file is not None:
         write_json(json_file, result)
     _print_session(result["session"])
@@ -175,6 +187,7 @@ def bench(
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each network.")] = 300,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before each turn.")] = 10,
     input_shape: InputShapeOption = None,
+    timeout: Timeout = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -187,15 +200,20 @@ def bench(
     """
     from artifacts.atomic import write_json
     from framefit.engines_job import bench_networks
+    from framefit.hang_watch import HangWatch
     from framefit.progress import show_progress
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
 
     settings = read_settings(threads, cuda_graph, device, input_shape)
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
-    with open_trusted(trust, *models) as opened, show_progress() as progress:
+    with (
+        open_trusted(trust, *models) as opened,
+        HangWatch(timeout, _MORE_TIME) as watch,
+        show_progress() as progress,
+    ):
         timings = bench_networks(
-            opened, runtime, settings, runs=runs, warmup=warmup, progress=progress
+            opened, runtime, settings, runs=runs, warmup=warmup, watch=watch, progress=progress
         )
     named = zip(timings, models, strict=True)
     results = [timing.to_dict() | {"model": str(model)} for timing, model in named]
@@ -239,6 +257,7 @@ def compare(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
+    timeout: Timeout = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -253,7 +272,7 @@ def compare(
     from compress.sqnr import format_db
     from engines.runtimes import SessionSettings, default_runtime
     from framefit.engines_job import compare_sessions, open_data
-    from framefit.network_check import open_checked_session
+    from framefit.hang_watch import HangWatch
     from framefit.progress import show_progress
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
@@ -271,12 +290,13 @@ def compare(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, reference, candidate or reference) as (first, second),
-        open_checked_session(first, reference_runtime, plain) as left,
-        open_checked_session(second, runtime, settings) as right,
+        HangWatch(timeout, _MORE_TIME) as watch,
+        watch.open(first, reference_runtime, plain) as left,
+        watch.open(second, runtime, settings) as right,
         show_progress() as progress,
     ):
         inputs = open_data(first, left, data, limit=samples, spec_options=spec)
-        result = compare_sessions(left, right, inputs, progress)
+        result = compare_sessions(left, right, inputs, watch, progress)
     if json_file is not None:
         write_json(json_file, result)
     for description in result["sessions"].values():

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compress.free_batch import free_batch
+from compress.free_batch import find_computed_sizes, free_batch
 
 SHAPE = (1, 3, 8, 8)
 RNG = np.random.default_rng(0)
@@ -113,6 +113,20 @@ def enlarged():
     return make(nodes, {"y": (1, 4, 13, 16)}, **constants, sizes=[1, 4, 13, 16])
 
 
+def enlarged_by_name():
+    """As `enlarged`, in an opset in which a Resize may name its axes."""
+    model = enlarged()
+    model.opset_import[0].version = 18
+    return model
+
+
+def enlarged_by_all_names():
+    """As torch.export writes it: sizes of all axes, by name."""
+    model = enlarged_by_name()
+    model.graph.node[-1].attribute.append(helper.make_attribute("axes", [0, 1, 2, 3]))
+    return model
+
+
 def doubled(mode="linear", coordinates="align_corners"):
     """Is resized by whole factors to sizes that name the batch, as torch.export writes it."""
     nodes, constants = conv()
@@ -157,6 +171,8 @@ def mixed():
         warped,
         looked_up,
         enlarged,
+        enlarged_by_name,
+        enlarged_by_all_names,
         doubled,
         fixed_rows,
     ],
@@ -192,6 +208,43 @@ def test_exact_factors_take_the_place_of_sizes_that_name_the_batch(mode, coordin
         for item in (model, freed)
     )
     assert np.array_equal(before, after)
+
+
+@pytest.mark.parametrize("build", [enlarged_by_name, enlarged_by_all_names])
+def test_sizes_without_the_batch_take_the_place_of_those_that_name_it(build):
+    model = build()
+    freed = free_batch(model, {"x": "N"}, SAMPLES)
+    assert "Shape" not in {node.op_type for node in freed.graph.node}
+    assert find_computed_sizes(freed) == []
+    before, after = (
+        onnxruntime.InferenceSession(item.SerializeToString()).run(None, SAMPLES[0])[0]
+        for item in (model, freed)
+    )
+    assert np.array_equal(before, after)
+
+
+def test_a_batch_that_decides_about_the_other_axes_stays_among_them():
+    model = enlarged_by_name()
+    options = {"axes": [0, 2, 3], "keep_aspect_ratio_policy": "not_larger"}
+    for name, value in options.items():
+        model.graph.node[-1].attribute.append(helper.make_attribute(name, value))
+    sizes = next(item for item in model.graph.initializer if item.name == "sizes")
+    sizes.CopyFrom(numpy_helper.from_array(np.array([1, 13, 16]), "sizes"))
+    for dim in model.graph.output[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_value = 6
+    freed = free_batch(model, {"x": "N"}, SAMPLES)
+    assert find_computed_sizes(freed) == ["y"]
+    before, after = (
+        onnxruntime.InferenceSession(item.SerializeToString()).run(None, SAMPLES[0])[0]
+        for item in (model, freed)
+    )
+    assert before.shape == (1, 4, 6, 6)
+    assert np.array_equal(before, after)
+
+
+def test_sizes_that_are_made_of_the_batch_are_named():
+    freed = free_batch(enlarged(), {"x": "N"}, SAMPLES)
+    assert find_computed_sizes(freed) == ["y"]
 
 
 def test_an_output_of_no_sample_keeps_its_shape():

@@ -1,4 +1,8 @@
-"""`framefit fit` on small networks, measured for real."""
+"""`framefit fit` on small networks.
+
+Budgets are checked in processes that measure for real; what a busy machine could make of that is
+decided for it, but in the slow test.
+"""
 
 import itertools
 import json
@@ -6,27 +10,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array, to_array
 
 from artifacts.onnx_file import load_onnx, save_onnx
+from framefit import fit_workshop
 from framefit.budget_job import make_report
 from framefit.cli import main
 from framefit.network_clock import NetworkClock
 from latency_budget.verdict import Verdict
 
-pytestmark = pytest.mark.timing
-SIZE = (1, 3, 96, 96)
 
-
-@pytest.fixture
-def network():
-    """Eight layers of 48 channels, which integers make much faster."""
+def make_network(side):
+    """Returns eight layers of 48 channels, which integers make much faster."""
     rng = np.random.default_rng(0)
     channels = [3, *[48] * 8]
     nodes, weights, tensor = [], [], "image"
     for place, (read, made) in enumerate(itertools.pairwise(channels)):
         weight = rng.normal(size=(made, read, 3, 3)) / np.sqrt(9 * read)
-        weights.append(numpy_helper.from_array(weight.astype(np.float32), f"w{place}"))
+        weights.append(from_array(weight.astype(np.float32), f"w{place}"))
         names = [tensor, f"w{place}"]
         nodes.append(helper.make_node("Conv", names, [f"c{place}"], f"conv{place}", pads=[1] * 4))
         nodes.append(helper.make_node("Relu", [f"c{place}"], [f"r{place}"], f"relu{place}"))
@@ -35,45 +37,79 @@ def network():
     graph = helper.make_graph(
         nodes,
         "chain",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, SIZE)],
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, (1, 3, side, side))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 48, 1, 1))],
         weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def fit(folder, network, limit_ms, *options):
+@pytest.fixture
+def network():
+    return make_network(24)
+
+
+@pytest.fixture
+def steady_clock(monkeypatch):
+    """Latencies in ms that no other process disturbs: a network's weights in MB."""
+
+    def time_networks(_, models):
+        weights = [[to_array(item) for item in model.graph.initializer] for model in models]
+        return [sum(array.nbytes for array in arrays) / 1e6 for arrays in weights]
+
+    monkeypatch.setattr(NetworkClock, "__call__", time_networks)
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """The reports that are made: of what was measured, all that is judged passes."""
+    made = []
+
+    def pass_all(*given, **options):
+        report = make_report(*given, **options)
+        gates = tuple(replace(gate, verdict=Verdict.PASS) for gate in report.gates)
+        made.append(replace(report, gates=gates, verdict=Verdict.PASS))
+        return made[-1]
+
+    monkeypatch.setattr(fit_workshop, "make_report", pass_all)
+    return made
+
+
+def fit(folder, network, limit_ms, *options, side=24, rate_hz=150):
     """Returns the exit code and what `fit.json` holds."""
     model, budget, data = (folder / name for name in ("net.onnx", "budget.toml", "data.npz"))
     save_onnx(network, model, metadata={})
-    budget.write_text(f"[frame]\nrate_hz = 30\ndeadline_ms = 33\n[stages]\nnetwork = {limit_ms}\n")
-    pictures = np.random.default_rng(1).random((4, *SIZE[1:]), np.float32)
+    budget.write_text(f"[frame]\nrate_hz = {rate_hz}\n[stages]\nnetwork = {limit_ms}\n")
+    pictures = np.random.default_rng(1).random((4, 3, side, side), np.float32)
     np.savez(data, image=pictures)
     code = main(
         [
             *("fit", str(model), "--budget", str(budget), "--data", str(data)),
-            *("--out", str(folder / "out"), "--frames", "320", "--environment", "report"),
+            *("--out", str(folder / "out"), "--environment", "report"),
             *options,
         ]
     )
     return code, json.loads((folder / "out" / "fit.json").read_text())
 
 
-def test_a_network_that_keeps_the_budget_stays_in_float(network, tmp_path, monkeypatch, capsys):
+def test_a_network_that_keeps_the_budget_stays_in_float(
+    network, steady_clock, reports, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    _, found = fit(tmp_path, network, limit_ms=33)
-    first = found["tried"][0]
-    assert first["name"] == "float"
-    assert first["outputs"]["y"]["max_abs"] == 0
-    if first["keeps"]:  # a busy machine may have delayed more than one frame of a hundred
-        assert found["chosen"].endswith("net.onnx")
-        assert len(found["tried"]) == 1
+    code, found = fit(tmp_path, network, 5, "--frames", "40")
+    assert code == 0
+    (only,) = found["tried"]
+    assert only["name"] == "float"
+    assert only["keeps"]
+    assert only["network_ms"]["n"] >= 10
+    assert only["outputs"]["y"]["max_abs"] == 0
+    assert found["chosen"].endswith("net.onnx")
     assert (tmp_path / "out" / "report.html").is_file()
     assert "exact" in capsys.readouterr().out
 
 
 def test_a_budget_that_nothing_keeps_fails_and_says_what_would_help(
-    network, tmp_path, monkeypatch, capsys
+    network, steady_clock, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     code, found = fit(tmp_path, network, limit_ms=0.05)
@@ -82,11 +118,27 @@ def test_a_budget_that_nothing_keeps_fails_and_says_what_would_help(
     assert "can be trained" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_integers_are_taken_where_float_is_too_slow(network, tmp_path, monkeypatch):
+def test_integers_are_taken_where_float_takes_longer_than_is_allowed(
+    network, steady_clock, reports, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
+    limit_ms = round(0.8 * NetworkClock("openvino")([network])[0], 3)
+    code, found = fit(tmp_path, network, limit_ms, "--frames", "40")
+    assert code == 0
+    (only,) = found["tried"]
+    assert only["name"] == "INT8"
+    assert only["back_to_back_ms"] < limit_ms
+    assert only["outputs"]["y"]["sqnr_db"] > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_integers_are_taken_where_float_is_measured_to_be_too_slow(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    network = make_network(96)
     float_ms = NetworkClock("openvino")([network])[0]
-    _, found = fit(tmp_path, network, limit_ms=round(0.8 * float_ms, 3))
+    limit_ms = round(0.8 * float_ms, 3)
+    _, found = fit(tmp_path, network, limit_ms, "--frames", "320", side=96, rate_hz=30)
     assert found["tried"][-1]["name"] == "INT8"
     assert found["tried"][-1]["outputs"]["y"]["sqnr_db"] > 20
 
@@ -98,15 +150,15 @@ def test_a_budget_that_is_none_is_one_line(network, tmp_path, capsys):
     assert "cannot read the budget none.toml" in capsys.readouterr().err
 
 
-def test_a_dynamic_input_gets_the_shape_that_is_given(network, tmp_path, monkeypatch):
+def test_a_dynamic_input_gets_the_shape_that_is_given(network, steady_clock, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dims = network.graph.input[0].type.tensor_type.shape.dim
     for dim in (dims[2], dims[3]):
         dim.dim_param = "side"
-    _, found = fit(tmp_path, network, 0.05, "--input-shape", "1,3,96,96")
+    _, found = fit(tmp_path, network, 0.05, "--input-shape", "1,3,24,24")
     assert found["chosen"] is None
     shape = load_onnx(tmp_path / "out" / "net.onnx").graph.input[0].type.tensor_type.shape
-    assert [dim.dim_value for dim in shape.dim] == [1, 3, 96, 96]
+    assert [dim.dim_value for dim in shape.dim] == [1, 3, 24, 24]
 
 
 def test_a_model_that_is_none_is_one_line(tmp_path, capsys):
@@ -127,20 +179,19 @@ def test_a_wrong_tier_is_refused_before_anything_is_made(network, tmp_path, monk
     assert "soon" in capsys.readouterr().err
 
 
-def test_a_disturbed_measurement_is_repeated(network, tmp_path, monkeypatch):
+def test_a_disturbed_measurement_is_repeated(network, steady_clock, reports, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    reports = []
+    verdicts = []
 
     def disturb_first(*given, **options):
-        """As measured once, but too disturbed at first, and fast enough then on any machine."""
-        report = reports[0] if reports else make_report(*given, **options)
-        reports.append(report)
-        gates = tuple(replace(gate, verdict=Verdict.PASS) for gate in report.gates)
-        verdict = Verdict.INVALID if len(reports) == 1 else Verdict.PASS
-        return replace(report, gates=gates, verdict=verdict)
+        """Too disturbed at first, and then what was measured the first time."""
+        report = reports[0] if reports else measure(*given, **options)
+        verdicts.append(Verdict.PASS if verdicts else Verdict.INVALID)
+        return replace(report, verdict=verdicts[-1])
 
-    monkeypatch.setattr("framefit.fit_workshop.make_report", disturb_first)
-    _, found = fit(tmp_path, network, 30)
-    assert len(reports) == 2
+    measure = fit_workshop.make_report
+    monkeypatch.setattr(fit_workshop, "make_report", disturb_first)
+    _, found = fit(tmp_path, network, 5, "--frames", "40")
+    assert verdicts == [Verdict.INVALID, Verdict.PASS]
     assert found["chosen"] == str(tmp_path / "net.onnx")
     assert len(found["tried"]) == 1

@@ -1,9 +1,10 @@
 """What the command decides before it quantizes."""
 
 import pytest
+from onnx import helper
 
 import framefit.quantize_job
-from framefit.quantize_job import choose_weights
+from framefit.quantize_job import choose_weights, warn_of_computed_sizes
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,18 @@ def test_a_current_folder_that_cannot_be_written_stops_no_work(
     assert result.code == 0, result.err
     assert "will begin anew" in result.err
     assert out.exists()
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_sizes_made_of_a_free_batch_are_warned_of_where_openvino_runs_them(is_computed, caplog):
+    makers = [helper.make_node("Identity", ["sizes"], ["made"])] if is_computed else []
+    sizes = "made" if is_computed else "sizes"
+    resize = helper.make_node("Resize", ["x", "", "", sizes], ["y"], "enlarge")
+    graph = helper.make_graph([*makers, resize], "g", [], [])
+    warn_of_computed_sizes(helper.make_model(graph))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == is_computed
+    assert all(
+        line.startswith("enlarge: resized to sizes made of the free batch") for line in lines
+    )
+    assert all("opset 18 or newer" in line for line in lines)

@@ -9,6 +9,7 @@ import pytest
 
 from artifacts.errors import InputError
 from latency_budget import measuring_process
+from latency_budget.clock import MonotonicClock
 from latency_budget.experiment import Parts
 from latency_budget.last_words import LastWords
 from latency_budget.measure import MeasureSettings
@@ -18,6 +19,7 @@ from latency_budget.workload import Recipe
 
 MODULE = """
 import ctypes, os, subprocess, threading, time
+from pathlib import Path
 from latency_budget import Stage
 from latency_budget.workload import Workload
 
@@ -33,23 +35,27 @@ def stuck(at, how, note=None):
     return Workload(stages=[Stage("look", lambda x: x), Stage("work", work)], frames=[0])
 
 def how_to_wait(how):
+    Path("counted").touch()
     if how == "python":
         threading.Event().wait()
     ctypes.PyDLL(None).sleep(1000)  # With Python's lock held, as a C library may.
 
 def slow_at_first():
+    Path("counted").touch()
     time.sleep(1.2)
-    seen = []
     def work(x):
-        seen.append(x)
-        time.sleep(1.2 if len(seen) == 1 else 0.001)
+        if Path("counted").exists():
+            time.sleep(1.2)
+            Path("counted").unlink()
     return Workload(stages=[Stage("work", work)], frames=[0])
 
 def load():
+    Path("counted").touch()
     threading.Event().wait()
 
 def silent_camera():
     def frames():
+        Path("counted").touch()
         threading.Event().wait()
         yield 1
     return Workload(stages=[Stage("work", lambda x: x)], frames=frames())
@@ -67,11 +73,21 @@ def helped(note):
 """
 
 
+class CountingClock(MonotonicClock):
+    """Moves only while the file `counted` exists, so that a busy machine uses up no patience."""
+
+    def __init__(self):
+        super().__init__()
+        machine_ns = self.now_ns
+        self.now_ns = lambda: machine_ns() if Path("counted").exists() else 0
+
+
 @pytest.fixture(autouse=True)
 def module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "workload_that_hangs.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(measuring_process, "_TELLING_NS", 100_000_000)
+    monkeypatch.setattr(measuring_process, "MonotonicClock", CountingClock)
 
 
 def measure(name, timeout_s=0.5, frames=20, **arguments):
@@ -91,10 +107,8 @@ def is_running(pid):
 @pytest.mark.parametrize("how", ["python", "c"])
 def test_a_stage_that_never_returns_is_named_and_everything_is_killed(tmp_path, how):
     note = tmp_path / "helper"
-    began = time.monotonic()
     with pytest.raises(InputError, match="stage 'work' has not returned from frame 3") as error:
         measure("stuck", at=10 + 2 + 10 + 2 + 3, how=how, note=str(note))
-    assert time.monotonic() - began < 20
     assert "20 frames at 200 Hz" in str(error.value)
     assert "in how_to_wait, workload_that_hangs.py line" in str(error.value)
     assert "--timeout" in str(error.value)
@@ -102,11 +116,16 @@ def test_a_stage_that_never_returns_is_named_and_everything_is_killed(tmp_path, 
     assert not is_running(int(note.read_text()))
 
 
-def test_what_never_makes_its_stages_or_frames_is_told_apart():
-    with pytest.raises(InputError, match=r"did not make its stages in .*\(it is in load, "):
-        measure("load", timeout_s=0.3)
-    with pytest.raises(InputError, match="did not give its first frame"):
-        measure("silent_camera", timeout_s=0.3)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("load", r"did not make its stages in .*\(it is in load, "),
+        ("silent_camera", "did not give its first frame"),
+    ],
+)
+def test_what_never_makes_its_stages_or_frames_is_told_apart(name, message):
+    with pytest.raises(InputError, match=message):
+        measure(name, timeout_s=0.3)
 
 
 def test_the_load_and_the_first_frames_have_more_time():
@@ -123,7 +142,7 @@ def test_helpers_do_not_outlive_the_measurement(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring_process, "_HELPERS_LOOKS", 2)
     note = tmp_path / "helper"
     assert measure("helped", note=str(note)).paced.count == 20
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while is_running(int(note.read_text())):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -33,7 +33,7 @@ def test_few_are_computed_ahead(monkeypatch):
 
 def test_two_items_are_in_work_at_once(monkeypatch):
     monkeypatch.setattr(side_by_side, "_count_processors", lambda: 2)
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=60)
     assert len(list(map_ahead(lambda _: barrier.wait(), range(4)))) == 4
 
 
