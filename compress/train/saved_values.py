@@ -64,7 +64,8 @@ class _SavedValues(TorchDispatchMode):
 
 
 def _memory(value: Tensor) -> int:
-    return value.untyped_storage().data_ptr()
+    """Returns where a value's memory begins; a sparse one, which no view shares, stands alone."""
+    return value.untyped_storage().data_ptr() if value.layout == torch.strided else -id(value)
 
 
 @contextmanager
