@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
 _ABOUT_ARGUMENTS = re.compile(r"positional argument|indices must be integers|required argument")
 
 
@@ -40,6 +41,12 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             f"the forward pass failed with inputs of {shapes}: {reason}",
             "the shape it was trained with",
             "give it with --input-shape",
+        )
+    if _IN_HALVES.search(reason):
+        return InputError(
+            f"the forward pass failed: {reason}",
+            "a network that computes in float32",
+            "call float() on it where it is built",
         )
     is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
     return InputError(

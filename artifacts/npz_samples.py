@@ -20,6 +20,24 @@ _BFLOAT16 = np.dtype("V2")
 """How numpy.savez writes the bfloat16 of ml_dtypes, which numpy itself has no name for."""
 
 
+def read_array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each array of an `.npz` by its name; the numbers are not read.
+
+    Raises:
+        InputError: it is no such file, or damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {
+                item.removesuffix(".npy"): _read_header(archive.open(item))[0]
+                for item in archive.namelist()
+            }
+    except (ValueError, OSError, RuntimeError, *_ZIP_ERRORS) as error:
+        raise InputError(
+            f"{printable(path)} is not a complete .npz file", "what numpy.savez writes"
+        ) from error
+
+
 @dataclass
 class _Member:
     """One array of the archive; `stream` is open at the start of row `next_row`."""

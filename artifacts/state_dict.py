@@ -103,9 +103,13 @@ def require_module(module: Any) -> "nn.Module":
     Raises:
         InputError: it is something else, or a layer of it does not know its shapes yet.
     """
-    if not hasattr(module, "load_state_dict"):
+    is_class = isinstance(module, type)
+    if is_class or not hasattr(module, "load_state_dict"):
         raise InputError(
-            f"the builder returned {type(module).__name__}", "a torch.nn.Module (the network)"
+            f"the builder returned {module.__name__ if is_class else type(module).__name__}"
+            f"{', a class' * is_class}",
+            "a torch.nn.Module (the network)",
+            "call the class where the network is built" * is_class,
         )
     for name, value in module.state_dict().items():
         if type(value).__name__ in _LAZY_TYPES:

@@ -1,7 +1,9 @@
 """From a network's file (`.pt`, `.safetensors`, `.pt2`) to ONNX."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
+from itertools import takewhile
 from pathlib import Path
 
 from torch import nn
@@ -33,12 +35,15 @@ class NetworkOptions:
         input_shapes: shape per input by name; the name "" means the only input.
         input_spec: how pixels become the input; None stores only what the file itself says.
         is_trusted: load a `.pt2` that could run code.
+        sample_shapes: of one sample of each array of the data, batch of 1 first. They are the
+            shapes of inputs that neither `input_shapes` nor the file says.
     """
 
     factory: str | None = None
     input_shapes: Mapping[str, tuple[int, ...]] | None = None
     input_spec: InputSpec | None = None
     is_trusted: bool = False
+    sample_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def export_network_file(
@@ -109,7 +114,7 @@ def open_network(
             "name it with --factory package.module:function",
         )
     module = build_from_factory(options.factory, content)
-    return module, _shapes(source, options, None), options.input_spec
+    return module, _shapes(source, options, None, module), options.input_spec
 
 
 def _build_checkpoint(
@@ -123,7 +128,7 @@ def _build_checkpoint(
             "leave --color, --pixel-scale, --mean, --std and --resize out",
         )
     module = build_module(checkpoint, factory=options.factory)
-    return module, _shapes(source, options, _own_shape(checkpoint)), checkpoint.input_spec
+    return module, _shapes(source, options, _own_shape(checkpoint), module), checkpoint.input_spec
 
 
 def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:
@@ -133,17 +138,37 @@ def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     return (1, _CHANNELS, *(int(extent) for extent in size if extent is not None))
 
 
-def _shapes(source: Path, options: NetworkOptions, own: tuple[int, ...] | None) -> Shapes:
+def _shapes(
+    source: Path, options: NetworkOptions, own: tuple[int, ...] | None, module: nn.Module
+) -> Shapes:
     given = dict(options.input_shapes or {})
     if given:
         return {name or INPUT_NAME: shape for name, shape in given.items()}
-    if own is None:
+    if own is not None:
+        return {INPUT_NAME: own}
+    found = _match_arguments(module, options.sample_shapes)
+    if not found:
         raise InputError(
             f"{source} does not say the shape of its input",
             "a shape",
             "give it with --input-shape 1,3,HEIGHT,WIDTH",
         )
-    return {INPUT_NAME: own}
+    return found
+
+
+def _match_arguments(module: nn.Module, arrays: Mapping[str, tuple[int, ...]]) -> Shapes:
+    """Returns the shapes of a module's arguments from the arrays that are called as they are.
+
+    A single array is the single argument whatever it is called. Empty where an argument that has no
+    default has no array.
+    """
+    if len(arrays) == 1:
+        return {INPUT_NAME: next(iter(arrays.values()))}
+    arguments = signature(module.forward).parameters.values()
+    taken = list(takewhile(lambda one: one.name in arrays, arguments))
+    if any(one.default is one.empty and one not in taken for one in arguments):
+        return {}
+    return {one.name: arrays[one.name] for one in taken}
 
 
 def _refuse_other_shapes(source: Path, own: Shapes, options: NetworkOptions) -> None:

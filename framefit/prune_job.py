@@ -25,6 +25,7 @@ from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
 from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
+from framefit.training_samples import read_sample_shapes
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def prune_file(
     if target.suffix not in (".pt", ".safetensors"):
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
     require_another_file(target, {"the network": model})
-    source = _open(model, model_options or ModelOptions(), spec_options or {})
+    source = _open(model, model_options or ModelOptions(), spec_options or {}, data)
     if data is not None:
         require_single_samples(source.module, source.shapes)
     opened = open_prune_data(source.module, source.shapes, source.spec, data, samples)
@@ -201,7 +202,9 @@ def prune_file(
     )
 
 
-def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -> _Source:
+def _open(
+    model: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str | None
+) -> _Source:
     from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights
     from export.network_file import NetworkOptions, open_network
 
@@ -209,7 +212,9 @@ def _open(model: Path, options: ModelOptions, spec_options: Mapping[str, Any]) -
     if path.suffix.lower() not in TRAINABLE:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     network = NetworkOptions(
-        factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
+        factory=options.factory,
+        input_shapes=parse_input_shapes(options.input_shapes),
+        sample_shapes=read_sample_shapes(data),
     )
     module, shapes, stored = open_network(path, network)
     content = load_checkpoint_or_weights(path)

@@ -22,6 +22,7 @@ from framefit.training_samples import (
     name_inputs,
     open_pictures,
     open_training_samples,
+    read_sample_shapes,
     refuse_first_axis,
 )
 from framefit.workspace import Workspace
@@ -85,7 +86,9 @@ def open_trainable(
     if path.suffix.lower() in (".onnx", ".pt2"):
         raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
     network = NetworkOptions(
-        factory=options.factory, input_shapes=parse_input_shapes(options.input_shapes)
+        factory=options.factory,
+        input_shapes=parse_input_shapes(options.input_shapes),
+        sample_shapes=read_sample_shapes(data),
     )
     module, shapes, stored = open_network(path, network)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.npz_samples import NpzSamples
+from artifacts.npz_samples import NpzSamples, read_array_shapes
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
@@ -159,6 +159,18 @@ def name_inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...
         if not shape or shape[0] != 1:
             raise refuse_first_axis(name, shape)
     return {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def read_sample_shapes(data: str | None) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of one sample of each array of an `.npz`, a batch axis of one first.
+
+    Empty for other data, which have no shape of their own.
+    """
+    path = Workspace().find_dataset(data) if data not in (None, SCENES) else None
+    if path is None or path.suffix.lower() != ".npz" or not path.is_file():
+        return {}
+    shapes = read_array_shapes(path)
+    return {name: (1, *shape[1:]) for name, shape in shapes.items() if shape}
 
 
 def open_training_samples(

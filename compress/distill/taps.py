@@ -12,6 +12,7 @@ from torch.jit import ScriptModule
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from artifacts.module_run import explain_gradient
+from compress.train.saved_values import keep_saved_values
 
 LARGEST_COUNT = 4
 """Most features that are chosen without being named."""
@@ -143,7 +144,7 @@ def _record(
     for name in names:
         if name not in parts:
             raise InputError(f"the {whose} has no module '{name}'", "a name of its named_modules()")
-    with captured(module, names) as found, torch.enable_grad():
+    with captured(module, names) as found, torch.enable_grad(), keep_saved_values():
         followed = [
             one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
         ]

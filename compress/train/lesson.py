@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from artifacts.errors import InputError
+from artifacts.module_copy import copy_module
 
 Batch = dict[str, Tensor]
 """Samples stacked along a new first axis, by name."""
@@ -48,6 +49,11 @@ class Lesson(nn.Module):
 def _is_layer(part: nn.Module) -> bool:
     is_own = type(part).__module__.partition(".nn.")[0] == "torch"
     return is_own or isinstance(part, (_NormBase, _DropoutNd))
+
+
+def copy_lesson(lesson: Lesson) -> Lesson:
+    """Returns a lesson of its own with the same teacher."""
+    return copy_module(lesson, [one for one in vars(lesson).values() if isinstance(one, nn.Module)])
 
 
 def require_learning(student: nn.Module) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_run import explain_gradient
 from compress.train.average import MovingAverage, gather_weights, local_part
-from compress.train.batches import Sample, open_batches
+from compress.train.batches import Sample, open_batches, stack_samples
 from compress.train.launch import open_fabric, watch_other_processes
-from compress.train.lesson import Batch, Lesson
+from compress.train.lesson import Batch, Lesson, copy_lesson
 from compress.train.recompute import recompute_activations
 from compress.train.run_state import (
     Standing,
@@ -26,6 +26,7 @@ from compress.train.run_state import (
     restore_state,
     save_state,
 )
+from compress.train.saved_values import keep_saved_values, overwrites_saved
 from compress.train.settings import TrainerSettings
 
 Progress = Callable[[str, int, int], None]
@@ -33,6 +34,8 @@ Probe = Callable[[nn.Module], float]
 """Scores a network in evaluation mode; lower is better."""
 _ABOUT_GRADIENTS = ("inplace operation", "does not require grad", "derivative for")
 """What PyTorch says of a loss whose gradient it cannot compute."""
+_TRIED = 2
+"""Samples on which it is tried whether a lesson overwrites what its gradient needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +119,11 @@ def train(
     fabric = open_fabric(settings)
     identity = identify_run(lesson, settings, len(samples), identity)
     is_sharded = settings.strategy == "fsdp" and fabric.world_size > 1
-    learner = _copy_to_shard(lesson) if is_sharded else lesson
+    overwrites = _overwrites_saved(lesson, samples, settings)
+    # Sharding changes a module for good: its weights stay parts, and its forward pass asks others.
+    learner = copy_lesson(lesson) if is_sharded else lesson
     run = _Run(learner, fabric, settings, probe, renew, identity)
+    run.keep_saved = keep_saved_values if overwrites else nullcontext
     with watch_other_processes(fabric), ExitStack() as stack:
         if settings.recomputes_activations:
             stack.enter_context(recompute_activations(learner.student))
@@ -171,6 +177,7 @@ class _Run:
         self.stepper = fabric.setup_optimizers(self.optimizer)
         self.average = MovingAverage(lesson.student.state_dict(), settings.average_decay)
         self.standing = Standing()
+        self.keep_saved: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def take_step(self, batches: Iterator[Batch]) -> TrainStep:
         """Does one step."""
@@ -223,7 +230,8 @@ class _Run:
 
     def _find_losses(self, batch: Batch) -> dict[str, Tensor]:
         try:
-            terms: dict[str, Tensor] = self.module(batch)
+            with self.keep_saved():
+                terms: dict[str, Tensor] = self.module(batch)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
@@ -264,12 +272,22 @@ class _Run:
             save_state(path, content)
 
 
-def _copy_to_shard(lesson: Lesson) -> Lesson:
-    """Returns a lesson of its own with the same teacher.
+def _overwrites_saved(lesson: Lesson, samples: Sequence[Sample], settings: TrainerSettings) -> bool:
+    """Returns whether values that the gradient needs have to be kept from being overwritten.
 
-    Sharding changes a module for good: its weights stay parts, and its forward pass asks others.
+    Raises:
+        InputError: they would be computed again, and be overwritten again.
     """
-    return copy_module(lesson, [one for one in vars(lesson).values() if isinstance(one, nn.Module)])
+    few = [samples[index] for index in range(min(len(samples), _TRIED))]
+    if settings.is_compiled or not few or not overwrites_saved(lesson, stack_samples(few)):
+        return False
+    if settings.recomputes_activations:
+        raise InputError(
+            "--recompute was given for a network that writes in place over what its gradient needs",
+            "a network without such code",
+            "leave --recompute out, or write without operators in place",
+        )
+    return True
 
 
 def _loop(

@@ -46,6 +46,12 @@ instance = make()
 def text():
     return "no module"
 
+def uncalled():
+    return nn.Conv2d
+
+def halved():
+    return make().half()
+
 def other():
     return nn.Conv2d(3, 4, 3)
 """
@@ -156,6 +162,8 @@ def test_a_pruned_safetensors_file_is_opened_by_every_command(run, weights: Path
         (("--ratio", 0.5, "--macs", 0.5, *factory()), "2 goals were given"),
         (("--ratio", 0.5, *factory("fail")), "no such thing"),
         (("--ratio", 0.5, *factory("text")), "returned str"),
+        (("--ratio", 0.5, *factory("uncalled")), "returned Conv2d, a class"),
+        (("--ratio", 0.5, *factory("halved")), "computes in float32"),
         (("--ratio", 0.5, *factory("leave")), "leave' failed: SystemExit: 3"),
         (("--ratio", 0.5, *factory("instance")), "is a module (Sequential); expected a function"),
         (("--ratio", 0.5, *factory("other")), "do not fit the network"),

@@ -174,6 +174,21 @@ def test_arrays_that_are_not_used_are_named(run, pair: Path, command: str) -> No
     assert "is not used" not in run("compress", command, pair, *more, *options()).err
 
 
+@pytest.mark.parametrize("command", ["prune", "distill"])
+def test_arrays_say_the_shapes_of_the_arguments_called_as_they_are(
+    run, pair: Path, command: str
+) -> None:
+    arrays = dict(np.load("pair.npz"))
+    np.savez("pair.npz", state=arrays.pop("state"), boxes=np.zeros((20, 4)), **arrays)
+    more = ("--ratio", "0.4") if command == "prune" else ("--teacher", pair, *QUICK)
+    result = run("compress", command, pair, *more, *options(shapes=()))
+    assert result.code == 0, result.err
+    np.savez("pair.npz", boxes=np.zeros((20, 4)), **arrays)
+    result = run("compress", command, pair, *more, *options(shapes=()))
+    assert result.code == 2
+    assert "--input-shape" in result.err
+
+
 @pytest.mark.slow
 def test_two_processes_distil_without_a_warning(pair: Path) -> None:
     root = Path(__file__).parents[2]

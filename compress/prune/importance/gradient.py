@@ -27,6 +27,7 @@ from compress.prune.importance.contract import (
     consumer_places,
     sum_over_others,
 )
+from compress.train.saved_values import keep_saved_values
 from compress.train.unit_parts import OutputParts, find_parts
 
 Scores = NDArray[np.float64]
@@ -118,7 +119,8 @@ def _compute_gradients(
         InputError: autograd cannot follow the network, or no loss has a gradient.
     """
     try:
-        losses = find(module, batch)
+        with keep_saved_values():
+            losses = find(module, batch)
         if not losses:
             raise InputError(
                 "no output of the network has a gradient",

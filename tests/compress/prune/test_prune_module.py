@@ -374,7 +374,7 @@ def test_two_of_four_weights_stay() -> None:
 
 
 class Unfit(TwoHeads):
-    """Overwrites what a gradient needs, or has nothing to take one of."""
+    """Has no derivative, or nothing to take one of; or it overwrites what its gradient needs."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -384,11 +384,31 @@ class Unfit(TwoHeads):
         heads = super().forward(x)
         if self.how == "detached":
             return tuple(value.detach() for value in heads)
-        return tuple(torch.sigmoid(value).mul_(2) for value in heads)
+        if self.how == "underived":
+            return tuple(torch.igamma(value.abs(), torch.ones(())) for value in heads)
+        values = [torch.sigmoid(value) for value in heads]
+        if self.how == "apart":
+            return tuple(torch.cat((one[:, :1], (one[:, 1:] * 2) ** 2), 1) for one in values)
+        for one in values:
+            one[:, 1:] = (one[:, 1:] * 2) ** 2
+        return tuple(values)
+
+
+def test_values_that_are_overwritten_have_the_gradients_of_others() -> None:
+    kept = []
+    for how in ("overwritten", "apart"):
+        torch.manual_seed(0)
+        network = Unfit(how).eval()
+        result = prune_module(
+            network, INPUTS, RatioGoal(0.3), PruneSettings(importance="taylor"), samples(network)
+        )
+        kept.append(result.module.state_dict())
+    for name, weights in kept[0].items():
+        torch.testing.assert_close(weights, kept[1][name])
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("overwritten", "inplace operation"), ("detached", "has a gradient")]
+    ("how", "words"), [("underived", "derivative"), ("detached", "has a gradient")]
 )
 def test_a_network_without_gradients_names_other_importances(how: str, words: str) -> None:
     torch.manual_seed(0)

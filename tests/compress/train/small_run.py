@@ -19,14 +19,18 @@ from compress.train.trainer import train
 
 
 class Imitation(Lesson):
-    def __init__(self, student: nn.Module, teacher: nn.Module, nan_at: int = 0) -> None:
+    def __init__(
+        self, student: nn.Module, teacher: nn.Module, nan_at: int = 0, die_at: int = 0
+    ) -> None:
         super().__init__(student)
         self.__dict__["teacher"] = teacher
-        self.nan_at = nan_at
+        self.nan_at, self.die_at = nan_at, die_at
         self.calls = 0
 
     def forward(self, batch):
         self.calls += 1
+        if self.calls == self.die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         error = (self.student(batch["image"]) - self.teacher(batch["image"])).square().mean()
         return {"error": error * float("nan") if self.calls == self.nan_at else error}
 
@@ -60,16 +64,9 @@ def main() -> int:
         | numbers
         | words
     )
-    lesson = Imitation(make_network(1), make_network(2).eval(), nan_at)
-    if die_at and int(os.environ.get("RANK", "0")) == die_rank:
-        plain = lesson.forward
-
-        def forward(batch):
-            if lesson.calls + 1 == die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return plain(batch)
-
-        lesson.forward = forward
+    if int(os.environ.get("RANK", "0")) != die_rank:
+        die_at = 0
+    lesson = Imitation(make_network(1), make_network(2).eval(), nan_at, die_at)
     try:
         result = train(lesson, make_samples(), settings, state_path=out.with_suffix(".state"))
     except FramefitError as error:

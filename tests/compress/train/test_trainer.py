@@ -248,7 +248,7 @@ def test_weights_that_fsdp_cannot_shard_are_named() -> None:
 
 
 class Unfit(nn.Module):
-    """Overwrites what the gradient needs, or normalizes one value per channel."""
+    """Overwrites what the gradient needs, has no gradient, or normalizes one value per channel."""
 
     def __init__(self, student: nn.Module, how: str) -> None:
         super().__init__()
@@ -258,14 +258,18 @@ class Unfit(nn.Module):
     def forward(self, x):
         if self.how == "pooled":
             return self.student(x * self.pooled(x.mean((2, 3), keepdim=True)))
+        if self.how == "underived":
+            return torch.igamma(self.student(x).abs(), torch.ones(()))
         y = torch.sigmoid(self.student(x))
-        y.mul_(2)
+        if self.how == "apart":
+            return torch.cat((y[:, :1], (y[:, 1:] * 2) ** 2), 1)
+        y[:, 1:] = (y[:, 1:] * 2) ** 2
         return y
 
 
 @pytest.mark.parametrize(
     ("how", "batch_size", "words"),
-    [("overwritten", 4, "gradients cannot be computed"), ("pooled", 1, "raise --batch-size")],
+    [("underived", 4, "gradients cannot be computed"), ("pooled", 1, "raise --batch-size")],
 )
 def test_a_network_that_cannot_be_trained_so_says_why(
     small, how: str, batch_size: int, words: str
@@ -274,3 +278,24 @@ def test_a_network_that_cannot_be_trained_so_says_why(
     settings = TrainerSettings(**SETTINGS | {"batch_size": batch_size})
     with pytest.raises(InputError, match=words):
         train(unfit, small.make_samples(), settings)
+
+
+def test_values_that_are_overwritten_are_learned_as_others(small, tmp_path: Path) -> None:
+    settings = TrainerSettings(**SETTINGS)
+
+    def learn(how: str) -> dict[str, torch.Tensor]:
+        lesson = small.Imitation(Unfit(small.make_network(1), how), small.make_network(2).eval())
+        return train(lesson, small.make_samples(), settings).weights
+
+    overwritten, apart = learn("overwritten"), learn("apart")
+    for name, weights in overwritten.items():
+        torch.testing.assert_close(weights, apart[name])
+
+
+def test_values_that_are_overwritten_cannot_be_recomputed(small) -> None:
+    lesson = small.Imitation(
+        Unfit(small.make_network(1), "overwritten"), small.make_network(2).eval()
+    )
+    settings = TrainerSettings(**SETTINGS, recomputes_activations=True)
+    with pytest.raises(InputError, match="leave --recompute out"):
+        train(lesson, small.make_samples(), settings)
