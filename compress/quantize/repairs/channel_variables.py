@@ -1,9 +1,11 @@
 """Which channels of which tensors have one factor in common: a variable per channel.
 
-Dividing the channel that an activation writes goes on through everything that is positively
-homogeneous and keeps channels apart: a Concat puts the channels of its members side by side, a
-Split takes them apart, an Add has the same factor on both sides. So each channel of each tensor is
-one of few variables, and layers read them by their tensors. What would notice one pins it to 1.
+Dividing the channel that an activation or a layer writes goes on through everything that is
+positively homogeneous and keeps channels apart: a Concat puts the channels of its members side by
+side, a Split takes them apart, an Add has the same factor on both sides. What only moves values
+(the shuffle of a ShuffleNet, the Reshape and Transpose of a pixel shuffle) is followed value by
+value, until a picture comes of it again. So each channel of each tensor is one of few variables,
+and layers read them by their tensors. What would notice one pins it to 1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,13 +16,16 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.graph_reading import read_tensors
+from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Graph, attribute
-from compress.quantize.placement.movement import MOVING
+from compress.quantize.placement.movement import MOVING, moved_inputs
 from compress.quantize.repairs.channel_scales import READERS
 from compress.quantize.repairs.linear_group import find_linear_groups
 from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
 
 Variables = NDArray[np.intp]
+MOST_MOVED = 1 << 22
+"""Values of a tensor that are followed one by one: beyond, its variables are pinned."""
 
 
 @dataclass
@@ -30,14 +35,19 @@ class ChannelVariables:
     Attributes:
         of: by tensor, [C], the variable of each channel.
         makers: the tensors that a product may be put behind, in topological order.
+        writers: by the name of a layer with a weight of its own, the tensor that it writes.
         readers: by the name of a layer with constant weights, the tensor whose channels it sums up.
-        joins: the variables that a Concat, Split or Add passes on.
+        joins: the variables that a Concat, a Split or a movement passes on.
+        sums: those that an Add passes on.
     """
 
     of: dict[str, Variables] = field(default_factory=dict)
     makers: list[str] = field(default_factory=list)
+    writers: dict[str, str] = field(default_factory=dict)
     readers: dict[str, str] = field(default_factory=dict)
     joins: set[int] = field(default_factory=set)
+    sums: set[int] = field(default_factory=set)
+    _moved: dict[str, Variables] = field(default_factory=dict)
     _parents: list[int] = field(default_factory=list)
     _pinned: set[int] = field(default_factory=set)
 
@@ -65,9 +75,7 @@ class ChannelVariables:
         output = node.output[0]
         channels = _count_channels(graph, output)
         if node.op_type in LAYERS and all(name in graph.weights for name in node.input[1:] if name):
-            self.readers[node.name] = node.input[0]
-            self._known(graph, node.input[0])
-            self._open(output, channels, is_free=False)
+            self._sum_up(graph, node)
         elif channels and channels == _passes_channels(graph, node):
             self.of[output] = self._known(graph, node.input[0])
         elif channels and _joins_channels(graph, node):
@@ -83,34 +91,87 @@ class ChannelVariables:
         elif channels and _adds_alike(graph, node):
             one, other = (self._known(graph, name) for name in node.input)
             for first, second in zip(one.tolist(), other.tolist(), strict=True):
-                self._parents[self._root(first)] = self._root(second)
+                self._join(first, second)
             self.of[output] = one
-            self.joins |= set(one.tolist())
-        else:
-            self._pin(read_tensors(node))
-            is_maker = node.op_type not in MOVING | READERS and len(node.output) == 1
-            for name in filter(None, node.output):
-                self._open(name, _count_channels(graph, name), is_free=is_maker)
+            self.sums |= set(one.tolist())
+        elif not self._move(graph, node):
+            self._compute(graph, node)
+
+    def _sum_up(self, graph: Graph, layer: onnx.NodeProto) -> None:
+        """Lets a layer read a tensor's variables and write ones of its own."""
+        self.readers[layer.name] = layer.input[0]
+        self._known(graph, layer.input[0])
+        output = layer.output[0]
+        channels = _count_channels(graph, output)
+        is_writer = channels > 0 and len(graph.consumers(layer.input[1])) == 1
+        self._open(output, channels, is_free=is_writer)
+        if is_writer:
+            self.writers[layer.name] = output
+
+    def _compute(self, graph: Graph, node: onnx.NodeProto) -> None:
+        """Pins what a node reads that would notice factors; a product may go behind it."""
+        self._pin(read_tensors(node))
+        is_maker = node.op_type not in MOVING | READERS and len(node.output) == 1
+        for name in filter(None, node.output):
+            channels = _count_channels(graph, name)
+            self._open(name, channels, is_free=is_maker)
+            if is_maker and channels:
+                self.makers.append(name)
 
     def _known(self, graph: Graph, tensor: str) -> Variables:
-        """Returns a tensor's variables; what the network is given has pinned ones."""
+        """Returns a tensor's variables; what the network is given has pinned ones.
+
+        Values that were moved into one channel have the same factor from here on.
+        """
+        if tensor not in self.of and tensor in self._moved:
+            channels = np.moveaxis(self._moved[tensor], 1, 0)
+            found = [np.unique(values).tolist() for values in channels]
+            for first, *others in found:
+                for other in others:
+                    self._join(other, first)
+            self.of[tensor] = np.array([first for first, *_ in found], np.intp)
         if tensor not in self.of:
             self._open(tensor, _count_channels(graph, tensor), is_free=False)
         return self.of[tensor]
+
+    def _move(self, graph: Graph, node: onnx.NodeProto) -> bool:
+        """Follows the values of a tensor that a node only moves; False of any other node."""
+        tensor = node.input[0] if node.input else ""
+        shape = graph.shapes.get(tensor, ())
+        if moved_inputs(graph, node) != (0,) or not 0 < np.prod(shape, dtype=float) <= MOST_MOVED:
+            return False
+        if tensor not in self._moved and not _count_channels(graph, tensor):
+            return False
+        before = self._moved.get(tensor)
+        if before is None:
+            channels = self._known(graph, tensor).reshape(-1, *[1] * (len(shape) - 2))
+            before = np.broadcast_to(channels, shape)
+        variables = set(np.unique(before).tolist())
+        if variables <= self._pinned:
+            return False
+        feeds = {tensor: before.astype(np.float32)}
+        outputs = [name for name in node.output if name]
+        moved = Subgraph(graph, [node], graph.weights, feeds, outputs, is_exact=True).run(feeds)
+        self._moved |= {name: value.astype(np.intp) for name, value in moved.items()}
+        self.joins |= variables
+        return True
 
     def _open(self, tensor: str, channels: int, *, is_free: bool) -> None:
         """Gives a tensor variables of its own."""
         first = len(self._parents)
         self._parents += range(first, first + channels)
         self.of[tensor] = np.arange(first, first + channels)
-        if is_free and channels:
-            self.makers.append(tensor)
-        else:
+        if not is_free:
             self._pinned |= set(range(first, first + channels))
 
     def _pin(self, tensors: Iterable[str]) -> None:
         for name in tensors:
-            self._pinned |= set(self.of[name].tolist()) if name in self.of else set()
+            for held in (self.of, self._moved):
+                self._pinned |= set(np.unique(held[name]).tolist()) if name in held else set()
+
+    def _join(self, one: int, other: int) -> None:
+        """Gives two variables the same factor."""
+        self._parents[self._root(one)] = self._root(other)
 
     def _root(self, variable: int) -> int:
         while self._parents[variable] != variable:
@@ -124,6 +185,7 @@ class ChannelVariables:
         self.of = {name: roots[items] for name, items in self.of.items()}
         self._pinned = set(roots[list(self._pinned)].tolist())
         self.joins = set(roots[list(self.joins)].tolist())
+        self.sums = set(roots[list(self.sums)].tolist())
 
     def components(self) -> Iterator["Component"]:
         """Yields the free variables that share tensors which layers read, with these layers."""
@@ -145,8 +207,11 @@ class ChannelVariables:
         for items in members.values():
             readers = [name for name, tensor in self.readers.items() if free[tensor] & items]
             makers = [name for name in self.makers if free[name] & items]
-            if readers and makers:
-                yield Component(variables=frozenset(items), makers=makers, readers=readers)
+            writers = [name for name, tensor in self.writers.items() if free[tensor] & items]
+            if readers and (makers or writers):
+                yield Component(
+                    variables=frozenset(items), makers=makers, writers=writers, readers=readers
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +220,14 @@ class Component:
 
     Attributes:
         variables: they.
-        makers: the tensors that write them.
+        makers: the tensors behind which they need a product.
+        writers: names of the layers whose own weights take them up.
         readers: names of the layers that read them.
     """
 
     variables: frozenset[int]
     makers: list[str]
+    writers: list[str]
     readers: list[str]
 
 

@@ -3,7 +3,8 @@
 What a C2f block of a YOLO, a pyramid or a DenseNet joins has one scale for all, and the loudest
 channel of all decides it. As `channel_scales` does for a single tensor, each activation that writes
 into the joined tensors gets a product with a constant per channel, and the layers that read them
-take the factors up; what an Add sums has the same ones (`channel_variables`).
+take the factors up; what an Add sums has the same ones (`channel_variables`). A layer that writes
+them, with nothing but a ReLU or the like between, needs no product: its weights are divided.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +18,7 @@ from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import most_error_left, put_product, take_up
 from compress.quantize.repairs.channel_variables import ChannelVariables, Component
 from compress.quantize.repairs.equalization import (
+    LEAST_GAIN,
     Reach,
     SeenChannels,
     choose_reach,
@@ -24,6 +26,7 @@ from compress.quantize.repairs.equalization import (
     measure_error,
     observe_channels,
 )
+from compress.quantize.repairs.scale_group import divide_outputs
 from compress.quantize.side_by_side import map_ahead
 
 SUFFIX = "framefit_joined_scale"
@@ -50,7 +53,7 @@ def scale_joined(
         one line per group of channels that was scaled.
     """
     channels = ChannelVariables.follow(graph)
-    groups = [item for item in channels.components() if item.variables & channels.joins]
+    groups = [item for item in channels.components() if _is_joined(channels, item)]
     read = {channels.readers[name]: 1 for group in groups for name in group.readers}
     if not read:
         return []
@@ -61,19 +64,27 @@ def scale_joined(
         readers = [name for name in group.readers if name in quantized]
         is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
         reach = choose_reach(len(samples), is_depthwise_only)
-        most_left = most_error_left(placement, is_depthwise_only)
+        is_free = not group.makers
+        most_left = LEAST_GAIN if is_free else most_error_left(placement, is_depthwise_only)
         chosen = _choose(
             graph, channels, group, readers, seen, placement, weight_grids, reach, most_left
         )
         if chosen is not None:
             factors *= chosen
             lines.append(
-                f"scaled {len(group.variables)} channels behind {', '.join(group.makers)} before "
-                f"{', '.join(readers)}, factors {chosen.min():.3f} to 1"
+                f"scaled {len(group.variables)} channels behind "
+                f"{', '.join([*group.makers, *group.writers])} before {', '.join(readers)}, "
+                f"factors {chosen.min():.3f} to 1"
             )
     if lines:
         _insert(graph, channels, factors)
     return lines
+
+
+def _is_joined(channels: ChannelVariables, group: Component) -> bool:
+    """Whether other repairs leave a group: sums of layers alone belong to `equalize`."""
+    joining = channels.joins | channels.sums if group.makers else channels.joins
+    return bool(group.variables & joining)
 
 
 def _choose(
@@ -116,16 +127,25 @@ def _choose(
 
 def _insert(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
     """Puts the products behind the activations, and lets the layers take the factors up."""
-    for name, tensor in channels.readers.items():
-        own = factors[channels.of[tensor]]
-        if (own != 1).any():
-            take_up(graph, graph.node(name), own)
+    _scale_layers(graph, channels, factors)
     for tensor in channels.makers:
         own = factors[channels.of[tensor]]
         if (own != 1).any():
             put_product(graph, tensor, graph.consumers(tensor), own, SUFFIX)
     graph.index()
     graph.drop_unused_weights()
+
+
+def _scale_layers(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
+    """Multiplies what layers read by the factor of each variable, and divides what they write."""
+    for name, tensor in channels.readers.items():
+        own = factors[channels.of[tensor]]
+        if (own != 1).any():
+            take_up(graph, graph.node(name), own)
+    for name, tensor in channels.writers.items():
+        own = factors[channels.of[tensor]]
+        if (own != 1).any():
+            divide_outputs(graph, name, own)
 
 
 def fold_idle_joined(graph: Graph) -> None:
@@ -148,10 +168,7 @@ def fold_idle_joined(graph: Graph) -> None:
         for node in kept:
             held |= set(channels.of[node.output[0]].tolist())
     divisors[list(held)] = 1.0
-    for name, tensor in channels.readers.items():
-        own = divisors[channels.of[tensor]]
-        if (own != 1).any():
-            take_up(graph, graph.node(name), own)
+    _scale_layers(graph, channels, divisors)
     for node in idle:
         graph.rewire(node.output[0], node.input[0])
         graph.shapes.pop(node.output[0], None)

@@ -137,17 +137,22 @@ def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
 def rescale(graph: Graph, group: ScaleGroup, factors: np.ndarray) -> None:
     """Divides the group's tensors by `factors` [C] and multiplies the readers' weights by them."""
     for name in group.writers:
-        layer = graph.node(name)
-        weight, bias = _weight_and_bias(graph, layer, len(factors))
-        scaled = scale_output_channels(layer, weight, 1 / factors)
-        if scaled is None:
-            raise ValueError(f"layer {name} does not write {len(factors)} channels")
-        _store(graph, layer, scaled, bias / factors)
+        divide_outputs(graph, name, factors)
     for name in group.readers:
         layer = graph.node(name)
         outputs = output_channels(layer, graph.weights[layer.input[1]])
         weight, bias = _weight_and_bias(graph, layer, outputs)
         _store(graph, layer, scale_input_channels(layer, weight, factors), bias)
+
+
+def divide_outputs(graph: Graph, name: str, factors: np.ndarray) -> None:
+    """Divides what a layer writes by `factors` [C], in its weight and its bias."""
+    layer = graph.node(name)
+    weight, bias = _weight_and_bias(graph, layer, len(factors))
+    scaled = scale_output_channels(layer, weight, 1 / factors)
+    if scaled is None:
+        raise ValueError(f"layer {name} does not write {len(factors)} channels")
+    _store(graph, layer, scaled, bias / factors)
 
 
 def output_channels(layer: onnx.NodeProto, weight: np.ndarray) -> int:

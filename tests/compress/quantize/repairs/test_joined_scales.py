@@ -28,7 +28,7 @@ def samples(samples):
 def make_block(make_model):
     """A C2f block of a YOLO: half of the channels pass a residual block, and all are joined."""
 
-    def make(spread=16.0, outputs=("y",)):
+    def make(spread=16.0, outputs=("y",), activations=("HardSwish", "HardSwish")):
         rng = np.random.default_rng(0)
         loudness = np.geomspace(1, spread, HALF)
         both = np.concatenate([loudness, loudness[::-1]])
@@ -48,10 +48,10 @@ def make_block(make_model):
         }
         nodes = [
             helper.make_node("Conv", ["x", "w0"], ["c0"], "expand"),
-            helper.make_node("HardSwish", ["c0"], ["s0"], "act0"),
+            helper.make_node(activations[0], ["c0"], ["s0"], "act0"),
             helper.make_node("Split", ["s0", "sizes"], ["a", "b"], "split", axis=1),
             helper.make_node("Conv", ["b", "w1"], ["c1"], "inner", pads=[1, 1, 1, 1]),
-            helper.make_node("HardSwish", ["c1"], ["s1"], "act1"),
+            helper.make_node(activations[1], ["c1"], ["s1"], "act1"),
             helper.make_node("Add", ["b", "s1"], ["r"], "residual"),
             helper.make_node("Concat", ["a", "b", "r"], ["j"], "join", axis=-3),
             helper.make_node("Resize", ["j", "", "enlarged"], ["e"], "enlarge", mode="nearest"),
@@ -112,13 +112,110 @@ def test_the_float_results_stay(outputs, make_block, samples, run_model):
             np.testing.assert_allclose(got[name], expected[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("activations", [("HardSwish", "HardSwish"), ("Relu", "LeakyRelu")])
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
-def test_uneven_channels_gain_several_decibels(target, make_block, samples):
+def test_uneven_channels_gain_several_decibels(target, activations, make_block, samples):
+    model = make_block(activations=activations)
+
     def sqnr(is_equalized):
         settings = QuantizeSettings(target=target, equalization=is_equalized)
-        return quantize_model(make_block(), samples, settings).outputs_db["y"]
+        return quantize_model(model, samples, settings).outputs_db["y"]
 
     assert sqnr(True) > sqnr(False) + 3
+
+
+@pytest.mark.parametrize(
+    ("activations", "products"),
+    [(("Relu", "LeakyRelu"), 0), (("HardSwish", "Relu"), 1), (("Relu", "HardSwish"), 1)],
+)
+def test_layers_divide_what_they_write_by_their_own_weights(
+    activations, products, make_block, samples, run_model
+):
+    model = make_block(activations=activations)
+    after, done = scaled(model, samples)
+    assert len(done) == 1
+    assert count_products(after) == products
+    back = prepare_network(model, samples, QuantizeSettings()).write_float()
+    assert count_products(back) == 0
+    expected = run_model(model, samples[0])["y"]
+    for changed in (after, back):
+        got = run_model(changed, samples[0])["y"]
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_layers_that_share_a_weight_write_what_they_wrote(make_model):
+    weights = {"w": np.ones((4, 4, 1, 1), np.float32), "v": np.ones((2, 8, 1, 1), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "one"),
+        helper.make_node("Conv", ["a", "w"], ["b"], "other"),
+        helper.make_node("Concat", ["a", "b"], ["j"], "join", axis=1),
+        helper.make_node("Conv", ["j", "v"], ["y"], "last"),
+    ]
+    found = ChannelVariables.follow(Graph(make_model(nodes, weights, {"x": (1, 4, 6, 8)}, ["y"])))
+    assert found.writers == {"last": "y"}
+    assert set(found.of["j"].tolist()) <= found.pinned
+
+
+@pytest.fixture
+def make_moved(make_model):
+    """A Conv, nodes that move what its ReLU wrote, and another Conv."""
+
+    def make(moves, constants):
+        rng = np.random.default_rng(1)
+        loudness = np.geomspace(1, 16, 16).astype(np.float32)[:, None, None, None]
+        inputs = 4 if moves[0].op_type == "DepthToSpace" else 16
+        weights = {
+            "w": rng.standard_normal((16, 3, 1, 1)).astype(np.float32) * loudness,
+            "v": rng.standard_normal((4, inputs, 1, 1)).astype(np.float32),
+        }
+        nodes = [
+            helper.make_node("Conv", ["x", "w"], ["c"], "first"),
+            helper.make_node("Relu", ["c"], ["r"], "act"),
+            *moves,
+            helper.make_node("Conv", ["m", "v"], ["y"], "last"),
+        ]
+        return make_model(nodes, weights | constants, {"x": (1, 3, 12, 16)}, ["y"])
+
+    return make
+
+
+SHUFFLE = [
+    helper.make_node("Reshape", ["r", "apart"], ["p"], "apart_"),
+    helper.make_node("Transpose", ["p"], ["t"], "turn", perm=[0, 2, 1, 3, 4]),
+    helper.make_node("Reshape", ["t", "whole"], ["m"], "whole_"),
+]
+ENLARGE = [helper.make_node("DepthToSpace", ["r"], ["m"], "enlarge", blocksize=2)]
+SIZES = {"apart": np.array([1, 2, 8, 12, 16]), "whole": np.array([1, 16, 12, 16])}
+
+
+@pytest.mark.parametrize(
+    ("moves", "constants", "expected"),
+    [
+        (SHUFFLE, SIZES, np.arange(16).reshape(2, 8).T.reshape(-1)),
+        (ENLARGE, {}, np.arange(4)),
+    ],
+)
+def test_factors_follow_values_that_change_their_channels(
+    moves, constants, expected, make_moved, samples, run_model
+):
+    model = make_moved(moves, constants)
+    found = ChannelVariables.follow(Graph(model))
+    written = found.of["c"]
+    np.testing.assert_array_equal(found.of["m"], written[expected])
+    assert found.pinned.isdisjoint(written.tolist())
+    if len(expected) == 4:
+        assert len(set(written.tolist())) == 4
+    after, done = scaled(model, samples)
+    assert len(done) == (len(expected) > 4)
+    wanted, got = run_model(model, samples[0])["y"], run_model(after, samples[0])["y"]
+    np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_moved_values_that_something_else_reads_are_pinned(make_moved):
+    moves = [*SHUFFLE[:2], helper.make_node("Sigmoid", ["t"], ["s"], "bend")]
+    moves.append(helper.make_node("Reshape", ["s", "whole"], ["m"], "whole_"))
+    found = ChannelVariables.follow(Graph(make_moved(moves, SIZES)))
+    assert set(found.of["c"].tolist()) <= found.pinned
 
 
 def test_even_channels_stay_as_they_are(make_block, samples):
