@@ -6,7 +6,7 @@ of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/z
 Most of it is lost in padded Convs, so that the rest may keep its zero points.
 
 Sums of integers: see `compress.quantize.placement.integer_sums` and `integer_gates`. SiLU with
-tanh: see `compress.quantize.placement.openvino_forms`. Attention in integers takes 0.86 times as
+tanh: see `compress.quantize.placement.openvino_forms`. Attention in integers takes 0.83 times as
 long in a ViT of 224x224, and as long as in float in a network of convolutions with one attention.
 """
 

@@ -47,7 +47,7 @@ class ChannelVariables:
     readers: dict[str, str] = field(default_factory=dict)
     joins: set[int] = field(default_factory=set)
     sums: set[int] = field(default_factory=set)
-    _moved: dict[str, Variables] = field(default_factory=dict)
+    _moved: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     _parents: list[int] = field(default_factory=list)
     _pinned: set[int] = field(default_factory=set)
 
@@ -145,14 +145,14 @@ class ChannelVariables:
         before = self._moved.get(tensor)
         if before is None:
             channels = self._known(graph, tensor).reshape(-1, *[1] * (len(shape) - 2))
-            before = np.broadcast_to(channels, shape)
+            before = np.broadcast_to(channels.astype(np.int32), shape)
         variables = set(np.unique(before).tolist())
         if variables <= self._pinned:
             return False
         feeds = {tensor: before.astype(np.float32)}
         outputs = [name for name in node.output if name]
         moved = Subgraph(graph, [node], graph.weights, feeds, outputs, is_exact=True).run(feeds)
-        self._moved |= {name: value.astype(np.intp) for name, value in moved.items()}
+        self._moved |= {name: value.astype(np.int32) for name, value in moved.items()}
         self.joins |= variables
         return True
 
