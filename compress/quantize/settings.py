@@ -78,6 +78,8 @@ class QuantizeSettings:
             both addends, which lets OpenVINO compute them inside its layers; "gates" to round also
             what squeeze-and-excite reads; "none" for none. None: a measurement decides, or there
             are none. Other targets have none.
+        trunk_sums: whether OpenVINO reads sums on a trunk without activations in integers. None:
+            with prefer "speed" a measurement decides, or it does not.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Auto` with int4 and `Nearest` else.
@@ -109,6 +111,7 @@ class QuantizeSettings:
     swish_by_tanh: bool | None = None
     integer_attention: bool | None = None
     integer_sums: str | None = None
+    trunk_sums: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -187,7 +190,7 @@ class QuantizeSettings:
                 swish_by_tanh=bool(self.swish_by_tanh),
                 integer_attention=bool(self.integer_attention),
                 integer_sums=self.integer_sums or "none",
-                trunk_loses_on="" if self.prefer == "speed" else "OpenVINO",
+                trunk_loses_on="" if self.trunk_sums else "OpenVINO",
             )
         return PLACEMENTS[self.target]()
 

@@ -70,7 +70,7 @@ def choose_forms(
     """
     is_open = None in (
         *(settings.symmetric, settings.swish_by_tanh),
-        *(settings.integer_sums, settings.integer_attention),
+        *(settings.integer_sums, settings.integer_attention, settings.trunk_sums),
     )
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
@@ -79,13 +79,18 @@ def choose_forms(
     fastest = min(points_ms, key=lambda item: points_ms[item])
     sums = _time_sums(network, samples, fastest, clock)
     attention = _time_attention(network, samples, fastest, clock)
+    trunks = _time_trunk(network, samples, fastest, clock)
     return _choose(
         settings,
         {
-            replace(item, integer_sums=kind, integer_attention=choice): ms * sum_share * share
+            replace(item, integer_sums=kind, integer_attention=in_integers, trunk_sums=rounded): ms
+            * sum_share
+            * attention_share
+            * trunk_share
             for item, ms in points_ms.items()
             for kind, sum_share in sums.items()
-            for choice, share in attention.items()
+            for in_integers, attention_share in attention.items()
+            for rounded, trunk_share in trunks.items()
         },
     )
 
@@ -162,6 +167,20 @@ def _time_attention(
     return {item.integer_attention: share for item, share in timed.items()}
 
 
+def _time_trunk(
+    network: PreparedNetwork,
+    samples: Sequence[dict[str, Array]],
+    settings: QuantizeSettings,
+    clock: Clock,
+) -> dict[bool | None, float]:
+    """Returns the share of the latency with sums on a trunk in float, and in integers for speed."""
+    if settings.trunk_sums is not None or settings.prefer != "speed":
+        return {settings.trunk_sums: 1.0}
+    choices = [replace(settings, trunk_sums=choice) for choice in (None, True)]
+    timed = _time_placements(network, samples, choices, clock)
+    return {item.trunk_sums: share for item, share in timed.items()}
+
+
 def _time_placements(
     network: PreparedNetwork,
     samples: Sequence[dict[str, Array]],
@@ -220,6 +239,8 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
         _log.info("sums are rounded (%s), which is faster here", chosen.integer_sums)
     if chosen.integer_attention != settings.integer_attention:
         _log.info("attention is computed in integers, which is faster here")
+    if chosen.trunk_sums != settings.trunk_sums:
+        _log.info("sums on the trunk are computed in integers, which is faster here")
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
     allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]

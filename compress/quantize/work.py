@@ -50,7 +50,9 @@ class Work:
         if settings.integer_sums is not None:
             log = log.branch(f"sums-{settings.integer_sums}")
         if settings.integer_attention is not None:
-            log = log.branch("attention")
+            log = log.branch("attention" if settings.integer_attention else "float-attention")
+        if settings.trunk_sums is not None:
+            log = log.branch("trunk" if settings.trunk_sums else "float-trunk")
         prepared = prepare_network(model, samples, settings, progress)
         return cls(prepared, samples, settings, progress, log)
 

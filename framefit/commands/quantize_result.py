@@ -99,6 +99,8 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo("SiLU behind spatial layers is written with tanh: x sigmoid(x) as h tanh(h) + h")
     if settings.integer_attention:
         typer.echo("attention is computed in integers, which makes the network faster here")
+    if settings.trunk_sums:
+        typer.echo("sums on the trunk are rounded, which makes the network faster here")
     if settings.integer_sums in _ROUNDED:
         typer.echo(f"{_ROUNDED[settings.integer_sums]}, which makes the network faster here")
 

@@ -6,7 +6,6 @@ from onnx import helper
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, OpenVINO, TensorRT
-from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 
 KINDS = ("Resize", "Concat", "AveragePool")
@@ -93,14 +92,6 @@ def test_on_tensorrt_sums_read_in_float_what_is_written_in_float_anyway(
     assert [item.node for item in placed if item.node.startswith("add")] == in_integers
     assert all("in float" in item.reason for item in declined)
     assert len(declined) == branches - len(in_integers)
-
-
-def test_who_prefers_speed_gets_its_sums_in_integers():
-    preferences = (None, "quality", "speed")
-    placements = [
-        QuantizeSettings(target="openvino", prefer=item).placement for item in preferences
-    ]
-    assert [item.trunk_loses_on for item in placements] == ["OpenVINO", "OpenVINO", ""]
 
 
 def test_an_add_without_a_layer_is_left_alone(make_model):

@@ -273,3 +273,52 @@ def test_what_attention_reads_in_integers_has_no_zero_points(make_pattern, sampl
     ]
     assert [int(value) for value in read] == [0, 0, 0, 0]
     assert {value.dtype for value in read} == {np.dtype(np.int8)}, "probabilities are on the right"
+
+
+@pytest.fixture
+def trunk_model(make_model):
+    """Two blocks x + f(x) without an activation behind the sum."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{at}": rng.normal(0, 0.3, (8, 8, 1, 1)).astype(np.float32) for at in range(5)}
+    nodes = [helper.make_node("Conv", ["x", "w4"], ["t0"], "stem")]
+    for at in (0, 1):
+        nodes += [
+            helper.make_node("Conv", [f"t{at}", f"w{2 * at}"], [f"a{at}"], f"wide{at}"),
+            helper.make_node("Relu", [f"a{at}"], [f"r{at}"]),
+            helper.make_node("Conv", [f"r{at}", f"w{2 * at + 1}"], [f"b{at}"], f"narrow{at}"),
+            helper.make_node("Add", [f"t{at}", f"b{at}"], [f"t{at + 1}"], f"sum{at}"),
+        ]
+    return make_model(nodes, weights, {"x": (1, 8, 8, 8)}, ["t2"])
+
+
+def trunk_clock(share):
+    """A machine on which INT8 takes 10 ms, and a share of it where an Add reads integers."""
+
+    def measure(models):
+        times = []
+        for model in models:
+            made = {name: node.op_type for node in model.graph.node for name in node.output}
+            adds = [node for node in model.graph.node if node.op_type == "Add"]
+            reads = any(
+                made.get(name) == "DequantizeLinear" for node in adds for name in node.input
+            )
+            times.append(
+                10.0 * (share if reads else 1.0) if "QuantizeLinear" in made.values() else 30.0
+            )
+        return times
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("prefer", "share", "taken"),
+    [("speed", 0.95, True), ("speed", 0.99, None), ("speed", 1.1, None), ("balanced", 0.9, None)],
+)
+def test_sums_on_a_trunk_are_rounded_for_speed_where_that_saves_time(
+    trunk_model, prefer, share, taken
+):
+    settings = QuantizeSettings(target="openvino", prefer=prefer, integer_sums="none")
+    rng = np.random.default_rng(1)
+    data = [{"x": rng.normal(0, 1, (1, 8, 8, 8)).astype(np.float32)} for _ in range(3)]
+    result = quantize_model(trunk_model, data, settings, clock=trunk_clock(share))
+    assert result.settings.trunk_sums is taken
