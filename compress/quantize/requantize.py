@@ -67,7 +67,7 @@ def requantize_plain(
     Returns:
         one line per Identity.
     """
-    tied = TiedScales(graph, [item for item in quantized if item.tied])
+    tied = TiedScales(graph, quantized)
     plain, others = dict[str, list[str]](), set[str]()
     for item in quantized:
         node, positions = graph.node(item.node), placement.find_plain_inputs(graph, item)

@@ -13,15 +13,17 @@ long in a ViT of 224x224, and as long as in float in a network of convolutions w
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import onnx
 
 from compress.quantize.decisions import Decisions
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
-from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
+from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.prepared import PreparedNetwork, prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
@@ -77,9 +79,10 @@ def choose_forms(
     network = prepare_network(model, samples[:1], settings, is_draft=True)
     points_ms = _time_points(network, samples, settings, clock)
     fastest = min(points_ms, key=lambda item: points_ms[item])
-    sums = _time_sums(network, samples, fastest, clock)
-    attention = _time_attention(network, samples, fastest, clock)
-    trunks = _time_trunk(network, samples, fastest, clock)
+    time_choices = partial(_time_choices, network, samples, fastest, clock)
+    sums = _drop_one_sum(time_choices("integer_sums", (None, *INTEGER_SUMS[1:])))
+    attention = time_choices("integer_attention", (None, True))
+    trunks = time_choices("trunk_sums", (None, True) if settings.prefer == "speed" else (None,))
     return _choose(
         settings,
         {
@@ -133,75 +136,50 @@ def _time_points(
     return found
 
 
-def _time_sums(
+def _time_choices(
     network: PreparedNetwork,
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings,
     clock: Clock,
-) -> dict[str | None, float]:
-    """Returns the share of the latency that each way to compute sums takes, the richest first.
+    name: str,
+    choices: Sequence[Any],
+) -> dict[Any, float]:
+    """Returns the share of the latency that each choice for a setting takes, the richest first.
 
-    What costs no quality, residual sums, stands for the network without where it is faster.
+    Of choices that quantize the same nodes the first stands for all.
+
+    Args:
+        network: a draft in the other forms.
+        samples: for the ranges.
+        settings: those of the other forms; what they say is not timed.
+        clock: measures latencies on the target.
+        name: of the setting.
+        choices: for it, the richest first; the others' latencies are shares of its.
     """
-    if settings.integer_sums is not None:
-        return {settings.integer_sums: 1.0}
-    kinds = [replace(settings, integer_sums=kind) for kind in (None, *INTEGER_SUMS[1:])]
-    timed = _time_placements(network, samples, kinds, clock)
-    shares = {item.integer_sums: share for item, share in timed.items()}
-    if "blocks" in shares:
-        del shares[None if shares["blocks"] < 1 - LEAST_SEEN else "blocks"]
-    return shares
-
-
-def _time_attention(
-    network: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-) -> dict[bool | None, float]:
-    """Returns the share of the latency with attention in float, and in integers."""
-    if settings.integer_attention is not None:
-        return {settings.integer_attention: 1.0}
-    choices = [replace(settings, integer_attention=choice) for choice in (None, True)]
-    timed = _time_placements(network, samples, choices, clock)
-    return {item.integer_attention: share for item, share in timed.items()}
-
-
-def _time_trunk(
-    network: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-) -> dict[bool | None, float]:
-    """Returns the share of the latency with sums on a trunk in float, and in integers for speed."""
-    if settings.trunk_sums is not None or settings.prefer != "speed":
-        return {settings.trunk_sums: 1.0}
-    choices = [replace(settings, trunk_sums=choice) for choice in (None, True)]
-    timed = _time_placements(network, samples, choices, clock)
-    return {item.trunk_sums: share for item, share in timed.items()}
-
-
-def _time_placements(
-    network: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    choices: Sequence[QuantizeSettings],
-    clock: Clock,
-) -> dict[QuantizeSettings, float]:
-    """Returns the share of the first one's latency that each choice takes; of those alike one."""
-    networks: dict[QuantizeSettings, PreparedNetwork] = {}
-    for chosen in choices:
-        item = replace(network, placement=chosen.placement).with_float_nodes(network.kept)
+    given = getattr(settings, name)
+    networks: dict[Any, PreparedNetwork] = {}
+    for choice in choices if given is None else (given,):
+        placement = replace(settings, **{name: choice}).placement
+        item = replace(network, placement=placement).with_float_nodes(network.kept)
         if all(item.quantized != known.quantized for known in networks.values()):
-            networks[chosen] = item
+            networks[choice] = item
     if len(networks) == 1:
         return dict.fromkeys(networks, 1.0)
     times = clock(
         [
-            item.write_uncorrected(draft_decisions(item, chosen, samples[:1]))
-            for chosen, item in networks.items()
+            item.write_uncorrected(draft_decisions(item, settings, samples[:1]))
+            for item in networks.values()
         ]
     )
-    return {chosen: ms / times[0] for chosen, ms in zip(networks, times, strict=True)}
+    return {choice: ms / times[0] for choice, ms in zip(networks, times, strict=True)}
+
+
+def _drop_one_sum(shares: dict[str | None, float]) -> dict[str | None, float]:
+    """Lets residual sums, which cost no quality, stand for none where they save time."""
+    if "blocks" not in shares:
+        return shares
+    dropped = None if shares["blocks"] < 1 - LEAST_SEEN else "blocks"
+    return {kind: share for kind, share in shares.items() if kind != dropped}
 
 
 def _without_zero_points(

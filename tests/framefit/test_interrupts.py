@@ -57,16 +57,17 @@ sys.exit(run_command("program", typer.main.get_command(app)))
 """
 
 
+def run_code(code, **options):
+    """Runs code in a Python of its own; returns what came of it."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=False, **options
+    )
+
+
 @pytest.mark.parametrize("code", [SWALLOWS, TURNS, STAYS])
 def test_an_interrupt_ends_the_command_whatever_a_library_makes_of_it(code):
-    ended = subprocess.run(
-        [sys.executable, "-c", code + RUN],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
+    ended = run_code(code + RUN, env={**os.environ, "PYTHONWARNINGS": "error"})
     assert ended.returncode == 128 + signal.SIGINT
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
@@ -93,14 +94,7 @@ RUNS = 'runpy.run_module("{name}", run_name="__main__")'
     ["from framefit.cli import main", RUNS.format(name="framefit"), RUNS.format(name="export")],
 )
 def test_an_interrupt_of_the_imports_is_told_as_a_later_one(code):
-    ended = subprocess.run(
-        [sys.executable, "-c", IMPORTED + code],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    ended = run_code(IMPORTED + code, cwd=Path(__file__).parents[2])
     assert ended.stderr.splitlines() == [TOLD]
     assert ended.returncode == 128 + signal.SIGINT
 
@@ -108,7 +102,7 @@ def test_an_interrupt_of_the_imports_is_told_as_a_later_one(code):
 def test_interrupts_are_python_s_own_again_once_the_command_line_is_imported():
     code = "import framefit.cli; raise SystemExit(signal.getsignal(signal.SIGINT) is not "
     code += "signal.default_int_handler)"
-    subprocess.run([sys.executable, "-c", TAKES_INTERRUPTS + code], timeout=200, check=True)
+    assert run_code(TAKES_INTERRUPTS + code).returncode == 0
 
 
 def test_an_interrupt_that_is_ignored_stays_so():

@@ -8,7 +8,7 @@ too little to pay for its quantizers, stays in float. Softmax and the rest of th
 the provider's integer Softmax is several times slower than the float one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from compress.quantize.placement.layers import (
 )
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.placement.reductions import find_layers_behind_reduction
+from compress.quantize.placement.uniform_integers import UniformIntegers
 from compress.quantize.qparams import IntegerGrid
 
 FUSED_ACTIVATIONS = frozenset({"Relu", "Clip"})
@@ -42,7 +43,7 @@ IN_FLOAT = AttentionRule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnnxRuntime:
+class OnnxRuntime(UniformIntegers):
     """Asymmetric uint8 with int8 weights and int32 biases.
 
     Attributes:
@@ -77,25 +78,6 @@ class OnnxRuntime:
         """Returns uint8, whatever the values."""
         del low
         return IntegerGrid(bits=8, is_signed=False)
-
-    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
-        """Returns nothing: all kernels take the same integers."""
-        del graph, item
-        return ()
-
-    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Returns nothing: all tensors have the same integers."""
-        del graph, quantized
-        return frozenset()
-
-    def find_signed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Returns nothing: no kernel asks for it."""
-        del graph, quantized
-        return frozenset()
-
-    def without_zero_points(self) -> "OnnxRuntime":
-        """Returns the same."""
-        return self
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Leaves operators as they are."""

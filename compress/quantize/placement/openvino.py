@@ -4,16 +4,16 @@ A ReLU's output in uint8 has twice the resolution that int8 gives it, and other 
 whole grid with a zero_point of their own. VNNI multiplies unsigned activations by signed weights
 natively: OpenVINO turns int8 activations into uint8 ones anyway. Its kernels for AMX do not like
 zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where it pads. What a
-ConvTranspose reads never has one (`costly_zero_points`).
+ConvTranspose reads never has one (`artifacts/openvino_transposed.py`).
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from compress.quantize.graph import Graph
 from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import QuantizedNode
-from compress.quantize.placement.costly_zero_points import find_padded_inputs
 from compress.quantize.placement.float_kernels import find_float_kernels
 from compress.quantize.placement.group_norms import write_group_norms
 from compress.quantize.placement.openvino_forms import (
@@ -21,6 +21,7 @@ from compress.quantize.placement.openvino_forms import (
     write_forms,
     write_swish_by_tanh,
 )
+from compress.quantize.placement.padded_convs import find_padded_inputs
 from compress.quantize.placement.tensorrt import TensorRT
 from compress.quantize.qparams import IntegerGrid
 
@@ -80,7 +81,7 @@ class OpenVINO(TensorRT):
             graph.node(item.node).input[1] for item in quantized if _is_attention(graph, item)
         )
 
-    def without_zero_points(self) -> "OpenVINO":
+    def without_zero_points(self) -> Self:
         """Returns the same, with int8 where values are negative."""
         return replace(self, symmetric=True)
 

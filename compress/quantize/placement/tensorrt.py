@@ -8,7 +8,7 @@ integers, such as a trunk whose blocks begin with a normalization, stays in floa
 1.7.1 makes the same kernels of both, and only rounds on the way (`tests/export/lint/test_fusions`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,11 +21,12 @@ from compress.quantize.placement.integer_sums import add_integer_sums
 from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
+from compress.quantize.placement.uniform_integers import UniformIntegers
 from compress.quantize.qparams import IntegerGrid
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorRT:
+class TensorRT(UniformIntegers):
     """Symmetric int8 with zero_point 0 everywhere.
 
     Attributes:
@@ -89,25 +90,6 @@ class TensorRT:
         """Returns int8, whatever the values."""
         del low
         return IntegerGrid(bits=8, is_signed=True)
-
-    def find_plain_inputs(self, graph: Graph, item: QuantizedNode) -> tuple[int, ...]:
-        """Returns nothing: all kernels take the same integers."""
-        del graph, item
-        return ()
-
-    def find_spared(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Returns nothing: all tensors have the same integers."""
-        del graph, quantized
-        return frozenset()
-
-    def find_signed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Returns nothing: no kernel asks for it."""
-        del graph, quantized
-        return frozenset()
-
-    def without_zero_points(self) -> "TensorRT":
-        """Returns the same."""
-        return self
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Puts masks first, for OpenVINO; TensorRT compiles kernels for what it finds."""

@@ -1,11 +1,7 @@
-"""Tensors whose zero points cost time on OpenVINO, by what reads them.
+"""What convolutions with padding read: where zero points cost time on OpenVINO.
 
-Padded Convs: a value outside the picture is 0.0, and its integer the zero point. A kernel that sums
-over several channels has to know at each border how many such values it has seen; with zero point 0
-it need not. What that costs depends on the machine.
-
-ConvTransposes: OpenVINO has no kernel in integers for an input with a zero point. It turns the
-integers into floats and takes two to four times as long.
+A value outside the picture is 0.0, and its integer the zero point. A kernel that sums over several
+channels has to know at each border how many such values it has seen; with zero point 0 it need not.
 """
 
 import onnx
