@@ -1,4 +1,4 @@
-"""What the reader of OpenVINO or onnxruntime says of the network, where it is installed."""
+"""What OpenVINO or onnxruntime makes of the network, where it is installed."""
 
 import re
 from collections.abc import Iterator
@@ -7,12 +7,14 @@ from typing import Any
 from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
 from artifacts.openvino_clips import read_openvino_model
+from artifacts.openvino_executed import find_float_layers
 from artifacts.openvino_guard import UNQUANTIZED_TYPES
 from artifacts.openvino_import import import_openvino
 from artifacts.openvino_refusal import read_node, read_refusal
 from export.lint.finding import ERROR, INFO, WARNING, Finding
 from export.lint.graph import QUANTIZE, LintGraph, read_names
 from export.lint.rule import Rule
+from export.lint.rules import openvino_transposed
 from export.lint.rules.operators import suggest_instead
 from export.lint.target import Target
 
@@ -51,7 +53,7 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
     except Exception as error:
         refusal = read_refusal(str(error))
     else:
-        yield from _compile_openvino(graph, core, model, title)
+        yield from _compile_openvino(graph, target, core, model, title)
         return
     for written in refusal.missing:
         operator = re.sub(r"-\d+$", "", written).rpartition(".")[2]
@@ -66,13 +68,32 @@ def _ask_openvino(graph: LintGraph, target: Target) -> Iterator[Finding]:
         yield _refuse("the graph", "what its reader refuses", f"{title}: {refusal.reason}")
 
 
-def _compile_openvino(graph: LintGraph, core: Any, model: Any, title: str) -> Iterator[Finding]:
-    """Yields why OpenVINO does not compile for the processor what it has read."""
+def _compile_openvino(
+    graph: LintGraph, target: Target, core: Any, model: Any, title: str
+) -> Iterator[Finding]:
+    """Yields why OpenVINO does not compile what it has read, or what it computes in float."""
     try:
-        core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        return
+        compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     except Exception as error:
-        message = str(error)
+        yield from _describe_failure(graph, str(error), title)
+        return
+    integer_layers = filter(graph.is_integer_layer, graph.nodes)
+    layers = {node.name or node.output[0]: node.op_type for node in integer_layers}
+    explained = {finding.place for finding in openvino_transposed.check(graph, target)}
+    for name, kernel in find_float_layers(compiled, layers.keys() - explained).items():
+        yield Finding(
+            rule=RULE.name,
+            severity=WARNING,
+            place=name,
+            what=f"a {layers[name]} with Q/DQ on both operands that it computes in float",
+            why=f"{title} takes the kernel {kernel} for it: rounding costs quality, and gains "
+            "nothing",
+            fix="keep it in float: compress quantize --target openvino --keep-float NAME",
+        )
+
+
+def _describe_failure(graph: LintGraph, message: str, title: str) -> Iterator[Finding]:
+    """Yields why OpenVINO does not compile for the processor what it has read."""
     reason, named = read_refusal(message), read_node(message)
     why = f"{title}: {reason}"
     casts = _casts_of_unquantized_inputs(graph)
@@ -196,6 +217,6 @@ RULE = Rule(
     name="runtime-reader",
     severities=(ERROR, INFO, WARNING),
     targets=("openvino", "onnxruntime"),
-    summary="what the installed runtime does not read, by trying it",
+    summary="what the installed runtime does not read, or computes in float, by trying it",
     check=check,
 )

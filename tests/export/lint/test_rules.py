@@ -511,6 +511,23 @@ def test_a_runtime_is_asked_and_its_nodes_named(target, draw, monkeypatch):
     assert "not installed" in report.findings[-1].what
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(("zero_point", "is_found"), [(np.int8(0), False), (np.int8(5), True)])
+def test_products_that_openvino_computes_in_float_are_named(zero_point, is_found, is_named, draw):
+    """One product of activations, whose zero points it has no kernel for, and one with a weight."""
+    d = draw(x=(1, 2, 16, 32), y=(1, 2, 32, 16), z=(1, 16, 32))
+    operands = d.pair("x", zero_point=zero_point), d.pair("y", zero_point=zero_point)
+    product = d.op("MatMul", *operands, name="product")
+    dense = d.op("MatMul", d.pair("z"), d.weight((32, 16), axis=1), name="dense")
+    model = d.model(product, dense)
+    for node in model.graph.node:
+        if not is_named:
+            node.name = ""
+    report = lint_model(model, target="openvino")
+    places = [item.place for item in report.findings if "computes in float" in item.what]
+    assert places == ["product"] * is_found
+
+
 @pytest.mark.parametrize(("opset", "is_found"), [(20, False), (21, True)])
 def test_onnxruntime_fails_at_an_integer_product_with_an_add_from_opset_21_on(
     opset, is_found, draw
