@@ -38,8 +38,9 @@ Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 
 JOINED = 6
 """At most so many of the first sets are joined."""
-FINALIST_LIMITS = (1.02, 1.02, 1.0, 1.0, 0.97)
-"""A set is taken for each of these shares of the limit: timed again, those at it may be beyond."""
+FINALIST_LIMITS = ((1.02, 1.02, 1.0, 1.0, 0.97), (0.95, 0.92, 0.9, 0.87, 0.85))
+"""A set is taken for each of these shares of the limit: timed again, those at it may be beyond. The
+second row is for where all of the first are."""
 FINAL_TIMINGS = 3
 """The best sets are timed again, so often: the luckiest timing must not decide."""
 FRONTIER_STEP_DB = 1.0
@@ -154,9 +155,7 @@ class PrecisionSearch:
         self._time_finalists()
         if floors and self._matrix is not None and not self._is_met(floors):
             self._time_new(list_meeting_sets(self._matrix, floors))
-        finalists = [item for item in self.tried if item.float_nodes in self._finalists]
-        limit_ms = _limit(finalists, self.float_ms, self._allowance)
-        best = _choose_best(finalists, limit_ms)
+        best = self._best_finalist()
         chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
         if chosen.latency_ms >= self.float_ms:
             names = frozenset(item.node for item in self._prepared.quantized)
@@ -215,16 +214,27 @@ class PrecisionSearch:
         """
         if self._finalists:
             return
-        tried = self.tried
-        limit_ms = _limit(tried, self.float_ms, self._allowance)
-        best = sorted(tried, key=lambda item: (-item.quality_db, item.latency_ms))
+        limit_ms = _limit(self.tried, self.float_ms, self._allowance)
+        for shares in FINALIST_LIMITS:
+            self._time_again([share * limit_ms for share in shares])
+            if self._matrix is None or self._best_finalist().float_nodes:
+                break
+
+    def _time_again(self, limits_ms: Iterable[float]) -> None:
+        """Times all INT8 and the best set within each limit, as finalists."""
+        best = sorted(self.tried, key=lambda item: (-item.quality_db, item.latency_ms))
         sets = [frozenset[str]()]
-        for share in FINALIST_LIMITS:
-            within = (item.float_nodes for item in best if item.latency_ms <= share * limit_ms)
+        for limit_ms in limits_ms:
+            within = (item.float_nodes for item in best if item.latency_ms <= limit_ms)
             sets += [next((kept for kept in within if kept not in sets), frozenset[str]())]
         timings = [self._time(sets) for _ in range(FINAL_TIMINGS)]
         self._latencies |= {kept: median(timing[kept] for timing in timings) for kept in timings[0]}
-        self._finalists = frozenset(timings[0])
+        self._finalists |= frozenset(timings[0])
+
+    def _best_finalist(self) -> Candidate:
+        """Returns the finalist that the allowance asks for."""
+        finalists = [item for item in self.tried if item.float_nodes in self._finalists]
+        return _choose_best(finalists, _limit(finalists, self.float_ms, self._allowance))
 
 
 def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) -> float:
