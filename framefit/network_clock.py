@@ -33,6 +33,11 @@ FEWEST_ROUNDS = 5
 SETTLED = 0.01
 """A batch ends early once the 95 % interval of every lower quartile is this share of it or less:
 half of what the choice between two forms of a network takes for noise."""
+QUICK_SECONDS = 0.5
+"""Of a batch to choose from, for each network in it, where that is less than a batch's."""
+APART, ROUGHLY = 0.1, 0.05
+"""To choose from, an interval may be `APART` of the distance to the nearest other latency, up to a
+share of `ROUGHLY`."""
 WARM_UP = 3
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
@@ -46,10 +51,13 @@ class NetworkClock:
 
     Args:
         runtime: a name of `engines.runtimes.BACKENDS`.
+        is_to_choose: the latencies decide between networks, and those that are far apart need not
+            be known to 1 %.
     """
 
-    def __init__(self, runtime: str) -> None:
+    def __init__(self, runtime: str, *, is_to_choose: bool = False) -> None:
         self.runtime = runtime
+        self._is_to_choose = is_to_choose
         self._has_opened = False
         self._has_warned = False
 
@@ -75,7 +83,8 @@ class NetworkClock:
             try:
                 self._open_all(models, sessions, watch)
                 what = f"{self.runtime} has not returned from running a network to time it"
-                times_ms = _interleave(sessions, partial(watch.during, what, is_cold=True))
+                limit = partial(watch.during, what, is_cold=True)
+                times_ms = _interleave(sessions, limit, is_to_choose=self._is_to_choose)
             finally:
                 for session in sessions:
                     session.close()
@@ -109,9 +118,15 @@ class NetworkClock:
 
 
 def _interleave(
-    sessions: "Sequence[Session]", limit: Callable[[], AbstractContextManager[None]]
+    sessions: "Sequence[Session]",
+    limit: Callable[[], AbstractContextManager[None]],
+    *,
+    is_to_choose: bool,
 ) -> list[list[float]]:
     """Returns the times of each session in ms; each inference is within a `limit()`."""
+    most_seconds = SECONDS_PER_BATCH
+    if is_to_choose:
+        most_seconds = min(most_seconds, QUICK_SECONDS * len(sessions))
     rng = np.random.default_rng(0)
     feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
     times_ns: list[list[int]] = [[] for _ in sessions]
@@ -123,28 +138,48 @@ def _interleave(
                 session.run_borrowed(feeds)
                 taken.append(time.perf_counter_ns() - start)
         rounds = turn + 1 - WARM_UP
-        if _is_enough(rounds, time.perf_counter() - began):
+        if _is_enough(rounds, time.perf_counter() - began, most_seconds):
             break
-        if rounds >= MIN_ROUNDS and all(_is_settled(taken[WARM_UP:]) for taken in times_ns):
+        kept = [taken[WARM_UP:] for taken in times_ns]
+        if rounds >= MIN_ROUNDS and _is_settled(kept, is_to_choose=is_to_choose):
             break
     return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
 
 
-def _is_enough(rounds: int, seconds: float) -> bool:
+def _is_enough(rounds: int, seconds: float, most_seconds: float) -> bool:
     """Tells whether a batch has been timed often enough."""
     if seconds > LONG_SECONDS:
         return rounds >= FEWEST_ROUNDS
-    return seconds > SECONDS_PER_BATCH and rounds >= MIN_ROUNDS
+    return seconds > most_seconds and rounds >= MIN_ROUNDS
 
 
-def _is_settled(taken: Sequence[int]) -> bool:
-    """Tells whether the lower quartile is known closely enough.
+def _is_settled(taken: Sequence[Sequence[int]], *, is_to_choose: bool) -> bool:
+    """Tells whether the lower quartile of each session's times is known closely enough."""
+    found = [_quartile_interval(item) for item in taken]
+    widths = [(high - low) / quartile for low, quartile, high in found]
+    if not is_to_choose:
+        return all(width <= SETTLED for width in widths)
+    quartiles = [quartile for _, quartile, _ in found]
+    return all(
+        width <= max(SETTLED, min(ROUGHLY, APART * _nearest(quartiles, index)))
+        for index, width in enumerate(widths)
+    )
 
-    Its confidence interval lies between two order statistics, whatever the distribution (H. David
-    and H. Nagaraja, "Order Statistics", 2003, section 7.1).
+
+def _nearest(values: Sequence[float], index: int) -> float:
+    """Returns the distance from a value to the nearest other, as a share of it; 0 for one alone."""
+    others = (abs(other - values[index]) for at, other in enumerate(values) if at != index)
+    return min(others, default=0.0) / values[index]
+
+
+def _quartile_interval(taken: Sequence[int]) -> tuple[int, int, int]:
+    """Returns the lower quartile between the ends of its 95 % interval.
+
+    They are order statistics, whatever the distribution (H. David and H. Nagaraja, "Order
+    Statistics", 2003, section 7.1).
     """
     count = len(taken)
     half = 1.96 * math.sqrt(count * 0.25 * 0.75)
     ordered = sorted(taken)
-    low, high = ordered[max(0, math.floor(count / 4 - half))], ordered[math.ceil(count / 4 + half)]
-    return high - low <= SETTLED * ordered[count // 4]
+    low, high = max(0, math.floor(count / 4 - half)), math.ceil(count / 4 + half)
+    return ordered[low], ordered[count // 4], ordered[high]

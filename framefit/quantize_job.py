@@ -174,8 +174,8 @@ def open_clock(target: str) -> NetworkClock:
     """
     if target == "tensorrt":
         _log.warning("the layers for TensorRT are chosen by their times on openvino, a stand-in")
-        return NetworkClock("openvino")
-    return NetworkClock(target)
+        return NetworkClock("openvino", is_to_choose=True)
+    return NetworkClock(target, is_to_choose=True)
 
 
 def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:

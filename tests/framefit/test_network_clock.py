@@ -33,7 +33,10 @@ class Machine:
     def run_borrowed(self, feeds):
         self.turn += 1
         factor = 1 + self.spread * (self.turn % 4 > 0) if self.turn % self.calm_every == 0 else 2
-        self.ns += round(factor * self.took_ns)
+        self.elapse(round(factor * self.took_ns))
+
+    def elapse(self, ns):
+        self.ns += ns
 
     def perf_counter_ns(self):
         return self.ns
@@ -74,6 +77,23 @@ def test_timing_ends_once_the_lower_quartile_is_known(spread, turns, monkeypatch
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: machine)
     NetworkClock("openvino")([onnx.ModelProto()])
     assert machine.turn == turns
+
+
+@pytest.mark.parametrize(
+    ("is_to_choose", "ms", "turns"),
+    [(False, (2, 4), 203), (True, (2, 4), 15), (True, (2, 2), 203), (True, (5, 5), 98)],
+)
+def test_networks_that_are_far_apart_are_soon_told_apart(is_to_choose, ms, turns, monkeypatch):
+    """Both vary by 4 %. Two as fast as each other get a second in all, if not 200 turns."""
+    machine = Machine(1, spread=0.04)
+    sessions = [Machine(1, each, spread=0.04) for each in ms]
+    for session in sessions:
+        session.elapse = machine.elapse
+    opened = iter(sessions)
+    monkeypatch.setattr(network_clock, "time", machine)
+    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
+    NetworkClock("openvino", is_to_choose=is_to_choose)([onnx.ModelProto(), onnx.ModelProto()])
+    assert {session.turn for session in sessions} == {turns}
 
 
 def unreadable() -> onnx.ModelProto:
