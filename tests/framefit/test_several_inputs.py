@@ -224,7 +224,7 @@ def test_a_network_of_three_inputs_is_quantized_and_trained(run, pair: Path) -> 
     )  # fmt: skip
     assert result.code == 0, result.err
     stated = json.loads(Path("q.json").read_text())
-    assert stated["score"]["after"] <= stated["score"]["before"]
+    assert stated["score"]["after"] <= stated["score"]["before"] * (1 + 1e-6)
 
 
 def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:
