@@ -38,7 +38,8 @@ QUICK_SECONDS = 0.5
 APART, ROUGHLY = 0.1, 0.05
 """To choose from, an interval may be `APART` of the distance to the nearest other latency, up to a
 share of `ROUGHLY`."""
-WARM_UP = 3
+WARM_UP = 1
+"""What else is slow at first does not reach the lower quartile."""
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
 

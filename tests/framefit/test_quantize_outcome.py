@@ -94,6 +94,8 @@ def test_what_other_latencies_would_bring_is_shown_with_what_was_chosen(capsys):
     tried = (candidate(2.0, 24.0), slow, chosen, hardly, worse, candidate(2.6, 40.0, 9))
     choice = PrecisionChoice(float_nodes={}, float_ms=3.0, int8_ms=2.0, chosen=chosen, tried=tried)
     assert [item.latency_ms for item in choice.frontier] == [2.0, 2.2, 2.6]
+    chose_more = replace(choice, chosen=hardly)
+    assert [item.latency_ms for item in chose_more.frontier] == [2.0, 2.2, 2.3, 2.6]
     show(1, choice)
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split() for line in lines if line.split()[:1] in (["2.00"], ["2.20"], ["2.60"])]
