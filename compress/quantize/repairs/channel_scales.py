@@ -221,8 +221,8 @@ def put_product(
     """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", suffix))
     rank = len(graph.shapes[tensor]) if tensor in graph.shapes else rank
-    behind = 0 if axis == -1 else rank - 1 - axis
-    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(-1, *[1] * behind)
+    shape = (-1,) if axis == -1 else (*[1] * axis, -1, *[1] * (rank - 1 - axis))
+    graph.weights[constant] = (1 / factors).astype(np.float32).reshape(shape)
     for node in readers:
         for position, name in enumerate(node.input):
             if name == tensor:

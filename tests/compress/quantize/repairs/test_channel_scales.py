@@ -13,6 +13,7 @@ from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 from compress.quantize.streaming import StreamingPass
+from export.lint.report import lint_model
 
 
 @pytest.fixture
@@ -72,6 +73,15 @@ def test_the_float_results_stay(activation, knows_shapes, make_mobile, samples, 
     for feeds in samples:
         expected = run_model(model, feeds)["y"]
         np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["tensorrt-rtx", "openvino"])
+def test_lint_finds_nothing_slow_in_a_product(target, make_mobile, samples):
+    settings = QuantizeSettings(target=target.partition("-")[0])
+    model = quantize_model(make_mobile(), samples, settings).model
+    assert any(node.name.endswith("_scaled") for node in model.graph.node)
+    report = lint_model(model, target=target)
+    assert report.counts["warning"] == 0, report.findings
 
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
