@@ -31,7 +31,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             place=node.name or node.output[0],
             what=what,
             why=f"{target.title} {why}",
-            fix="compress quantize --target openvino writes it in the fast form",
+            fix="compress quantize --target openvino writes it in the fast form where it can",
         )
 
 
