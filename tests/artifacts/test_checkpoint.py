@@ -239,6 +239,24 @@ def test_what_is_beside_the_network_is_named(network, caplog) -> None:
     assert "class_weights" in caplog.text
 
 
+class Versioned(nn.Conv2d):
+    """A layer that asks in which layout its weights were stored, as torchvision's MNASNet does."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        if local_metadata.get("version") != 2:
+            raise ValueError("version should be set to 2")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def test_layers_that_ask_for_the_version_of_their_weights_get_it(tmp_path):
+    network = nn.Sequential(Versioned(3, 4, 3))
+    torch.save(network.state_dict(), tmp_path / "m.pt")
+    loaded = fit_weights(nn.Sequential(Versioned(3, 4, 3)), load_state_dict(tmp_path / "m.pt"))
+    assert torch.equal(loaded[0].weight, network[0].weight)
+
+
 def test_a_network_that_calls_its_own_part_module_keeps_its_names(tmp_path: Path, network) -> None:
     holder = nn.Module()
     holder.module = network
