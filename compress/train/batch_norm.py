@@ -24,7 +24,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
     Args:
         module: changed in place; its mode (training or evaluation) stays.
         batches: arguments of the module, [N, ...] each; without any, nothing changes. A BatchNorm
-            that sees one value per channel of the first (after a mean over the picture) has
+            that sees one value per channel of the smallest (after a mean over the picture) has
             nothing to take statistics of, and keeps those it has.
     """
     batches = list(batches)
@@ -32,7 +32,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
         return
     modes = {part: part.training for part in module.modules()}
     module.eval()
-    norms = _with_several_values(module, batches[0])
+    norms = _with_several_values(module, min(batches, key=lambda batch: len(batch[0])))
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()

@@ -106,7 +106,9 @@ def find_dominant(work: Work, decisions: Decisions) -> dict[str, dict[str, float
         steepest = noise.find_steepest(output) if value > 10 ** (-POOR_DB / 10) else None
         if steepest is not None:
             layer, rise = steepest
-            found.setdefault(layer, {})[output] = rise / value
+            share = rise / noise.peak(output)
+            if share > DOMINANT_SHARE:
+                found.setdefault(layer, {})[output] = share
     return found
 
 
@@ -134,6 +136,10 @@ class _Beginnings:
     def whole(self) -> Mapping[str, float]:
         """The noise by output with all layers quantized."""
         return self._until(len(self._ends))
+
+    def peak(self, output: str) -> float:
+        """Returns the most noise of an output that was seen: layers behind may take some away."""
+        return max(known[output] for known in self._known.values())
 
     def find_steepest(self, output: str) -> tuple[str, float] | None:
         """Returns the layer at which most of an output's noise comes in, and that; or None."""

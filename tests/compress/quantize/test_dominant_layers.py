@@ -29,6 +29,27 @@ def test_the_layer_that_makes_most_of_the_noise_is_found(outlier_model):
     assert 0.5 < shares["left"] <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("noise", "expected"),
+    [
+        ((0, 0.2, 0.9, 1, 1), {"wide": 0.7}),
+        ((0, 1, 6, 1, 1), {"wide": 5 / 6}),
+        ((0, 2, 4, 5, 1), {}),
+    ],
+    ids=["rises", "is taken away again", "rises everywhere and is taken away"],
+)
+def test_noise_that_layers_behind_take_away_counts(noise, expected, outlier_model, monkeypatch):
+    """Weights may make up for what came before them: no layer makes several times all noise."""
+    model, samples = outlier_model
+    monkeypatch.setattr(
+        "compress.quantize.search.dominant_layers._Beginnings._until",
+        lambda self, count: self._known.setdefault(count, {"left": noise[count], "right": 0.0}),
+    )
+    work = Work.begin(model, samples, SETTINGS, None, DecisionLog())
+    found = find_dominant(work, work.decide(work.prepared))
+    assert found == {layer: {"left": pytest.approx(share)} for layer, share in expected.items()}
+
+
 def test_it_stays_in_float_where_that_costs_little_time(outlier_model):
     model, samples = outlier_model
     result = quantize_model(model, samples, SETTINGS, clock=make_clock(11.0))

@@ -1,5 +1,6 @@
 """Re-estimated statistics are those of the data."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -47,10 +48,11 @@ class Pooled(nn.Module):
         return x * self.pooled(x)
 
 
-def test_a_norm_of_a_single_value_keeps_its_statistics() -> None:
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 1)], ids=["always", "in the last batch"])
+def test_a_norm_of_a_single_value_keeps_its_statistics(sizes: tuple[int, ...]) -> None:
     module = Pooled().eval()
     trunk, pooled = (part.running_mean.clone() for part in (module.trunk[1], module.pooled[2]))
-    reestimate_batch_norm(module, [(torch.randn(1, 3, 8, 8),) for _ in range(3)])
+    reestimate_batch_norm(module, [(torch.randn(size, 3, 8, 8),) for size in sizes])
     assert torch.equal(module.pooled[2].running_mean, pooled)
     assert not torch.equal(module.trunk[1].running_mean, trunk)
     assert not any(part.training for part in module.modules())
