@@ -50,11 +50,20 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
             f"the weights do not fit the network: {'; '.join(found)}",
             "the weights of this very network",
         )
-    # Layers that have changed their weights' layout ask for its version (MNASNet refuses without).
-    own.update(state_dict)
-    network.load_state_dict(own, strict=True)
+    load_by_name(network, state_dict)
     network.eval()
     return network
+
+
+def load_by_name(network: "nn.Module", weights: Mapping[str, "Tensor"]) -> None:
+    """Loads all weights of a network, in the layout of its own version.
+
+    A plain dictionary says no version; layers that changed their layout once refuse it then, as
+    torchvision's MNASNet does.
+    """
+    stated = network.state_dict()
+    stated.update(weights)
+    network.load_state_dict(stated, strict=True)
 
 
 def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Mapping[str, Any]:

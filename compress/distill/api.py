@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
+from artifacts.state_dict import load_by_name
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
 from compress.distill.losses import own_losses
 from compress.distill.outputs import OutputMatch, match_outputs, split_heads
@@ -166,7 +167,7 @@ def distill_module(
         report=report,
     )
     obstacle = relative.find_obstacle() if trained.best_step == 0 else None
-    student.to("cpu").load_state_dict(trained.weights)
+    load_by_name(student.to("cpu"), trained.weights)
     student.eval()
     known = improve_batch_norm(student, calibration, probe)
     return DistillResult(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_run import explain_gradient
+from artifacts.state_dict import load_by_name
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches, stack_samples
 from compress.train.launch import open_fabric, watch_other_processes
@@ -137,7 +138,7 @@ def train(
         weights = run.standing.best if probe is not None else run.average.gather()
         weights = fabric.broadcast(weights)
         if is_sharded:
-            lesson.load_state_dict(gather_weights(run.lesson.state_dict()))
+            load_by_name(lesson, gather_weights(run.lesson.state_dict()))
         fabric.barrier()
     if state_path is not None and fabric.is_global_zero:
         state_path.unlink(missing_ok=True)
@@ -247,7 +248,7 @@ class _Run:
         weights = self.average.gather()
         score = 0.0
         if self.fabric.is_global_zero and self.probed is not None and self.probe is not None:
-            self.probed.load_state_dict(weights)
+            load_by_name(self.probed, weights)
             known = None
             if self.renew is not None:
                 known = self.renew(self.probed.eval())

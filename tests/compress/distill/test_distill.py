@@ -70,6 +70,20 @@ def test_a_narrower_student_gets_closer_in_every_head_without_labels() -> None:
     assert not result.module.training
 
 
+def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
+    """MNASNet of torchvision refuses weights without one."""
+    versions = []
+
+    def look(module, state_dict, prefix, local_metadata, *rest):
+        versions.append(local_metadata.get("version"))
+
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    student.masks.register_load_state_dict_pre_hook(look)
+    short = replace(TRAINING, steps=2, probe_every=1)
+    distill_module(student, teacher, samples(8), samples(4, 1), training=short)
+    assert set(versions) == {1}
+
+
 def test_the_same_seed_gives_the_same_student_bit_by_bit() -> None:
     """Features of other widths pass a convolution that is drawn at random."""
     runs = []
