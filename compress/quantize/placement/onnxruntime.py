@@ -3,9 +3,10 @@
 Its CPU provider computes a Conv in integers only where the inputs, the weight, the bias (int32, at
 the product of the input's and the weight's scale) and the output are all quantized; else it
 dequantizes, and runs slower than in float. So every reader of a layer's result reads integers, a
-residual Add both of its branches; a layer whose result somebody needs in float, or whose work is
-too little to pay for its quantizers, stays in float. Softmax and the rest of the decoders do too:
-the provider's integer Softmax is several times slower than the float one.
+residual Add both of its branches, unless all others read the other one in float. A layer whose
+result somebody needs in float, or whose work is too little to pay for its quantizers, stays in
+float. Softmax and the rest of the decoders do too: the provider's integer Softmax is several times
+slower than the float one.
 """
 
 from collections.abc import Collection
@@ -22,6 +23,7 @@ from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     LAYERS,
     count_multiplications,
+    find_lone_sums,
     place_layers,
     sort_nodes,
 )
@@ -69,10 +71,12 @@ class OnnxRuntime(UniformIntegers):
         reasons |= find_layers_behind_reduction(graph)
         quantized, declined = place_layers(graph, keep_float, reasons=reasons, attention=IN_FLOAT)
         moving, refused = tie_movement(graph, quantized, keep_float)
+        alone = find_lone_sums(graph, [*quantized, *moving])
+        quantized = [item for item in quantized if item.node not in alone]
         inside = [_with_all_inputs(graph, item) for item in moving]
         quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
         closed = _close(graph, [*quantized, *inside], keep_float)
-        return sort_nodes(graph, closed), [*declined, *refused]
+        return sort_nodes(graph, closed), [*declined, *refused, *alone.values()]
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, whatever the values."""

@@ -236,6 +236,32 @@ def test_onnxruntime_leaves_in_float_what_is_little_work_and_needed_so_once_it_w
     assert reason in next(item.reason for item in declined if item.node == "z")
 
 
+def test_onnxruntime_adds_to_a_sum_in_float_that_all_others_read_so(make_model):
+    """As optical flow is refined step by step: rounded, each step would be lost in the whole."""
+    nodes = [("Identity", ["x"], ["flow0"])]
+    for step in range(2):
+        flow, wave, wide, change = (f"{name}{step}" for name in ("flow", "wave", "wide", "change"))
+        nodes += [
+            ("Sin", [flow], [wave]),
+            ("Conv", [wave, "w0"], [wide]),
+            ("Conv", [wide, "w1"], [change]),
+            ("Add", [flow, change], [f"flow{step + 1}"]),
+        ]
+    made = [onnx.helper.make_node(*item, name=item[2][0]) for item in nodes]
+    rng = np.random.default_rng(0)
+    weights = {
+        "w0": rng.standard_normal((32, 3, 1, 1)).astype(np.float32),
+        "w1": rng.standard_normal((3, 32, 1, 1)).astype(np.float32),
+    }
+    graph = Graph(make_model(made, weights, {"x": (1, 3, 24, 32)}, ["flow2"]))
+    placed, declined = OnnxRuntime(fewest_multiplications=0, fewest_at_border=0).place(graph)
+    read = {item.node: item.activations for item in placed}
+    assert read["flow1"] == read["flow2"] == (1,)
+    assert "others read 'flow1' in float" in next(
+        item.reason for item in declined if item.node == "flow2"
+    )
+
+
 def test_onnxruntime_leaves_in_float_what_is_named_behind_a_layer(make_model):
     rng = np.random.default_rng(0)
     weights = {
