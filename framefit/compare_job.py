@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ def compare_files(
     from compress.compare import compare_models
     from compress.own_states import FramesWithStates, compare_own_states
 
-    options = model_options or ModelOptions()
+    options = replace(model_options or ModelOptions(), data=data)
     is_onnx = candidate.suffix.lower() == ".onnx"
     left = open_model(candidate, ModelOptions(options.input_shapes) if is_onnx else options)
     right, spec, data_samples = open_model_with_data(

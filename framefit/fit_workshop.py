@@ -173,7 +173,7 @@ class FitWorkshop:
             return export_onnx_file(
                 settings.model,
                 out,
-                model_options=settings.model_options,
+                model_options=replace(settings.model_options, data=settings.data),
                 spec_options=settings.spec_options,
             )
         if not settings.model_options.input_shapes:

@@ -110,7 +110,7 @@ def qat_file(
             f"make one first: compress quantize {model} --data ...",
         )
     quantized = open_model(model)
-    guide = open_model(teacher, model_options)
+    guide = open_model(teacher, replace(model_options or ModelOptions(), data=data))
     _require_trainable(quantized)
     _require_trainable(guide)
     spec, warning = choose_spec(
