@@ -15,6 +15,7 @@ from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_before_plugi
 from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples, pick_evenly
+from compress.constant_outputs import warn_of_constant
 from compress.progress import Progress
 from compress.quantize.blas_threads import share_blas
 from compress.quantize.decision_log import DecisionLog
@@ -120,10 +121,7 @@ def quantize_model(
     result = _quantize_checked(model, samples, settings, progress, clock, log_folder, judge)
     for name, how in result.constant_outputs.items():
         _log.warning(
-            "output '%s' of the float network is %s on the calibration samples: nothing can be "
-            "said of its quality; give samples of the field, prepared as in training",
-            name,
-            how,
+            "%s", warn_of_constant(f"output '{name}' of the float network", how, "calibration")
         )
     return result
 

@@ -16,6 +16,7 @@ from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
 from artifacts.output_parts import OutputPart
 from artifacts.samples import spread_indices
+from compress.constant_outputs import describe_constant
 from compress.progress import Progress
 from compress.quantize.activation_ranges import ActivationRanges
 from compress.quantize.bias_shift import shift_bias
@@ -323,13 +324,8 @@ class StreamingPass:
 
     def _describe_constant(self, tensor: str) -> str | None:
         """Returns how a tensor is constant in the float network; None where samples change it."""
-        first = self._prefix.float_value(tensor, 0)
-        others = range(1, self._prefix.samples)
-        if not all(np.array_equal(first, self._prefix.float_value(tensor, at)) for at in others):
-            return None
-        if first.size + len(others) > 1 and np.all(first == first.flat[:1]):
-            return f"{first.flat[0]:g} everywhere" if first.size else "empty"
-        return "the same in all samples" if others else None
+        samples = range(self._prefix.samples)
+        return describe_constant(self._prefix.float_value(tensor, sample) for sample in samples)
 
     def _measure(self, tensor: str, part: OutputPart | None = None) -> float:
         meter = SignalToNoise()

@@ -244,6 +244,16 @@ def test_a_damaging_step_is_taken_back() -> None:
     assert "stopped" in result.notes[0]
 
 
+def test_outputs_that_no_sample_changes_are_named() -> None:
+    network = build()
+    nn.init.zeros_(network.small.weight)
+    nn.init.constant_(network.small.bias, 0.5)
+    settings = PruneSettings(importance="magnitude", limits=FINE)
+    result = prune_module(network, INPUTS, RatioGoal(0.25), settings, samples(network))
+    (note,) = result.notes
+    assert "output 'small' of the original is 0.5 everywhere on the held-out samples" in note
+
+
 def pretend_ms(module: nn.Module) -> float:
     """A machine whose time is the weights' number, plus what never gets faster."""
     return 3.0 + sum(weight.numel() for weight in module.parameters()) / 100
