@@ -123,6 +123,12 @@ def quantize_model(
         _log.warning(
             "%s", warn_of_constant(f"output '{name}' of the float network", how, "calibration")
         )
+    for name in set(result.fitted_outputs) - set(result.constant_outputs):
+        _log.warning(
+            "output '%s' is exact on the only calibration sample, where biases give back all that "
+            "a vector lost: that says nothing of its quality; give more samples",
+            name,
+        )
     return result
 
 

@@ -37,6 +37,8 @@ from compress.quantize.survey import not_finite
 from compress.quantize.weight_choice import WeightChoice
 from compress.sqnr import SignalToNoise
 
+AS_EXACT_DB = 100.0
+"""More than eight bits ever have."""
 Written = Mapping[str, Array]
 """What a step writes for one sample."""
 Note = TypeVar("Note")
@@ -316,11 +318,19 @@ class StreamingPass:
             if not computed:
                 continue
             self._decisions.outputs_db[output] = min(map(self._measure, computed))
+            if self._is_fitted(output, computed):
+                self._decisions.fitted_outputs.append(output)
             constants = [how for how in map(self._describe_constant, computed) if how is not None]
             if len(constants) == len(computed):
                 self._decisions.constant_outputs[output] = " and ".join(dict.fromkeys(constants))
         for part in self._graph.find_parts():
             self._decisions.parts_db[part.name] = self._measure(part.tensor, part)
+
+    def _is_fitted(self, output: str, tensors: Sequence[str]) -> bool:
+        """Whether biases gave an output back all that it lost: those of vectors of one sample."""
+        is_exact = self._decisions.outputs_db[output] > AS_EXACT_DB
+        is_quantized = any(map(self._prefix.is_quantized, tensors))
+        return self._prefix.samples == 1 and is_exact and is_quantized
 
     def _describe_constant(self, tensor: str) -> str | None:
         """Returns how a tensor is constant in the float network; None where samples change it."""
