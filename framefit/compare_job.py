@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.output_parts import find_hidden
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, OpenedModel, open_model

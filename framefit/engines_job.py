@@ -13,7 +13,7 @@ from artifacts.atomic import atomic_path
 from artifacts.byte_inputs import read_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
 from engines.runtimes import Session, SessionSettings

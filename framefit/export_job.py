@@ -9,7 +9,8 @@ from artifacts.atomic import require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
-from artifacts.onnx_file import PARENT_KEY, parse_input_shapes
+from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_metadata import PARENT_KEY
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec

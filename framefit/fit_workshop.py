@@ -178,7 +178,8 @@ class FitWorkshop:
             )
         if not settings.model_options.input_shapes:
             return settings.model
-        from artifacts.onnx_file import read_metadata, save_onnx
+        from artifacts.onnx_file import save_onnx
+        from artifacts.onnx_metadata import read_metadata
         from framefit.model_source import open_model
 
         model = open_model(settings.model, settings.model_options).model

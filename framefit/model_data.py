@@ -12,7 +12,7 @@ import onnx
 from artifacts.errors import InputError, MissingInputsError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.model_source import ModelOptions, OpenedModel, open_model

@@ -10,13 +10,9 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import (
-    INPUT_SPEC_KEY,
-    load_before_plugins,
-    load_onnx,
-    parse_input_shapes,
-    read_metadata,
-)
+from artifacts.onnx_file import load_before_plugins, load_onnx
+from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plugin_tail import PluginTail, join_plugins
 from artifacts.recurrence import Recurrence
 from framefit.training_samples import read_sample_shapes

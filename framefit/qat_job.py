@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.onnx_file import (
+from artifacts.onnx_file import save_onnx
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import (
     INPUT_SPEC_KEY,
     PARENT_KEY,
     SETTINGS_KEY,
     VERSIONS_KEY,
-    input_tensors,
     read_metadata,
-    save_onnx,
 )
 from artifacts.wording import name_some
 from framefit.labelled_heads import open_label_heads, read_label_loss

@@ -11,7 +11,9 @@ import onnx
 from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_before_plugins, read_metadata
+from artifacts.onnx_file import load_before_plugins
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples, pick_evenly

@@ -307,7 +307,7 @@ def read_settings(
     threads: int | None, cuda_graph: bool, device: int, input_shape: list[str] | None
 ) -> "SessionSettings":
     """Turns the options into session settings."""
-    from artifacts.onnx_file import parse_input_shapes
+    from artifacts.onnx_inputs import parse_input_shapes
     from engines.runtimes import SessionSettings
 
     return SessionSettings(
