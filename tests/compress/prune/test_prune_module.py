@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from compress.prune.analysis.api import find_channels
-from compress.prune.analysis.tracer import LayerUse
+from compress.prune.analysis.trace import LayerUse
 from compress.prune.api import (
     LatencyGoal,
     MacsGoal,
