@@ -1,8 +1,9 @@
 """PyTorch checkpoints: the framefit/1 format, plain weights, and `.pt2` archives, all read safely.
 
 Whatever a file holds, reading it here runs no code of the file: tensors come through
-`torch.load(weights_only=True)`, once and without a second try, and the code that builds the
-network is chosen by the command, not by the file.
+`torch.load(weights_only=True)`, once and without a second try, harmless objects beside them are
+read as nothing (`dropped_objects`), and the code that builds the network is chosen by the command,
+not by the file.
 """
 
 import io
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
+from artifacts.dropped_objects import NAMES, Dropped, holds_dropped, resave_hint
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError, first_line
 from artifacts.file_kind import printable, require_file, sniff_kind
@@ -37,6 +39,7 @@ from artifacts.zip_check import check_torch_zip, refuse_compressed
 FORMAT = "framefit/1"
 SAFE_TORCH = (2, 6)
 _WHAT = "a PyTorch checkpoint"
+_PLAIN_FIX = "save model.state_dict() instead of the model"
 _FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
 _KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
 
@@ -144,16 +147,21 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
         if rest is not None:
             return _read_checkpoint({**rest, "state_dict": weights}, label)
         return check_weights(weights, label)
-    content = _load_zip(path)
+    content = _load_zip(path, dropped=NAMES)
     if isinstance(content, dict) and isinstance(content.get("format"), str):
         return _read_checkpoint(content, label)
     weights = find_weights(content)
     if not weights:
         several = name_state_dicts(content)
+        fix = "what is no tensor in it is not read: save its weights as tensors" * holds_dropped(
+            content
+        )
+        if several:
+            fix = f"it holds several ({', '.join(several)}): save the one to use alone"
         raise InputError(
             f"checkpoint {label} is of another format",
             f"the format {FORMAT}, or a state dict (a dictionary of tensors)",
-            f"it holds several ({', '.join(several)}): save the one to use alone" * bool(several),
+            fix,
         )
     return check_weights(weights, label)
 
@@ -258,8 +266,13 @@ def _static_shape(node: Any, label: str) -> tuple[int, ...]:
     return tuple(value.shape)
 
 
-def _load_zip(path: Path) -> Any:
-    """Loads a checkpoint in PyTorch's zip format; every other kind of file is refused."""
+def _load_zip(path: Path, dropped: tuple[str, ...] = ()) -> Any:
+    """Loads a checkpoint in PyTorch's zip format; every other kind of file is refused.
+
+    Args:
+        path: the file.
+        dropped: names of Python's globals that are read as nothing.
+    """
     label = printable(path)
     _require_safe_torch()
     kind = sniff_kind(path)
@@ -267,7 +280,7 @@ def _load_zip(path: Path) -> Any:
         raise UnsafeFileError(
             f"{label} is a {kind} file, which could run code when it is read",
             "a checkpoint in PyTorch's zip format",
-            "if you trust it, save its state_dict again with torch.save of PyTorch 1.6 or newer",
+            resave_hint(str(path)),
         )
     if kind != "zip":
         raise InputError(f"{label} is {_KINDS.get(kind, 'not a checkpoint')}", _WHAT)
@@ -282,7 +295,7 @@ def _load_zip(path: Path) -> Any:
         raise InputError(f"{label} is an archive of torch.export", fix="give it the suffix .pt2")
     refuse_compressed(path)
     with path.open("rb") as stream:
-        return _load_weights_only(stream, label)
+        return _load_weights_only(stream, label, dropped, resave_hint(str(path)))
 
 
 def _require_safe_torch() -> None:
@@ -305,10 +318,13 @@ _KINDS = {
 }
 
 
-def _load_weights_only(stream: Any, label: str) -> Any:
+def _load_weights_only(
+    stream: Any, label: str, dropped: tuple[str, ...] = (), fix: str = _PLAIN_FIX
+) -> Any:
     """Loads tensors and plain containers; anything else is refused, without a second try."""
+    stand_ins: list[Any] = [(Dropped, name) for name in dropped]
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals(stand_ins):
             warnings.simplefilter("ignore")
             return torch.load(stream, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -318,7 +334,7 @@ def _load_weights_only(stream: Any, label: str) -> Any:
             raise UnsafeFileError(
                 f"{label} holds Python objects{name}, which could run code when read",
                 "a file with nothing but tensors and plain values",
-                "save model.state_dict() instead of the model",
+                fix,
             ) from error
         raise InputError(f"{label} cannot be read: {first_line(error)}", _WHAT) from error
 
@@ -340,6 +356,11 @@ def _load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | N
 
 
 def _check_fields(content: dict[str, Any], label: str) -> None:
+    if holds_dropped(content):
+        raise UnsafeFileError(
+            f"checkpoint {label} holds Python objects beside its weights",
+            "plain values, as framefit writes them",
+        )
     for key, kind in (("builder", str), ("config", dict), ("edits", list), ("input_spec", dict)):
         if not isinstance(content[key], kind):
             raise InputError(

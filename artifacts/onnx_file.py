@@ -1,7 +1,5 @@
 """Reads and writes ONNX models: what comes out of `load_onnx` is complete, safe and runnable."""
 
-import json
-from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
@@ -11,7 +9,6 @@ from onnx.inliner import inline_local_functions
 
 from artifacts.atomic import atomic_path
 from artifacts.bfloat16_edges import widen_edges
-from artifacts.byte_inputs import read_byte_inputs
 from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, find_external, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
@@ -22,20 +19,14 @@ from artifacts.graph_checks import (
     check_scales,
     run_checker,
 )
+from artifacts.onnx_inputs import drop_weights_from_inputs, fix_inputs, input_tensors, named_dims
+from artifacts.onnx_metadata import read_metadata
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
 from artifacts.plugin_tail import PluginTail, cut_plugins
-from artifacts.samples import TensorShape
 from artifacts.shape_inference import infer_shapes
 from artifacts.sparse_weights import store_densely
 
-INPUT_SPEC_KEY = "framefit.input_spec"
-HEADS_KEY = "framefit.heads"
-SETTINGS_KEY = "framefit.settings"
-VERSIONS_KEY = "framefit.versions"
-PARENT_KEY = "framefit.parent_sha256"
-
 _WHAT = "an ONNX model"
-_EXAMPLE_SHAPE = (1, 3, 360, 640)
 _HINTS = {
     "zip": "a zip archive, as PyTorch checkpoints are; give it the name it had (.pt, .pt2)",
     "pickle": "a Python pickle, which could run code",
@@ -103,13 +94,13 @@ def _complete(
     check_finite(model.graph, label)
     store_densely(model.graph, label)
     model.ir_version = max(model.ir_version, MIN_IR_VERSION)
-    _drop_weights_from_inputs(model.graph)
+    drop_weights_from_inputs(model.graph)
     if model.functions:
         model = inline_local_functions(model)
     _require_tensor_outputs(model.graph, label)
     widen_edges(model.graph, label)
     stated = input_tensors(model)
-    _fix_inputs(model.graph, input_shapes, label)
+    fix_inputs(model.graph, input_shapes, label)
     sizes = [
         pair
         for name, tensor in input_tensors(model).items()
@@ -149,64 +140,11 @@ def save_onnx(model: onnx.ModelProto, path: Path | str, *, metadata: dict[str, s
     return path
 
 
-def read_metadata(model: onnx.ModelProto) -> dict[str, str]:
-    """Returns the model's `metadata_props` as a dictionary."""
-    return {entry.key: entry.value for entry in model.metadata_props}
-
-
-def read_target(model: onnx.ModelProto) -> str:
-    """Returns the target that `compress quantize` stated in its file; empty for other files."""
-    try:
-        target = json.loads(read_metadata(model)[SETTINGS_KEY])["quantize"]["target"]
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return str(target)
-
-
-def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Reads `--input-shape` options: `1,3,360,640`, or `NAME=1,3,360,640` once per input.
-
-    Returns:
-        shape per input name; the name "" stands for the only input.
-
-    Raises:
-        InputError: a text is not a list of positive whole numbers.
-    """
-    shapes = {}
-    for text in texts:
-        name, _, numbers = text.rpartition("=")
-        sizes = [item.strip() for item in numbers.replace("x", ",").split(",")]
-        is_valid = all(item.isascii() and item.isdigit() and 0 < len(item) < 10 for item in sizes)
-        if not is_valid or any(int(item) == 0 for item in sizes):
-            raise InputError(
-                f"--input-shape is '{text}'", "positive whole numbers such as 1,3,360,640"
-            )
-        shapes[name] = tuple(int(item) for item in sizes)
-    return shapes
-
-
-def input_tensors(model: onnx.ModelProto) -> dict[str, TensorShape]:
-    """Returns shape and type of each network input; a dynamic dimension is 0.
-
-    Weights that the graph lists among its inputs, as old exporters do, are none.
-
-    Raises:
-        InputError: an input is no tensor, or of a type that ONNX does not know.
-    """
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = (value for value in model.graph.input if value.name not in weights)
-    in_bytes = read_byte_inputs(read_metadata(model))
-    return {
-        value.name: TensorShape(_dims(value), _type_name(value), value.name in in_bytes)
-        for value in inputs
-    }
-
-
 def find_free_batches(path: Path) -> dict[str, str]:
     """Returns the inputs of a model's file whose batch is free, and what the file calls it."""
     graph = read_as_stored(path).graph
-    _drop_weights_from_inputs(graph)
-    free = find_batches(_named_dims(graph.input))
+    drop_weights_from_inputs(graph)
+    free = find_batches(named_dims(graph.input))
     return {
         value.name: value.type.tensor_type.shape.dim[0].dim_param or "batch"
         for value in graph.input
@@ -217,19 +155,8 @@ def find_free_batches(path: Path) -> dict[str, str]:
 def named_shapes(path: Path) -> dict[str, list[int | str]]:
     """Returns the shapes of a file's inputs, with the names of what is free."""
     graph = read_as_stored(path).graph
-    _drop_weights_from_inputs(graph)
-    return _named_dims(graph.input)
-
-
-def one_sample_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each network input, its batch 1 where that is all that is free."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value for value in model.graph.input if value.name not in weights]
-    free = find_batches(_named_dims(inputs))
-    return {
-        value.name: (1, *_dims(value)[1:]) if value.name in free else _dims(value)
-        for value in inputs
-    }
+    drop_weights_from_inputs(graph)
+    return named_dims(graph.input)
 
 
 def read_as_stored(path: Path) -> onnx.ModelProto:
@@ -261,15 +188,6 @@ def _require_tensor_outputs(graph: onnx.GraphProto, path: Path) -> None:
             )
 
 
-def _type_name(value: onnx.ValueInfoProto) -> str:
-    kind = value.type.tensor_type.elem_type
-    if kind not in onnx.TensorProto.DataType.values() or kind == onnx.TensorProto.UNDEFINED:
-        raise InputError(
-            f"input '{value.name}' has elements of type {kind}", "a tensor type of ONNX"
-        )
-    return str(onnx.helper.tensor_dtype_to_np_dtype(kind))
-
-
 def _parse(path: Path) -> onnx.ModelProto:
     size_bytes = path.stat().st_size
     kind = sniff_kind(path)
@@ -297,87 +215,11 @@ def _parse(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _drop_weights_from_inputs(graph: onnx.GraphProto) -> None:
-    """Up to IR version 3 every weight was listed as an input as well."""
-    weights = {tensor.name for tensor in graph.initializer}
-    kept = [value for value in graph.input if value.name not in weights]
-    del graph.input[:]
-    graph.input.extend(kept)
-
-
-def _named_dims(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
-    """Returns the inputs' shapes, with the names of what is free."""
-    return {
-        value.name: [
-            dim.dim_value if dim.dim_value > 0 else dim.dim_param
-            for dim in value.type.tensor_type.shape.dim
-        ]
-        for value in values
-    }
-
-
-def _dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
-    shape = value.type.tensor_type.shape
-    return tuple(dim.dim_value if dim.dim_value > 0 else 0 for dim in shape.dim)
-
-
 def _forget_output_sizes(graph: onnx.GraphProto) -> None:
     """Leaves the outputs' sizes to shape inference; it does not always find their rank."""
     for value in graph.output:
         for dim in value.type.tensor_type.shape.dim:
             dim.Clear()
-
-
-def _fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: Path) -> None:
-    """Writes the given shapes into the inputs."""
-    names = [value.name for value in graph.input]
-    if not names:
-        raise InputError(f"{path} has no input", "a network with at least one input")
-    if set(given) == {""} and len(names) == 1:
-        given = {names[0]: given[""]}
-    for name in given:
-        if name not in names:
-            raise InputError(
-                f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
-            )
-    free = find_batches(_named_dims(graph.input))
-    for value in graph.input:
-        if not value.type.HasField("tensor_type"):
-            raise InputError(f"input '{value.name}' of {path} is not a tensor")
-        named = f"{value.name}=" if len(names) > 1 else ""
-        shape = given.get(value.name)
-        if shape is None and value.name in free:
-            shape = (1, *_dims(value)[1:])
-        _fix_input(value, shape, path, named)
-
-
-def _fix_input(
-    value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path, named: str
-) -> None:
-    current = _dims(value)
-    is_ranked = value.type.tensor_type.HasField("shape")
-    if shape is None:
-        if is_ranked and 0 not in current:
-            return
-        shown = [dim.dim_param or dim.dim_value or "?" for dim in value.type.tensor_type.shape.dim]
-        defaults = _EXAMPLE_SHAPE if len(current) == len(_EXAMPLE_SHAPE) else (1,) * len(current)
-        sizes = [size or default for size, default in zip(current, defaults, strict=True)]
-        example = ",".join(str(size) for size in sizes or _EXAMPLE_SHAPE)
-        raise InputError(
-            f"input '{value.name}' of {path} has the dynamic shape "
-            f"[{', '.join(str(size) for size in shown)}]",
-            "a static shape",
-            f"fix it with --input-shape {named}{example}",
-        )
-    if is_ranked and len(shape) != len(current):
-        raise InputError(
-            f"--input-shape {','.join(map(str, shape))} does not fit input '{value.name}' "
-            f"of {path}",
-            f"{[size or 'any' for size in current]}",
-        )
-    value.CopyFrom(
-        onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape)
-    )
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:

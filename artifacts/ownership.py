@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import HEADS_KEY, read_metadata
+from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 
 TRUNK = "trunk"
 

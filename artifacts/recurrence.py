@@ -7,7 +7,7 @@ from typing import Self
 import onnx
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 
 
 @dataclass(frozen=True, kw_only=True)

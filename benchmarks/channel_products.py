@@ -20,6 +20,7 @@ from benchmarks.machine import OtherProcesses
 from compress.quantize import prepared
 from compress.quantize.api import quantize_model
 from compress.quantize.repairs import channel_scales
+from compress.quantize.repairs.joined_scales import scale_joined
 from compress.quantize.settings import QuantizeSettings
 
 TARGETS = ("openvino", "tensorrt")
@@ -48,7 +49,8 @@ def _measure(case: Case, target: str) -> dict[str, Any]:
             if limits:
                 stack.enter_context(patch.multiple(channel_scales, **limits))
             if not scales_joined:
-                stack.enter_context(patch.object(prepared, "scale_joined", lambda *_: []))
+                others = tuple(one for one in prepared.PRODUCTS if one is not scale_joined)
+                stack.enter_context(patch.object(prepared, "PRODUCTS", others))
             settings = QuantizeSettings(target=target)
             models[name] = quantize_model(case.model, case.calibration, settings).model
     row = compare_forms(case, models)

@@ -12,7 +12,8 @@ import timm
 import torch
 
 from artifacts.atomic import write_json, write_text
-from artifacts.onnx_file import input_tensors, load_onnx, save_onnx
+from artifacts.onnx_file import load_onnx, save_onnx
+from artifacts.onnx_inputs import input_tensors
 from benchmarks.kernel_forms import enlarge_branches, export_module
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section, table_lines

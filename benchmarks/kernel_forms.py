@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from artifacts.atomic import write_json, write_text
-from artifacts.onnx_file import input_tensors, load_onnx, save_onnx
+from artifacts.onnx_file import load_onnx, save_onnx
+from artifacts.onnx_inputs import input_tensors
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import fetched_networks

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from artifacts.atomic import atomic_path
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import input_tensors, load_onnx
+from artifacts.onnx_file import load_onnx
+from artifacts.onnx_inputs import input_tensors
 from benchmarks.real_networks import REAL
 from benchmarks.rendered_text import draw_line, draw_page
 

@@ -19,7 +19,8 @@ from torch import nn
 
 from artifacts.atomic import write_json
 from artifacts.errors import FramefitError
-from artifacts.onnx_file import input_tensors, load_onnx
+from artifacts.onnx_file import load_onnx
+from artifacts.onnx_inputs import input_tensors
 from compress.prune.api import PruneResult, PruneSettings, RatioGoal, prune_module
 from compress.prune.select import WidthLimits
 from compress.quantize.api import quantize_model

@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import input_tensors, load_onnx, save_onnx
+from artifacts.onnx_file import load_onnx, save_onnx
+from artifacts.onnx_inputs import input_tensors
 from artifacts.samples import open_samples
 from benchmarks.interleaved import time_networks
 from compress.compare import compare_models

@@ -18,7 +18,8 @@ import onnx
 
 from artifacts.atomic import write_json
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import HEADS_KEY, INPUT_SPEC_KEY, load_onnx, read_metadata, save_onnx
+from artifacts.onnx_file import load_onnx, save_onnx
+from artifacts.onnx_metadata import HEADS_KEY, INPUT_SPEC_KEY, read_metadata
 from benchmarks.real_networks import NETWORKS, REAL, open_pictures
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model

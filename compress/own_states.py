@@ -8,7 +8,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, spread_indices
 from compress.compare import compare_models

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from artifacts.int4_weights import widen_int4
-from artifacts.onnx_file import load_before_plugins, read_metadata, save_onnx
+from artifacts.onnx_file import load_before_plugins, save_onnx
+from artifacts.onnx_metadata import read_metadata
 from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from artifacts.plugin_tail import PluginTail, join_plugins

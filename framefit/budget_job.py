@@ -9,7 +9,7 @@ from typing import Any
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.onnx_file import parse_input_shapes
+from artifacts.onnx_inputs import parse_input_shapes
 from framefit.network_check import check_network
 from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget

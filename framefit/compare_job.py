@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.output_parts import find_hidden
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, OpenedModel, open_model
@@ -99,7 +100,7 @@ def compare_files(
     from compress.compare import compare_models
     from compress.own_states import FramesWithStates, compare_own_states
 
-    options = model_options or ModelOptions()
+    options = replace(model_options or ModelOptions(), data=data)
     is_onnx = candidate.suffix.lower() == ".onnx"
     left = open_model(candidate, ModelOptions(options.input_shapes) if is_onnx else options)
     right, spec, data_samples = open_model_with_data(

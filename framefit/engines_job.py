@@ -1,7 +1,6 @@
 """The work of `framefit engines run`, `bench` and `compare`."""
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from artifacts.atomic import atomic_path
 from artifacts.byte_inputs import read_byte_inputs
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
 from engines.runtimes import Session, SessionSettings
@@ -23,7 +22,6 @@ from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
 from latency_budget.network import network_stage, random_feeds
-from latency_budget.pulse import make_pulse
 from latency_budget.statistics import percentile_ns
 
 ROUNDS = 5
@@ -153,17 +151,15 @@ def bench_networks(
     if runs < ROUNDS:
         raise InputError(f"--runs is {runs}", f"at least {ROUNDS}")
     sessions = [watch.open(path, runtime, settings) for path in paths]
-    pulse, descriptor = make_pulse()
-    os.close(descriptor)
     try:
         feeds = [random_feeds(session) for session in sessions]
         shares = [runs // ROUNDS + (turn < runs % ROUNDS) for turn in range(ROUNDS)]
         latencies: list[list[NDArray[np.int64]]] = [[] for _ in sessions]
         for turn, share in enumerate(shares):
             for index, session in enumerate(sessions):
-                timing = MeasureSettings(frames=share, warmup_frames=warmup, pulse=pulse)
                 what = f"{session.runtime} has not returned from running {paths[index]}"
-                with watch.during(what, is_cold=turn == 0, pulse=pulse):
+                with watch.during_many(what, is_cold=turn == 0) as pulse:
+                    timing = MeasureSettings(frames=share, warmup_frames=warmup, pulse=pulse)
                     run = measure_closed([network_stage(session)], feeds[index], timing)
                 latencies[index].append(run.latency_ns)
             if progress is not None:
@@ -173,7 +169,6 @@ def bench_networks(
             for path, session, parts in zip(paths, sessions, latencies, strict=True)
         ]
     finally:
-        pulse.close()
         for session in sessions:
             session.close()
 

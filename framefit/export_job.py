@@ -9,7 +9,8 @@ from artifacts.atomic import require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
-from artifacts.onnx_file import PARENT_KEY, parse_input_shapes
+from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_metadata import PARENT_KEY
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
@@ -50,15 +51,10 @@ def export_onnx_file(
     if target.suffix != ".onnx":
         raise InputError(f"--out is {target}", "a file name that ends in .onnx")
     source = require_file(model, "a network (.pt, .safetensors or .pt2)")
-    from export.network_file import NetworkOptions, open_network
+    from export.network_file import open_network
     from export.to_onnx import export_onnx
 
-    network = NetworkOptions(
-        factory=model_options.factory,
-        input_shapes=parse_input_shapes(model_options.input_shapes),
-        is_trusted=model_options.is_trusted,
-    )
-    module, shapes, stored = open_network(source, network)
+    module, shapes, stored = open_network(source, model_options.for_module())
     spec, assumption = choose_spec(stored, Workspace().read_settings().input, spec_options)
     export_onnx(
         module,

@@ -173,12 +173,13 @@ class FitWorkshop:
             return export_onnx_file(
                 settings.model,
                 out,
-                model_options=settings.model_options,
+                model_options=replace(settings.model_options, data=settings.data),
                 spec_options=settings.spec_options,
             )
         if not settings.model_options.input_shapes:
             return settings.model
-        from artifacts.onnx_file import read_metadata, save_onnx
+        from artifacts.onnx_file import save_onnx
+        from artifacts.onnx_metadata import read_metadata
         from framefit.model_source import open_model
 
         model = open_model(settings.model, settings.model_options).model

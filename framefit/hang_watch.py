@@ -4,6 +4,7 @@ Runtimes give Python's lock back while they compile and run networks (onnxruntim
 so that a thread can look at them; a call that keeps the lock is not noticed.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -57,6 +58,7 @@ class HangWatch:
         self.timeout_s = timeout_s
         self._fix = fix
         self._call: _Call | None = None
+        self._pulse: Pulse | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -67,6 +69,8 @@ class HangWatch:
     def __exit__(self, *error: object) -> None:
         self._is_over.set()
         self._thread.join()
+        if self._pulse is not None:
+            self._pulse.close()
 
     @contextmanager
     def during(
@@ -85,6 +89,22 @@ class HangWatch:
             yield
         finally:
             self._call = None
+
+    @contextmanager
+    def during_many(self, what: str, *, is_cold: bool = False) -> "Iterator[Pulse]":
+        """Limits the time of each of many inferences; yields the pulse that they change.
+
+        Args:
+            what: see `during`.
+            is_cold: see `during`.
+        """
+        from latency_budget.pulse import make_pulse
+
+        if self._pulse is None:
+            self._pulse, descriptor = make_pulse()
+            os.close(descriptor)
+        with self.during(what, is_cold=is_cold, pulse=self._pulse):
+            yield self._pulse
 
     def open(self, path: Path, runtime: str | None, settings: "SessionSettings") -> "Session":
         """Opens a network within the time; see `network_check.open_checked_session`."""

@@ -20,7 +20,7 @@ from framefit.single_layer import make_layer
 from latency_budget.clock import MonotonicClock
 
 if TYPE_CHECKING:
-    from compress.prune.analysis.tracer import LayerUse
+    from compress.prune.analysis.trace import LayerUse
 
 Progress = Callable[[str, int, int], None]
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.125)

@@ -9,7 +9,8 @@ import onnx
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import HEADS_KEY, input_tensors, read_metadata
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from compress.model_runner import open_runner
 from compress.quantize.search.contract import Judge
 from perception.data.coco import CocoDataset

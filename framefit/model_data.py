@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import onnx
 from artifacts.errors import InputError, MissingInputsError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
+from framefit.training_samples import warn_of_arrays
 from framefit.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -55,7 +57,7 @@ def open_model_with_data(
     """
     workspace = Workspace()
     data_path = workspace.find_dataset(data)
-    opened = open_model(path, model_options)
+    opened = open_model(path, replace(model_options or ModelOptions(), data=data))
     recurrence = model_options.recurrence if model_options is not None else None
     inputs = input_tensors(opened.model)
     spec, warning = choose_spec(
@@ -88,8 +90,6 @@ def _open_frames(
     if recurrence is None:
         samples = open_samples(data, inputs, spec, limit=limit)
         if isinstance(samples, NpzSamples):
-            from framefit.training_samples import warn_of_arrays
-
             warn_of_arrays(samples, data.name)
         return samples
     from compress.own_states import FramesWithStates

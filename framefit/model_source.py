@@ -10,18 +10,17 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import (
-    INPUT_SPEC_KEY,
-    load_before_plugins,
-    load_onnx,
-    parse_input_shapes,
-    read_metadata,
-)
+from artifacts.onnx_file import load_before_plugins, load_onnx
+from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plugin_tail import PluginTail, join_plugins
 from artifacts.recurrence import Recurrence
+from framefit.training_samples import read_sample_shapes
 
 if TYPE_CHECKING:
     import onnx
+
+    from export.network_file import NetworkOptions
 
 _log = logging.getLogger(__name__)
 SUFFIXES = (".onnx", ".pt", ".pth", ".safetensors", ".pt2")
@@ -59,12 +58,26 @@ class ModelOptions:
         factory: "package.module:function" that builds the network of plain weights.
         is_trusted: load a `.pt2` even where that could run code.
         recurrence: its states. Data are frames in order then, see `framefit.model_data`.
+        data: what it will run on. An `.npz` says the shapes of inputs that neither `input_shapes`
+            nor the file of a module says.
     """
 
     input_shapes: tuple[str, ...] = ()
     factory: str | None = None
     is_trusted: bool = False
     recurrence: Recurrence | None = None
+    data: str | None = None
+
+    def for_module(self) -> "NetworkOptions":
+        """Returns the options of what opens a file of weights as a module."""
+        from export.network_file import NetworkOptions
+
+        return NetworkOptions(
+            factory=self.factory,
+            input_shapes=parse_input_shapes(self.input_shapes),
+            is_trusted=self.is_trusted,
+            sample_shapes=read_sample_shapes(self.data),
+        )
 
 
 def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
@@ -100,15 +113,10 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
 
 
 def _export(path: Path, options: ModelOptions) -> "onnx.ModelProto":
-    from export.network_file import NetworkOptions, open_network
+    from export.network_file import open_network
     from export.to_onnx import export_onnx
 
-    network = NetworkOptions(
-        factory=options.factory,
-        input_shapes=parse_input_shapes(options.input_shapes),
-        is_trusted=options.is_trusted,
-    )
-    module, shapes, spec = open_network(path, network)
+    module, shapes, spec = open_network(path, options.for_module())
     with TemporaryDirectory(prefix="framefit-export-") as folder:
         target = Path(folder, "model.onnx")
         export_onnx(module, target, input_shape=shapes, input_spec=spec)

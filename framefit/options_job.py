@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from artifacts.ownership import read_heads
-from engines.runtimes import Session, SessionSettings, open_session
+from engines.runtimes import Session, SessionSettings
+from framefit.hang_watch import HangWatch
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.measure import MeasureSettings, measure_closed
 from latency_budget.network import network_stage, random_feeds
@@ -42,6 +44,7 @@ def measure_options(
     models: Mapping[str, Path],
     settings: SessionSettings,
     *,
+    watch: HangWatch,
     runtime: str | None = None,
     runs: int = 300,
     progress: Progress | None = None,
@@ -54,6 +57,7 @@ def measure_options(
     Args:
         models: an `.onnx` file per name of its precision, the one that ships last.
         settings: threads and input shapes.
+        watch: ends the process where a runtime hangs.
         runtime: a name of `BACKENDS`; None for the file's own.
         runs: timed runs of each shape.
         progress: told (what, done, total) between the turns.
@@ -69,11 +73,11 @@ def measure_options(
     heads = _common_heads(models)
     plan = [(name, shape) for name in models for shape in _shapes(name, heads)]
     samples: list[list[NDArray[np.int64]]] = [[] for _ in plan]
-    with _opened(models, plan, settings, runtime) as chains:
+    with _opened(models, plan, partial(watch.open, runtime=runtime, settings=settings)) as chains:
         for turn in range(ROUNDS):
             share = runs // ROUNDS + (turn < runs % ROUNDS)
             for index, chain in enumerate(chains):
-                samples[index].append(_time_chain(chain, share))
+                samples[index].append(_time_chain(chain, share, watch, is_cold=turn == 0))
             if progress is not None:
                 progress("measure the network's shapes in turns", turn + 1, ROUNDS)
     return [
@@ -112,8 +116,7 @@ def _shapes(precision: str, heads: tuple[str, ...]) -> list[_Shape]:
 def _opened(
     models: Mapping[str, Path],
     plan: Sequence[tuple[str, _Shape]],
-    settings: SessionSettings,
-    runtime: str | None,
+    open_network: Callable[[Path], Session],
 ) -> Iterator[list[list[Session]]]:
     """Yields the sessions of each shape; a part that several shapes have is opened once."""
     with ExitStack() as stack:
@@ -123,14 +126,19 @@ def _opened(
             if key not in known:
                 name, part = key
                 path = cut_to_heads(models[name], part, folder / f"{number}.onnx")
-                known[key] = stack.enter_context(open_session(path, runtime, settings))
+                known[key] = stack.enter_context(open_network(path))
         yield [[known[name, part] for part in shape.parts] for name, shape in plan]
 
 
-def _time_chain(chain: Sequence[Session], runs: int) -> NDArray[np.int64]:
+def _time_chain(
+    chain: Sequence[Session], runs: int, watch: HangWatch, *, is_cold: bool
+) -> NDArray[np.int64]:
     """Returns [runs] nanoseconds of all parts together, each run back to back."""
     total = np.zeros(runs, np.int64)
     for session in chain:
-        timing = MeasureSettings(frames=runs, warmup_frames=3)
-        total += measure_closed([network_stage(session)], random_feeds(session), timing).latency_ns
+        what = f"{session.runtime} has not returned from running a shape of the network"
+        with watch.during_many(what, is_cold=is_cold) as pulse:
+            timing = MeasureSettings(frames=runs, warmup_frames=3, pulse=pulse)
+            run = measure_closed([network_stage(session)], random_feeds(session), timing)
+        total += run.latency_ns
     return total

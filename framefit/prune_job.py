@@ -15,7 +15,6 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import parse_input_shapes
 from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
@@ -25,7 +24,6 @@ from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec
 from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
-from framefit.training_samples import read_sample_shapes
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -206,17 +204,12 @@ def _open(
     model: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str | None
 ) -> _Source:
     from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights
-    from export.network_file import NetworkOptions, open_network
+    from export.network_file import open_network
 
     path = require_file(model, "a network (.pt or .safetensors)")
     if path.suffix.lower() not in TRAINABLE:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
-    network = NetworkOptions(
-        factory=options.factory,
-        input_shapes=parse_input_shapes(options.input_shapes),
-        sample_shapes=read_sample_shapes(data),
-    )
-    module, shapes, stored = open_network(path, network)
+    module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     content = load_checkpoint_or_weights(path)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     if isinstance(content, Checkpoint):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.onnx_file import (
+from artifacts.onnx_file import save_onnx
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import (
     INPUT_SPEC_KEY,
     PARENT_KEY,
     SETTINGS_KEY,
     VERSIONS_KEY,
-    input_tensors,
     read_metadata,
-    save_onnx,
 )
 from artifacts.wording import name_some
 from framefit.labelled_heads import open_label_heads, read_label_loss
@@ -110,7 +110,7 @@ def qat_file(
             f"make one first: compress quantize {model} --data ...",
         )
     quantized = open_model(model)
-    guide = open_model(teacher, model_options)
+    guide = open_model(teacher, replace(model_options or ModelOptions(), data=data))
     _require_trainable(quantized)
     _require_trainable(guide)
     spec, warning = choose_spec(

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.onnx_file import (
+from artifacts.onnx_file import find_free_batches, save_onnx
+from artifacts.onnx_metadata import (
     INPUT_SPEC_KEY,
     PARENT_KEY,
     SETTINGS_KEY,
     VERSIONS_KEY,
-    find_free_batches,
     read_metadata,
-    save_onnx,
 )
 from artifacts.processor import overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data

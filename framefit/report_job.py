@@ -12,6 +12,7 @@ from artifacts.errors import FramefitError, InputError, first_line
 from artifacts.file_content import read_text
 from artifacts.onnx_file import has_weights_beside
 from engines.runtimes import SessionSettings
+from framefit.hang_watch import HangWatch
 from framefit.why_job import known_targets, profile_network, roofline_network
 from latency_budget.artifact_match import Match, match_artifact, match_limits
 from latency_budget.budget import Budget
@@ -161,7 +162,8 @@ def _has_weights_beside(path: Path) -> bool:
 def view_roofline(model: Path, settings: SessionSettings | None = None) -> RooflineView:
     """Profiles a network on this machine and places its layers under the measured roofline."""
     settings = settings or SessionSettings()
-    times = profile_network(model, None, settings, runs=PROFILED_RUNS)
+    with HangWatch() as watch:
+        times = profile_network(model, None, settings, runs=PROFILED_RUNS, watch=watch)
     found = roofline_network(model, settings, targets=known_targets(), is_measured=True)
     machine = found.machine
     if machine is None or not machine.bandwidth or found.walls is None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import HEADS_KEY, INPUT_SPEC_KEY, load_onnx, read_metadata
+from artifacts.onnx_file import load_onnx
+from artifacts.onnx_metadata import HEADS_KEY, INPUT_SPEC_KEY, read_metadata
 from engines.runtimes import open_session
 from latency_budget import (
     Budget,

@@ -8,7 +8,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 if TYPE_CHECKING:
-    from compress.prune.analysis.tracer import LayerUse
+    from compress.prune.analysis.trace import LayerUse
 
 _OPSET, _IR = 17, 8
 _SCALE = 0.01

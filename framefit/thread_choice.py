@@ -29,7 +29,7 @@ class ProofRun:
 
     def __call__(self) -> None:
         """Runs the network once."""
-        from compress.prune.analysis.tracer import plain_operators
+        from compress.prune.analysis.plain_operators import plain_operators
         from compress.prune.double_precision import run_widely
 
         with plain_operators():

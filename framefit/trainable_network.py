@@ -10,7 +10,6 @@ from artifacts.atomic import atomic_path
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import parse_input_shapes
 from artifacts.wording import name_some
 from framefit.model_source import ModelOptions
 from framefit.spec_choice import choose_spec
@@ -22,7 +21,6 @@ from framefit.training_samples import (
     name_inputs,
     open_pictures,
     open_training_samples,
-    read_sample_shapes,
     refuse_first_axis,
 )
 from framefit.workspace import Workspace
@@ -80,17 +78,12 @@ def open_trainable(
             with them, or it answers boxes that it chose.
     """
     from artifacts.raw_outputs import require_raw_outputs
-    from export.network_file import NetworkOptions, open_network
+    from export.network_file import open_network
 
     path = require_file(path, "a checkpoint (.pt)")
     if path.suffix.lower() in (".onnx", ".pt2"):
         raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
-    network = NetworkOptions(
-        factory=options.factory,
-        input_shapes=parse_input_shapes(options.input_shapes),
-        sample_shapes=read_sample_shapes(data),
-    )
-    module, shapes, stored = open_network(path, network)
+    module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())

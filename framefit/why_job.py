@@ -8,7 +8,7 @@ from typing import Any
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from engines.layer_profile import profile_layers
-from engines.runtimes import SessionSettings
+from engines.runtimes import SessionSettings, default_runtime
 from engines.target import list_targets, load_target
 from framefit.engines_job import bench_networks
 from framefit.hang_watch import HangWatch
@@ -94,6 +94,7 @@ def profile_network(
     settings: SessionSettings,
     *,
     runs: int,
+    watch: HangWatch,
     onnx_path: Path | None = None,
     heads: Mapping[str, Sequence[str]] | None = None,
 ) -> OwnerTimes:
@@ -104,6 +105,7 @@ def profile_network(
         runtime: a runtime with a profiler; None for the file's own.
         settings: threads, device, input shapes.
         runs: profiled runs.
+        watch: ends the process where the runtime hangs.
         onnx_path: the network that a plan was built from.
         heads: graph outputs of each head; None for those of the model's metadata.
     """
@@ -115,7 +117,15 @@ def profile_network(
             "give it with --onnx",
         )
     model = load_onnx(source, input_shapes=dict(settings.input_shapes))
-    profile = profile_layers(path, runtime, settings, now_ns=MonotonicClock().now_ns, runs=runs)
+    clock = MonotonicClock()
+    what = f"{runtime or default_runtime(path)} has not profiled {path}"
+    with watch.during_many(what, is_cold=True) as pulse:
+
+        def now_ns() -> int:
+            pulse.cell[0] += 1
+            return clock.now_ns()
+
+        profile = profile_layers(path, runtime, settings, now_ns=now_ns, runs=runs)
     return sum_by_owner(model, profile, heads=heads, costs=count_network(model, heads))
 
 

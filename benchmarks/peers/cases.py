@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 
 from artifacts.atomic import atomic_path
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import (
-    INPUT_SPEC_KEY,
-    input_tensors,
-    load_onnx,
-    read_metadata,
-    save_onnx,
-)
+from artifacts.onnx_file import load_onnx, save_onnx
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from benchmarks.package_networks import PackageNetwork, fetched_networks
 from benchmarks.real_networks import NETWORKS, REAL, RealNetwork, open_pictures
 from export.network_file import export_network_file

@@ -13,6 +13,7 @@ from compress.distill.losses.divergence import channel_wise_divergence
 from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
+from compress.train.batch_norm import hold_statistics
 from compress.train.lesson import Batch, Lesson, find_device
 from compress.train.unit_parts import OutputParts
 
@@ -35,7 +36,12 @@ class DistillLesson(Lesson):
         label_loss: loss on labels; None where there are none.
         inputs: what of a batch are the networks' arguments, in their order.
         parts: which outputs `match` compares by their parts.
+
+    Attributes:
+        holds_statistics: BatchNorms compute with what they have stored, also while training.
     """
+
+    holds_statistics = False
 
     def __init__(
         self,
@@ -69,6 +75,13 @@ class DistillLesson(Lesson):
         if self.label_loss is not None:
             self.weights["labels"] = settings.label_weight
         self.balance = UncertaintyBalance(self.weights)
+
+    def train(self, mode: bool = True) -> "DistillLesson":
+        """Sets the training mode, see `Lesson.train`."""
+        super().train(mode)
+        if self.holds_statistics:
+            hold_statistics(self.student)
+        return self
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the balanced loss of each head, of the features and of the labels."""

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from compress.distill.lesson import DistillLesson
+from compress.train.batch_norm import batch_statistics
 from compress.train.lesson import Batch, find_device
 
 SMALLEST_FLOOR = 1e-6
@@ -75,6 +76,19 @@ class RelativeProbe:
         losses = measure_losses(self._lesson, batches)
         self._seen.append(losses)
         return self._score(losses)
+
+    @torch.no_grad()
+    def rise_by_batch_statistics(self, lesson: DistillLesson, batches: Sequence[Batch]) -> float:
+        """Returns how many times the score is larger where BatchNorms see batches, as in training.
+
+        Args:
+            lesson: whose losses are measured.
+            batches: of as many samples as in training.
+        """
+        stored = self._score(measure_losses(lesson, batches))
+        with batch_statistics(lesson.student, lesson.read_inputs(batches[0])):
+            seen = self._score(_average([lesson.compare(batch) for batch in batches]))
+        return seen / max(stored, SMALLEST_FLOOR)
 
     def forget(self) -> None:
         """Leaves what was scored so far out of `find_obstacle`."""

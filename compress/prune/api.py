@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from compress.constant_outputs import describe_constant, warn_of_constant
 from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
@@ -167,7 +168,21 @@ def _prune(
     if first is None:
         raise InputError("nothing was pruned")
     run.notes += note_training(module, run.module, inputs, first.channels.trace)
+    run.notes += _note_constants(wanted)
     return _result(run, first)
+
+
+def _note_constants(wanted: Sequence[Mapping[str, Tensor]]) -> list[str]:
+    """Names the outputs of the original that no sample changes: any pruned network gives them."""
+    found = {
+        name: describe_constant(sample[name].numpy() for sample in wanted)
+        for name in (wanted[0] if wanted else ())
+    }
+    return [
+        warn_of_constant(f"output '{name}' of the original", how, "held-out")
+        for name, how in found.items()
+        if how is not None
+    ]
 
 
 def _all(channels: Channels) -> dict[str, int]:

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compress.prune.analysis.tracer import follow_modules, plain_operators
+from compress.prune.analysis.plain_operators import plain_operators
+from compress.prune.analysis.running_modules import follow_modules
 from compress.prune.double_precision import run_widely
 
 _SCALERS = frozenset({"mul", "div", "pow", "mul_", "div_"})

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from compress.prune.analysis.families import Channels, Family
-from compress.prune.analysis.tracer import LayerUse
+from compress.prune.analysis.trace import LayerUse
 
 Kept = Mapping[str, int]
 """Channel groups that are kept, by family."""

@@ -13,8 +13,9 @@ from artifacts.module_copy import share_values
 from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
+from compress.prune.analysis.plain_operators import plain_operators
 from compress.prune.analysis.reduction_rules import REDUCTIONS
-from compress.prune.analysis.tracer import Statistic, plain_operators
+from compress.prune.analysis.trace import Statistic
 from compress.prune.double_precision import run_widely
 
 _DIVISIONS = frozenset({"div", "div_", "reciprocal", "rsqrt"})

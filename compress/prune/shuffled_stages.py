@@ -20,7 +20,7 @@ from compress.prune.analysis.shuffles import (
     read_layout,
     truncate,
 )
-from compress.prune.analysis.tracer import Trace
+from compress.prune.analysis.trace import Trace
 from compress.prune.surgery import (
     Adjustments,
     ConflictError,

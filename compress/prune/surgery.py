@@ -10,7 +10,7 @@ from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.layer_names import name_in_layer
 from compress.prune.analysis.shuffles import Place, Stage
-from compress.prune.analysis.tracer import Site
+from compress.prune.analysis.trace import Site
 
 Edits = list[dict[str, Any]]
 Adjustment = tuple[str, str, str, str, int, int]

@@ -8,7 +8,7 @@ from artifacts.module_copy import copy_module
 from artifacts.module_run import run_module
 from artifacts.wording import name_some
 from compress.prune.analysis.api import repeat_sample
-from compress.prune.analysis.tracer import Trace
+from compress.prune.analysis.trace import Trace
 
 _MOST_NAMES = 3
 

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 from compress.qat.operators import OPERATORS
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})

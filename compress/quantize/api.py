@@ -11,10 +11,13 @@ import onnx
 from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, input_tensors, load_before_plugins, read_metadata
+from artifacts.onnx_file import load_before_plugins
+from artifacts.onnx_inputs import input_tensors
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples, pick_evenly
+from compress.constant_outputs import warn_of_constant
 from compress.progress import Progress
 from compress.quantize.blas_threads import share_blas
 from compress.quantize.decision_log import DecisionLog
@@ -120,10 +123,13 @@ def quantize_model(
     result = _quantize_checked(model, samples, settings, progress, clock, log_folder, judge)
     for name, how in result.constant_outputs.items():
         _log.warning(
-            "output '%s' of the float network is %s on the calibration samples: nothing can be "
-            "said of its quality; give samples of the field, prepared as in training",
+            "%s", warn_of_constant(f"output '{name}' of the float network", how, "calibration")
+        )
+    for name in set(result.fitted_outputs) - set(result.constant_outputs):
+        _log.warning(
+            "output '%s' is exact on the only calibration sample, where biases give back all that "
+            "a vector lost: that says nothing of its quality; give more samples",
             name,
-            how,
         )
     return result
 

@@ -43,6 +43,7 @@ class Decisions:
         outputs_db: SQNR of each graph output on the calibration samples.
         parts_db: the same for the parts of outputs that join unlike tensors.
         constant_outputs: those that the samples do not change in the float network, and how.
+        fitted_outputs: those that biases made exact on the only sample.
     """
 
     activations: dict[str, QParams] = field(default_factory=dict)
@@ -55,3 +56,4 @@ class Decisions:
     outputs_db: dict[str, float] = field(default_factory=dict)
     parts_db: dict[str, float] = field(default_factory=dict)
     constant_outputs: dict[str, str] = field(default_factory=dict)
+    fitted_outputs: list[str] = field(default_factory=list)

@@ -59,6 +59,10 @@ class Prefix:
         """Whether nothing that a step reads comes from behind a quantizer."""
         return not any(name in self._noisy for name in step.inputs)
 
+    def is_quantized(self, tensor: str) -> bool:
+        """Whether a tensor comes from behind a quantizer."""
+        return tensor in self._noisy
+
     def float_value(self, tensor: str, sample: int) -> Array:
         """Returns the float network's value."""
         return self._float.get(tensor, sample)

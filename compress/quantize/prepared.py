@@ -27,6 +27,7 @@ from compress.quantize.repairs.centered_ranges import (
     uncenter,
 )
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
+from compress.quantize.repairs.contract import ScaleRepair
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.repairs.joined_scales import fold_idle_joined, scale_joined
@@ -43,6 +44,10 @@ INTEGER_OPERATORS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
 )
 
+RESCALING: tuple[ScaleRepair, ...] = (equalize, migrate_scales)
+"""Repairs that cost no time: factors move from layer to layer."""
+PRODUCTS: tuple[ScaleRepair, ...] = (scale_joined, scale_channels, scale_inputs)
+"""Repairs that may insert products, which serve activations in integers only."""
 FEW_SAMPLES = ENOUGH_SAMPLES
 """Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
 TYPICAL_GROWTH = 1.25
@@ -243,12 +248,9 @@ def prepare_network(
     few = pick_evenly(samples, FEW_SAMPLES)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
-        simplified += equalize(graph, few, placement, names, settings.weight_grids)
-        simplified += migrate_scales(graph, few, placement, names, settings.weight_grids)
-        if settings.activations != "float":
-            simplified += scale_joined(graph, few, placement, names, settings.weight_grids)
-            simplified += scale_channels(graph, few, placement, names, settings.weight_grids)
-            simplified += scale_inputs(graph, few, placement, names, settings.weight_grids)
+        repairs = RESCALING if settings.activations == "float" else (*RESCALING, *PRODUCTS)
+        for repair in repairs:
+            simplified += repair(graph, few, placement, names, settings.weight_grids)
         share_equal_weights(graph)
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()

@@ -41,6 +41,7 @@ class QuantizeResult:
         settings: those given, with what a measurement decided about forms (`timed_forms`).
         constant_outputs: those that the samples do not change in the float network, and how; what
             `outputs_db` says of them means nothing.
+        fitted_outputs: those that biases made exact on the only sample; the same holds for them.
         costly: layers that make most of a poor output's noise, where there are such; they stay in
             float where `precision` says so.
         precision: which layers stay in float for quality or speed, and the measured times; None
@@ -57,6 +58,7 @@ class QuantizeResult:
     parts_db: dict[str, float] = field(default_factory=dict)
     costly: CostlyLayers | None = None
     constant_outputs: dict[str, str] = field(default_factory=dict)
+    fitted_outputs: tuple[str, ...] = ()
 
     @property
     def measured_db(self) -> dict[str, float]:

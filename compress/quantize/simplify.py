@@ -233,9 +233,9 @@ def fold_batch_norms(graph: Graph) -> list[str]:
 
 
 def fold_affines(graph: Graph) -> list[str]:
-    """Folds a Mul or Add of one constant per channel into the layer before it."""
+    """Folds a Mul, Div, Add or Sub of one constant per channel into the layer before it."""
     done = []
-    for node in [node for node in graph.nodes if node.op_type in ("Mul", "Add")]:
+    for node in [node for node in graph.nodes if node.op_type in ("Mul", "Div", "Add", "Sub")]:
         for position in (0, 1):
             constant = graph.weights.get(node.input[1 - position])
             tensor = node.input[position]
@@ -245,12 +245,25 @@ def fold_affines(graph: Graph) -> list[str]:
             values = _per_channel(constant, graph.shapes.get(tensor), layer)
             if values is None:
                 continue
-            one, zero = np.ones_like(values), np.zeros_like(values)
-            factor, offset = (values, zero) if node.op_type == "Mul" else (one, values)
-            if _absorb(graph, node, tensor, factor, offset):
+            terms = _affine_terms(node.op_type, values, is_first=position == 0)
+            if terms is not None and _absorb(graph, node, tensor, *terms):
                 done.append(f"folded {node.name}")
             break
     return done
+
+
+def _affine_terms(
+    operator: str, values: np.ndarray, *, is_first: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns factor and offset of x op values, or of values op x; None where it is not affine."""
+    one, zero = np.ones_like(values), np.zeros_like(values)
+    if operator == "Mul":
+        return values, zero
+    if operator == "Add":
+        return one, values
+    if operator == "Sub":
+        return (one, -values) if is_first else (-one, values)
+    return (1 / values, zero) if is_first and values.all() else None
 
 
 def _per_channel(

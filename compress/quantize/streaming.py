@@ -16,6 +16,7 @@ from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
 from artifacts.output_parts import OutputPart
 from artifacts.samples import spread_indices
+from compress.constant_outputs import describe_constant
 from compress.progress import Progress
 from compress.quantize.activation_ranges import ActivationRanges
 from compress.quantize.bias_shift import shift_bias
@@ -36,6 +37,8 @@ from compress.quantize.survey import not_finite
 from compress.quantize.weight_choice import WeightChoice
 from compress.sqnr import SignalToNoise
 
+AS_EXACT_DB = 100.0
+"""More than eight bits ever have."""
 Written = Mapping[str, Array]
 """What a step writes for one sample."""
 Note = TypeVar("Note")
@@ -315,21 +318,24 @@ class StreamingPass:
             if not computed:
                 continue
             self._decisions.outputs_db[output] = min(map(self._measure, computed))
+            if self._is_fitted(output, computed):
+                self._decisions.fitted_outputs.append(output)
             constants = [how for how in map(self._describe_constant, computed) if how is not None]
             if len(constants) == len(computed):
                 self._decisions.constant_outputs[output] = " and ".join(dict.fromkeys(constants))
         for part in self._graph.find_parts():
             self._decisions.parts_db[part.name] = self._measure(part.tensor, part)
 
+    def _is_fitted(self, output: str, tensors: Sequence[str]) -> bool:
+        """Whether biases gave an output back all that it lost: those of vectors of one sample."""
+        is_exact = self._decisions.outputs_db[output] > AS_EXACT_DB
+        is_quantized = any(map(self._prefix.is_quantized, tensors))
+        return self._prefix.samples == 1 and is_exact and is_quantized
+
     def _describe_constant(self, tensor: str) -> str | None:
         """Returns how a tensor is constant in the float network; None where samples change it."""
-        first = self._prefix.float_value(tensor, 0)
-        others = range(1, self._prefix.samples)
-        if not all(np.array_equal(first, self._prefix.float_value(tensor, at)) for at in others):
-            return None
-        if first.size + len(others) > 1 and np.all(first == first.flat[:1]):
-            return f"{first.flat[0]:g} everywhere" if first.size else "empty"
-        return "the same in all samples" if others else None
+        samples = range(self._prefix.samples)
+        return describe_constant(self._prefix.float_value(tensor, sample) for sample in samples)
 
     def _measure(self, tensor: str, part: OutputPart | None = None) -> float:
         meter = SignalToNoise()

@@ -74,6 +74,7 @@ class Work:
             outputs_db=decisions.outputs_db,
             parts_db=decisions.parts_db,
             constant_outputs=decisions.constant_outputs,
+            fitted_outputs=tuple(decisions.fitted_outputs),
             settings=self.settings,
         )
 

@@ -1,6 +1,7 @@
 """Re-estimates BatchNorm's statistics after a network was changed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,34 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
             norm.momentum = momentum
         for part, mode in modes.items():
             part.training = mode
+
+
+@contextmanager
+def batch_statistics(module: nn.Module, example: tuple[Tensor, ...]) -> Iterator[None]:
+    """Lets BatchNorms compute with the statistics of each batch, as while training.
+
+    Nothing else of the module is in training mode, and what the BatchNorms have stored comes back.
+
+    Args:
+        module: in evaluation mode.
+        example: arguments; BatchNorms that see one value per channel of it are left alone.
+    """
+    norms = _with_several_values(module, example)
+    stored = [{name: value.clone() for name, value in norm.named_buffers()} for norm in norms]
+    for norm in norms:
+        norm.train()
+    try:
+        yield
+    finally:
+        for norm, buffers in zip(norms, stored, strict=True):
+            norm.load_state_dict(buffers, strict=False)
+            norm.eval()
+
+
+def hold_statistics(module: nn.Module) -> None:
+    """Lets BatchNorms compute with what they have stored, also while the module trains."""
+    for norm in _norms(module):
+        norm.eval()
 
 
 def improve_batch_norm(

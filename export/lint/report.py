@@ -9,7 +9,8 @@ from typing import Any
 import onnx
 
 from artifacts.file_kind import require_file
-from artifacts.onnx_file import load_before_plugins, one_sample_shapes, read_as_stored
+from artifacts.onnx_file import load_before_plugins, read_as_stored
+from artifacts.onnx_inputs import one_sample_shapes
 from artifacts.openvino_guard import remove_guards
 from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framefit.commands.options import (
+    MORE_TIME,
     ColorOption,
+    InferenceTimeoutOption,
     InputShapeOption,
     JsonOption,
     MeanOption,
@@ -44,16 +46,6 @@ CudaGraph = Annotated[
     bool, typer.Option("--cuda-graph", help="Replay as one CUDA graph; an error if that fails.")
 ]
 Device = Annotated[int, typer.Option(min=0, help="Index of the GPU.")]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        min=1,
-        max=1e6,
-        help="Seconds that an inference may take before the runtime counts as hung; ten times as "
-        "long to open a network and for its first inferences.",
-    ),
-]
-_MORE_TIME = "try another runtime, or give it more time with --timeout"
 
 
 @app.command("list")
@@ -131,7 +123,7 @@ def run(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
-    timeout: Timeout = 60.0,
+    timeout: InferenceTimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -150,7 +142,7 @@ def run(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, model) as (opened,),
-        HangWatch(timeout, _MORE_TIME) as watch,
+        HangWatch(timeout, MORE_TIME) as watch,
         watch.open(opened, runtime, settings) as session,
         show_progress() as progress,
     ):
@@ -187,7 +179,7 @@ def bench(
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each network.")] = 300,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before each turn.")] = 10,
     input_shape: InputShapeOption = None,
-    timeout: Timeout = 60.0,
+    timeout: InferenceTimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -209,7 +201,7 @@ def bench(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, *models) as opened,
-        HangWatch(timeout, _MORE_TIME) as watch,
+        HangWatch(timeout, MORE_TIME) as watch,
         show_progress() as progress,
     ):
         timings = bench_networks(
@@ -257,7 +249,7 @@ def compare(
     std: StdOption = None,
     resize: ResizeOption = None,
     input_shape: InputShapeOption = None,
-    timeout: Timeout = 60.0,
+    timeout: InferenceTimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -290,7 +282,7 @@ def compare(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with (
         open_trusted(trust, reference, candidate or reference) as (first, second),
-        HangWatch(timeout, _MORE_TIME) as watch,
+        HangWatch(timeout, MORE_TIME) as watch,
         watch.open(first, reference_runtime, plain) as left,
         watch.open(second, runtime, settings) as right,
         show_progress() as progress,
@@ -315,7 +307,7 @@ def read_settings(
     threads: int | None, cuda_graph: bool, device: int, input_shape: list[str] | None
 ) -> "SessionSettings":
     """Turns the options into session settings."""
-    from artifacts.onnx_file import parse_input_shapes
+    from artifacts.onnx_inputs import parse_input_shapes
     from engines.runtimes import SessionSettings
 
     return SessionSettings(

@@ -65,7 +65,7 @@ def export_onnx_command(
     import onnx
 
     from artifacts.atomic import write_json
-    from artifacts.onnx_file import SETTINGS_KEY, read_metadata
+    from artifacts.onnx_metadata import SETTINGS_KEY, read_metadata
     from framefit.export_job import export_onnx_file
     from framefit.model_source import ModelOptions
     from framefit.table import print_table

@@ -33,7 +33,7 @@ def lint(
     (error) or computes something else (wrong); 0 otherwise.
     """
     from artifacts.atomic import write_json
-    from artifacts.onnx_file import parse_input_shapes
+    from artifacts.onnx_inputs import parse_input_shapes
     from export.lint import lint_file
 
     report = lint_file(
@@ -49,7 +49,8 @@ def lint(
 
 def _say_what_for(model: Path, judged: str) -> None:
     """Tells where a file was quantized for another runtime than the one that it was judged for."""
-    from artifacts.onnx_file import read_as_stored, read_target
+    from artifacts.onnx_file import read_as_stored
+    from artifacts.onnx_metadata import read_target
     from export.lint.target import TARGETS
 
     meant = read_target(read_as_stored(model))

@@ -92,6 +92,17 @@ TimeoutOption = Annotated[
         "long for the load and the first ten frames.",
     ),
 ]
+InferenceTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        max=1e6,
+        help="Seconds that an inference may take before the runtime counts as hung; ten times as "
+        "long to open a network and for its first inferences.",
+    ),
+]
+MORE_TIME = "try another runtime, or give it more time with --timeout"
+"""What to do about an inference that took longer."""
 JsonOption = Annotated[
     Path | None,
     typer.Option(

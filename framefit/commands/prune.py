@@ -147,6 +147,7 @@ def prune(
 
 def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
     """Prints what was pruned; each layer only where asked for."""
+    from compress.sqnr import format_db
     from framefit.table import print_table
 
     result = outcome.result
@@ -162,7 +163,7 @@ def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
     if result.quality and result.quality[-1]:
         print_table(
             ("output", "SQNR dB on held-out samples, before any repair"),
-            ((name, f"{value:.1f}") for name, value in result.quality[-1].items()),
+            ((name, format_db(value)) for name, value in result.quality[-1].items()),
         )
     for note in result.notes:
         typer.echo(f"warning: {note}", err=True)

@@ -154,7 +154,7 @@ def show_frontier(choice: "PrecisionChoice") -> None:
     if len(frontier) < 2:
         return
     print_table(
-        ("latency ms", "layers in float", "SQNR dB expected, mean", "worst head", ""),
+        ("latency ms", "layers in float", "predicted dB, mean of heads", "of the worst head", ""),
         (
             (
                 f"{item.latency_ms:.2f}",
@@ -165,6 +165,10 @@ def show_frontier(choice: "PrecisionChoice") -> None:
             )
             for item in frontier
         ),
+    )
+    typer.echo(
+        "predicted: the SQNR that heads would have if the layers' errors, each measured alone, "
+        "added up; the table above has what the chosen network was measured to have"
     )
     typer.echo("for another row: --within-ms MS, or --keep-float with the layers that --json lists")
 

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from framefit.commands.options import (
+    MORE_TIME,
+    InferenceTimeoutOption,
     InputShapeOption,
     NewestOption,
     RevokedOption,
@@ -26,6 +28,7 @@ def options(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each shape.")] = 300,
     input_shape: InputShapeOption = None,
+    timeout: InferenceTimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -37,6 +40,7 @@ def options(
     from artifacts.atomic import write_json
     from artifacts.errors import InputError
     from framefit.commands.engines import read_settings
+    from framefit.hang_watch import HangWatch
     from framefit.options_job import measure_options
     from framefit.progress import show_progress
     from framefit.table import print_table
@@ -49,10 +53,15 @@ def options(
             raise InputError(f"MODELS has '{text}'", "NAME=model.onnx, each name once")
         named[name] = Path(path)
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
-    with open_trusted(trust, *named.values()) as opened, show_progress() as progress:
+    with (
+        open_trusted(trust, *named.values()) as opened,
+        HangWatch(timeout, MORE_TIME) as watch,
+        show_progress() as progress,
+    ):
         found = measure_options(
             dict(zip(named, opened, strict=True)),
             read_settings(threads, False, 0, input_shape),
+            watch=watch,
             runtime=runtime,
             runs=runs,
             progress=progress,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framefit.commands.options import (
+    MORE_TIME,
+    InferenceTimeoutOption,
     InputShapeOption,
     JsonOption,
     NewestOption,
@@ -33,6 +35,7 @@ def profile(
     runs: Annotated[int, typer.Option(min=1, help="Profiled runs.")] = 20,
     top: Annotated[int, typer.Option(min=0, help="Slowest layers to show.")] = 10,
     input_shape: InputShapeOption = None,
+    timeout: InferenceTimeoutOption = 60.0,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,
     newest: NewestOption = None,
@@ -44,14 +47,20 @@ def profile(
     """
     from artifacts.atomic import write_json
     from framefit.commands.engines import read_settings
+    from framefit.hang_watch import HangWatch
     from framefit.table import print_table
     from framefit.trusted_models import Trust, open_trusted
     from framefit.why_job import owner_times_to_dict, profile_network
 
     settings = read_settings(threads, False, device, input_shape)
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
-    with open_trusted(trust, model, onnx or model) as (opened, network):
-        times = profile_network(opened, runtime, settings, runs=runs, onnx_path=onnx and network)
+    with (
+        open_trusted(trust, model, onnx or model) as (opened, network),
+        HangWatch(timeout, MORE_TIME) as watch,
+    ):
+        times = profile_network(
+            opened, runtime, settings, runs=runs, watch=watch, onnx_path=onnx and network
+        )
     result = owner_times_to_dict(times)
     if json_file is not None:
         write_json(json_file, result)

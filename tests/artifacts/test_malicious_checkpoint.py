@@ -1,11 +1,17 @@
 """Checkpoints that would run code, or hide what they hold, are refused; a canary proves it."""
 
 import pickle
+import shlex
+import subprocess
+import sys
 import zipfile
+from argparse import Namespace
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,9 +23,11 @@ from artifacts.checkpoint import (  # noqa: E402
     Checkpoint,
     load_checkpoint,
     load_checkpoint_or_weights,
+    load_run_state,
     load_state_dict,
     save_checkpoint,
 )
+from artifacts.dropped_objects import NAMES, Dropped  # noqa: E402
 from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
 from artifacts.input_spec import InputSpec  # noqa: E402
 
@@ -196,3 +204,63 @@ def test_archive_of_another_kind_is_refused_with_a_hint(
     path = torch_zip(tmp_path / "m.pt", pickle.dumps({}, 2), (member, b"{}"))
     with pytest.raises(InputError, match=message):
         load_checkpoint(path)
+
+
+def test_what_trainings_write_beside_weights_is_dropped_unread(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    weights = nn.Conv2d(3, 4, 3).state_dict()
+    beside = {
+        "best": np.float64(0.5),
+        "curve": np.arange(3.0),
+        "args": Namespace(lr=0.1, out=Path("runs"), seen=[np.float32(1)]),
+        "date": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    torch.save({"epoch": 3, "model": weights, **beside}, path)
+    found = load_state_dict(path)
+    assert found.keys() == weights.keys()
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
+    with pytest.raises(InputError, match="holds Python objects"):
+        load_run_state(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_of_a_dropped_object_runs(tmp_path: Path, make_canary, name: str) -> None:
+    """Its arguments and its state are objects like any other, and the global itself is not got."""
+    module, _, attribute = name.rpartition(".")
+    weight = pickle.dumps({"w": 1}, 2)[2:-1]
+    called = globals_pickle(module, attribute, "x")[2:-1]
+    built = called + b"(X\x01\x00\x00\x00aX\x01\x00\x00\x00btb"
+    path = torch_zip(tmp_path / "m.pt", b"\x80\x02(" + built + weight + b"t.")
+    with pytest.raises(InputError, match="another format"):
+        load_checkpoint_or_weights(path)
+    content = checkpoint._load_zip(path, NAMES)
+    assert type(content[0]) is Dropped
+    assert not vars(content[0])
+    gadget = pickle.dumps(make_canary(), 2)[2:-1]
+    hidden = b"c" + f"{module}\n{attribute}\n".encode() + gadget + b"\x85R"
+    torch_zip(path, b"\x80\x02" + hidden + b".")
+    with pytest.raises(UnsafeFileError):
+        load_checkpoint_or_weights(path)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_a_checkpoint_of_ours_holds_no_dropped_object(tmp_path: Path, good: Path) -> None:
+    content = torch.load(good, weights_only=True)
+    torch.save(content | {"config": {"channels": np.float64(4)}}, good)
+    with pytest.raises(UnsafeFileError, match="beside its weights"):
+        load_checkpoint(good)
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy"])
+def test_who_trusts_a_model_is_told_the_command_that_saves_its_weights(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "it's $(mine).pt"
+    model = nn.Conv2d(3, 4, 3)
+    torch.save({"model": model, "ema": None}, path, _use_new_zipfile_serialization=kind == "zip")
+    with pytest.raises(UnsafeFileError) as refused:
+        load_state_dict(path)
+    command = shlex.split(refused.value.fix.partition("python ")[2])
+    subprocess.run([sys.executable, *command], check=True, cwd=tmp_path)
+    found = load_state_dict(tmp_path / command[-1])
+    assert torch.equal(found["weight"], model.weight)

@@ -14,14 +14,9 @@ from onnx import helper
 
 from artifacts import opset, opset_child
 from artifacts.errors import InputError, UnsafeFileError
-from artifacts.onnx_file import (
-    find_free_batches,
-    input_tensors,
-    load_onnx,
-    parse_input_shapes,
-    read_metadata,
-    save_onnx,
-)
+from artifacts.onnx_file import find_free_batches, load_onnx, save_onnx
+from artifacts.onnx_inputs import input_tensors, parse_input_shapes
+from artifacts.onnx_metadata import read_metadata
 
 f32 = np.float32
 REAL = Path(__file__).parents[2] / "../shared/real"

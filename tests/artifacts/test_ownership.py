@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import HEADS_KEY
+from artifacts.onnx_metadata import HEADS_KEY
 from artifacts.ownership import TRUNK, node_owners, read_heads
 
 

@@ -9,7 +9,8 @@ from torch import nn
 
 from artifacts.array_samples import ArraySamples
 from artifacts.errors import InputError
-from artifacts.onnx_file import input_tensors, load_onnx
+from artifacts.onnx_file import load_onnx
+from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import TensorShape
 from compress.compare import compare_models

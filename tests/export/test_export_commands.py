@@ -10,7 +10,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata, save_onnx
+from artifacts.onnx_file import save_onnx
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_verified_plan
 from framefit.cli import main
 

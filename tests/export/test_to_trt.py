@@ -7,7 +7,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, save_onnx
+from artifacts.onnx_file import save_onnx
+from artifacts.onnx_metadata import INPUT_SPEC_KEY
 from artifacts.plan_manifest import read_manifest, read_verified_plan
 from export import to_trt
 from export.integer_share import require_integer_layers

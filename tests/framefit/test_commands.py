@@ -9,7 +9,8 @@ import pytest
 
 from artifacts.digest import sha256_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import load_onnx, read_metadata
+from artifacts.onnx_file import load_onnx
+from artifacts.onnx_metadata import read_metadata
 from framefit.workspace import Workspace
 
 REAL = Path(__file__).parents[2] / "../shared/real"

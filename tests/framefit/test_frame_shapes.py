@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import HEADS_KEY, INPUT_SPEC_KEY
+from artifacts.onnx_metadata import HEADS_KEY, INPUT_SPEC_KEY
 from framefit.frame_shapes import measure_frame_shapes
 from framefit.road_check import RoadNetwork
 from latency_budget.report_extras import WHOLE_FRAME

@@ -38,6 +38,14 @@ import onnx
 NullSession.run = hang
 NetworkClock("null")([onnx.load("net.onnx")])
 """
+IN_PROFILING = """
+from engines.backends.ort import OrtSession
+run_really = OrtSession.run
+def run_or_hang(session, feeds):
+    feeds_seen.append(feeds)
+    return run_really(session, feeds) if len(feeds_seen) < 4 else hang()
+feeds_seen, OrtSession.run = [], run_or_hang
+"""
 DATA = ("--data", "../pictures", "--runtime", "null")
 
 
@@ -52,13 +60,24 @@ DATA = ("--data", "../pictures", "--runtime", "null")
             ("compare", *DATA, "--reference-runtime", "onnxruntime"),
             "null has not returned from running the candidate in ",
         ),
+        (
+            IN_PROFILING,
+            ("profile", "--runtime", "onnxruntime"),
+            "onnxruntime has not profiled net.onnx in ",
+        ),
+        (
+            IN_RUNNING,
+            ("options", "--runtime", "null", "--out", "options.json"),
+            "null has not returned from running a shape of the network in ",
+        ),
         (IN_THE_CLOCK, ("list",), "null has not returned from running a network to time it in "),
     ],
-    ids=["opening", "run", "bench", "compare", "clock"],
+    ids=["opening", "run", "bench", "compare", "profile", "options", "clock"],
 )
 def test_a_runtime_that_hangs_is_told_in_one_line(start, network, pictures, code, arguments, said):
     command, *options = arguments
-    model = [] if command == "list" else [network.name]
+    named = {"list": [], "options": [f"float={network.name}"]}
+    model = named.get(command, [network.name])
     process = start("engines", command, *model, *options, code=HANGS + code)
     out, err = process.communicate(timeout=200)
     assert process.returncode == UnavailableError.exit_code

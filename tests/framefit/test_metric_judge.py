@@ -9,7 +9,7 @@ from onnx import numpy_helper
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from framefit.metric_judge import open_judge
 from framefit.model_source import open_model
 

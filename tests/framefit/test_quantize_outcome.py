@@ -97,7 +97,9 @@ def test_what_other_latencies_would_bring_is_shown_with_what_was_chosen(capsys):
     chose_more = replace(choice, chosen=hardly)
     assert [item.latency_ms for item in chose_more.frontier] == [2.0, 2.2, 2.3, 2.6]
     show(1, choice)
-    lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out
+    assert "predicted: the SQNR that heads would have" in said
+    lines = said.splitlines()
     shown = [line.split() for line in lines if line.split()[:1] in (["2.00"], ["2.20"], ["2.60"])]
     assert shown == [
         ["2.00", "0", "22.0", "20.0"],

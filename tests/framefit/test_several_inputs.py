@@ -189,6 +189,24 @@ def test_arrays_say_the_shapes_of_the_arguments_called_as_they_are(
     assert "--input-shape" in result.err
 
 
+@pytest.mark.parametrize("command", ["quantize", "diagnose", "compare"])
+def test_arrays_say_the_shapes_wherever_weights_are_exported_to_run_on_them(
+    run, pair: Path, command: str
+) -> None:
+    models = (pair, pair) if command == "compare" else (pair,)
+    result = run("compress", command, *models, *options(shapes=()))
+    assert result.code == 0, result.err
+    assert "depth" in result.out
+
+
+def test_arrays_say_the_shapes_of_weights_that_are_fitted(run, pair: Path) -> None:
+    Path("budget.toml").write_text("[frame]\nrate_hz = 30\n")
+    measured = ("--budget", "budget.toml", "--environment", "report", "--frames", "40")
+    result = run("fit", pair, *options(shapes=()), *measured, "--out", "out")
+    assert Path("out/pair.onnx").is_file(), result.err
+    assert "--input-shape" not in result.err
+
+
 @pytest.mark.slow
 def test_two_processes_distil_without_a_warning(pair: Path) -> None:
     root = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
-from artifacts.onnx_file import HEADS_KEY
+from artifacts.onnx_metadata import HEADS_KEY
 from engines.runtimes import open_session
 from latency_budget.budget import Budget
 from latency_budget.driving_mode import cut_to_heads

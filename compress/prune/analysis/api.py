@@ -14,14 +14,12 @@ from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
+from compress.prune.analysis.plain_operators import plain_operators
 from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
 from compress.prune.analysis.reduction_rules import REDUCTION_RULES
-from compress.prune.analysis.tracer import (
-    ChannelTracer,
-    Trace,
-    follow_modules,
-    plain_operators,
-)
+from compress.prune.analysis.running_modules import follow_modules
+from compress.prune.analysis.trace import Trace
+from compress.prune.analysis.tracer import ChannelTracer
 from compress.prune.double_precision import run_widely
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from compress.prune.analysis.channel_sets import FIXED, Ids, join_sets
 from compress.prune.analysis.shuffles import Kind, Place, Stage
-from compress.prune.analysis.tracer import Trace
+from compress.prune.analysis.trace import Trace
 
 TIED_TOGETHER = "all its channels are tied together"
 PICKED_BY_TABLE = "picks channels by a table"

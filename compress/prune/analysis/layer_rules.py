@@ -9,7 +9,8 @@ from torch import Tensor
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.movement_rules import tie_rows
 from compress.prune.analysis.pointwise_rules import combine_axes
-from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer, LayerUse
+from compress.prune.analysis.trace import AxisIds, LayerUse
+from compress.prune.analysis.tracer import Call, ChannelTracer
 
 STAYS = "its input's channels cannot leave"
 

@@ -10,11 +10,11 @@ from torch.utils._pytree import tree_map
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.cut_rules import CUTS, cut_channels, find_cut
 from compress.prune.analysis.families import PICKED_BY_TABLE, TIED_TOGETHER
+from compress.prune.analysis.trace import AxisIds
 from compress.prune.analysis.tracer import (
     CONSTANTS,
     SPREADERS,
     VIEWS,
-    AxisIds,
     Call,
     ChannelTracer,
     expand_ids,

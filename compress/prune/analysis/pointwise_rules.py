@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from compress.prune.analysis.movement_rules import tie_rows
-from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer
+from compress.prune.analysis.trace import AxisIds
+from compress.prune.analysis.tracer import Call, ChannelTracer
 
 UNTAGGED = (
     *("hardswish", "hardswish_", "_prelu_kernel", "prelu", "dropout", "native_dropout", "lerp"),

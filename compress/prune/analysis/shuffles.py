@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.prune.analysis.channel_sets import Ids
-from compress.prune.analysis.tracer import Trace
+from compress.prune.analysis.trace import Trace
 
 Place = tuple[str, int]
 Kind = tuple[tuple[Place, int], ...]

@@ -10,24 +10,21 @@ been taken apart: about seventy kinds, whatever Python code the network is made 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from compress.prune.analysis.channel_sets import ChannelSets, Ids
+from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.layer_names import name_in_layer
+from compress.prune.analysis.trace import AxisIds, Site, Split, Statistic, Trace
 
-AxisIds = dict[int, Ids]
 _RECENT = 64
 HEAD_NAMES = (
     *("num_heads", "n_heads", "nhead", "heads", "num_attention_heads"),
@@ -52,91 +49,6 @@ MOVERS = (
 
 
 @dataclass(frozen=True)
-class Site:
-    """A place where the network's code names or assumes the size of a channel axis.
-
-    Attributes:
-        modules: names of the modules that were running, outermost first.
-        operator: what was called.
-        order: which such operator of the innermost module it is.
-        ids: the channels along the axis whose size is named.
-        axis: that axis of its result; 0 where it can be only one.
-    """
-
-    modules: tuple[str, ...]
-    operator: str
-    order: int
-    ids: Ids
-    axis: int = 0
-
-    @property
-    def place(self) -> str:
-        """The innermost module's name; "" is the network itself."""
-        return self.modules[-1] if self.modules else ""
-
-
-@dataclass(frozen=True)
-class Split:
-    """A view of one channel axis as several, along any of which channels might leave.
-
-    Attributes:
-        place: name of the innermost module that was running.
-        kind: its class.
-        order: the how-manieth such view of that module it is.
-        ids: the channels.
-    """
-
-    place: str
-    kind: type[nn.Module]
-    order: int
-    ids: Ids
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """An operator that computes over a channel axis, so that its result depends on their number.
-
-    Attributes:
-        operator, order: which it is: the operator's name, and the how-manieth of that name in a run
-            (other operators come and go with a tensor's memory layout).
-        axes: channels per axis of its input that it computes over.
-        modules: names of the modules that were running.
-    """
-
-    operator: str
-    order: int
-    axes: AxisIds
-    modules: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LayerUse:
-    """One convolution or matrix product with a weight, as it was met.
-
-    Attributes:
-        module: name of the innermost module.
-        weight: name of the weight.
-        kind: "conv", "conv_transpose" or "linear".
-        input_shape, output_shape: of the activations.
-        weight_shape: of the weight.
-        settings: stride, padding, dilation and groups of a convolution.
-        inputs, outputs: channel ids of the activations.
-        positions: how many times each weight is used in one inference.
-    """
-
-    module: str
-    weight: str
-    kind: str
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    weight_shape: tuple[int, ...]
-    settings: dict[str, Any]
-    inputs: Ids
-    outputs: Ids
-    positions: int
-
-
-@dataclass(frozen=True)
 class Call:
     """One operator as it was dispatched: `name` without its namespace, arguments, result."""
 
@@ -155,35 +67,6 @@ class Call:
     def outputs(self) -> list[Tensor]:
         """The tensors among the results."""
         return [leaf for leaf in tree_leaves(self.out) if isinstance(leaf, Tensor)]
-
-
-@dataclass
-class Trace:
-    """What following the channels of a network found.
-
-    Attributes:
-        sets: the ties and freezes.
-        weights: ids per axis of each parameter and buffer, by name.
-        parameters: names of those that are parameters.
-        used: names of those that an operator took in.
-        sites, statistics, layers: see their classes.
-        splits: views of one axis as several, where nothing tells along which channels leave.
-        inputs: channels of what each module is given, whose number its code may read.
-        whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
-        cuts: channels of the parts, and of the whole, where code cuts an axis into unequal parts.
-    """
-
-    sets: ChannelSets = field(default_factory=ChannelSets)
-    weights: dict[str, AxisIds] = field(default_factory=dict)
-    parameters: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
-    sites: list[Site] = field(default_factory=list)
-    splits: list[Split] = field(default_factory=list)
-    inputs: list[Site] = field(default_factory=list)
-    statistics: list[Statistic] = field(default_factory=list)
-    layers: list[LayerUse] = field(default_factory=list)
-    whole_groups: set[str] = field(default_factory=set)
-    cuts: list[Ids] = field(default_factory=list)
 
 
 class ChannelTracer(TorchDispatchMode):
@@ -354,68 +237,6 @@ class ChannelTracer(TorchDispatchMode):
         for axis, positions in self.spread_ids(tensor).items():
             self.tie_slabs(positions, axis, is_count=False)
         self._spread.pop(tensor, None)
-
-
-@contextmanager
-def follow_modules(
-    module: nn.Module,
-    stack: list[str],
-    entered: Callable[[tuple[Any, ...]], None] | None = None,
-) -> Iterator[None]:
-    """Keeps the names of the running modules in `stack` during the block.
-
-    Args:
-        module: the network.
-        stack: the names, outermost first.
-        entered: told what a module is given, once its name is in the stack.
-    """
-    handles = []
-
-    def enter(name: str) -> Callable[..., None]:
-        def note(_: nn.Module, args: tuple[Any, ...]) -> None:
-            stack.append(name)
-            if entered is not None:
-                entered(args)
-
-        return note
-
-    def leave(*_: Any) -> None:
-        stack.pop()
-
-    for name, part in module.named_modules():
-        if name:
-            handles.append(part.register_forward_pre_hook(enter(name), prepend=True))
-            handles.append(part.register_forward_hook(leave))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-class _FirstAxisWeightNorm(TorchFunctionMode):
-    """Runs `weight_norm` along an inner axis as one along the first, a single operator."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is not torch._weight_norm or len(args) < 3 or not 0 < args[2] < args[0].ndim - 1:
-            return func(*args, **(kwargs or {}))
-        direction, scale, axis = args
-        turned = direction.transpose(0, axis), scale.transpose(0, axis)
-        return func(*turned, 0).transpose(0, axis)
-
-
-@contextmanager
-def plain_operators() -> Iterator[None]:
-    """Runs attention as matrix products and softmax, and transformer layers without fusion."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _FirstAxisWeightNorm():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def varies(positions: Tensor, axis: int) -> bool:

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from compress.prune.analysis.channel_sets import Ids
-from compress.prune.analysis.tracer import AxisIds, Call, ChannelTracer
+from compress.prune.analysis.trace import AxisIds
+from compress.prune.analysis.tracer import Call, ChannelTracer
 
 Place = tuple[Tensor, int]
 """An operand and one of its axes."""

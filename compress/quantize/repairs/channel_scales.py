@@ -71,15 +71,7 @@ def scale_channels(
 ) -> list[str]:
     """Inserts products in place where they take away most of the error of the layers behind them.
 
-    Args:
-        graph: the simplified float graph; its results stay.
-        samples: calibration inputs.
-        placement: tells the integers of activations.
-        quantized: names of the nodes that will be quantized.
-        weight_grids: the integers of weights.
-
-    Returns:
-        one line per product.
+    See `ScaleRepair` for arguments and result.
     """
     found = _find_reads(graph, frozenset(quantized))
     if not found:

@@ -101,15 +101,7 @@ def equalize(
 ) -> list[str]:
     """Rescales channels in place where that lowers the error of the layers that read them.
 
-    Args:
-        graph: the simplified float graph.
-        samples: calibration inputs.
-        placement: tells the integers of activations.
-        quantized: names of the nodes that will be quantized.
-        weight_grids: the integers of weights.
-
-    Returns:
-        one line per group that was rescaled.
+    See `ScaleRepair` for arguments and result.
     """
     groups = find_scale_groups(graph)
     read = {

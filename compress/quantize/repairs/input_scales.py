@@ -40,15 +40,7 @@ def scale_inputs(
 ) -> list[str]:
     """Inserts products in place where they halve the error of the first layers.
 
-    Args:
-        graph: the simplified float graph; its results stay.
-        samples: calibration inputs.
-        placement: tells the integers of activations.
-        quantized: names of the nodes that will be quantized.
-        weight_grids: the integers of weights.
-
-    Returns:
-        one line per product.
+    See `ScaleRepair` for arguments and result.
     """
     nodes = list(_before_layers(graph))
     found = _find_readers(graph, nodes, frozenset(quantized))

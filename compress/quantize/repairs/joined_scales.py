@@ -42,15 +42,7 @@ def scale_joined(
 ) -> list[str]:
     """Inserts products in place where they take away enough of the error of the layers behind.
 
-    Args:
-        graph: the simplified float graph; its results stay.
-        samples: calibration inputs.
-        placement: tells the integers of activations.
-        quantized: names of the nodes that will be quantized.
-        weight_grids: the integers of weights.
-
-    Returns:
-        one line per group of channels that was scaled.
+    See `ScaleRepair` for arguments and result.
     """
     channels = ChannelVariables.follow(graph)
     groups = [item for item in channels.components() if _is_joined(channels, item)]

@@ -52,15 +52,7 @@ def migrate_scales(
 ) -> list[str]:
     """Rescales channels in place where that lowers the measured error of the products behind them.
 
-    Args:
-        graph: the simplified float graph.
-        samples: calibration inputs.
-        placement: tells the integers of activations.
-        quantized: names of the nodes that will be quantized.
-        weight_grids: the integers of weights.
-
-    Returns:
-        one line per tensor that was looked at: what was done, or why not.
+    See `ScaleRepair` for arguments and result.
     """
     groups = [group for group in find_linear_groups(graph) if set(group.readers) & set(quantized)]
     if not groups:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from artifacts.module_copy import copy_module
 from compress.distill.api import distill_module
 from compress.train.settings import TrainerSettings
 
@@ -35,3 +36,25 @@ def test_a_short_run_is_taken_with_any_momentum_of_batch_norm(momentum: float) -
     assert result.best_step > 0
     assert result.scores[-1][1] < 0.8 * result.scores[0][1]
     assert result.score_after <= result.scores[-1][1]
+
+
+@pytest.mark.parametrize("is_like", [True, False])
+def test_statistics_are_held_where_those_of_batches_are_nothing_like_them(
+    is_like: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A network that never saw such data in training mode computes something else on batches."""
+    rng = np.random.default_rng(0)
+    images = [{"image": 3 + rng.standard_normal((3, 12, 12), np.float32)} for _ in range(24)]
+    teacher = make_network(12, 2, 1.0)
+    if is_like:
+        teacher.train()(torch.from_numpy(np.stack([one["image"] for one in images])))
+    student = copy_module(teacher)
+    with torch.no_grad():
+        student[-1].weight *= 0.9
+    training = TrainerSettings(
+        steps=6, batch_size=4, learning_rate=1e-3, threads=1, device="cpu", probe_every=3
+    )
+    result = distill_module(student, teacher, images[4:], images[:4], training=training)
+    assert ("hold their statistics" in caplog.text) is not is_like
+    assert result.best_step > 0
+    assert result.score_after < 0.95 * result.score_before

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from compress.prune.analysis.api import find_channels
-from compress.prune.analysis.tracer import LayerUse
+from compress.prune.analysis.trace import LayerUse
 from compress.prune.api import (
     LatencyGoal,
     MacsGoal,
@@ -242,6 +242,16 @@ def test_a_damaging_step_is_taken_back() -> None:
     result = prune_module(network, INPUTS, RatioGoal(0.5), settings, samples(network))
     assert result.module is network
     assert "stopped" in result.notes[0]
+
+
+def test_outputs_that_no_sample_changes_are_named() -> None:
+    network = build()
+    nn.init.zeros_(network.small.weight)
+    nn.init.constant_(network.small.bias, 0.5)
+    settings = PruneSettings(importance="magnitude", limits=FINE)
+    result = prune_module(network, INPUTS, RatioGoal(0.25), settings, samples(network))
+    (note,) = result.notes
+    assert "output 'small' of the original is 0.5 everywhere on the held-out samples" in note
 
 
 def pretend_ms(module: nn.Module) -> float:

@@ -354,3 +354,19 @@ def test_outputs_that_no_sample_changes_are_named(make_model, quantize, caplog):
     assert result.constant_outputs == {"zero": "0 everywhere", "still": "the same in all samples"}
     assert "output 'zero' of the float network is 0 everywhere" in caplog.text
     assert "'alive'" not in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_output_that_biases_make_exact_on_one_sample_is_named(make_model, caplog, count):
+    nodes = [
+        conv("x", "w", "c"),
+        helper.make_node("GlobalAveragePool", ["c"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "g", "b"], ["y"], "head", transB=1),
+    ]
+    weights = {"w": normal(8, 4, 3, 3), "g": normal(6, 8), "b": normal(6)}
+    model = make_model(nodes, weights, {"x": SHAPE}, ["y", "c"])
+    result = quantize_model(model, draw_samples(count))
+    assert result.outputs_db["y"] > 30
+    assert result.fitted_outputs == (("y",) if count == 1 else ())
+    assert ("output 'y' is exact on the only calibration sample" in caplog.text) is (count == 1)

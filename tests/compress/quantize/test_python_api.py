@@ -12,7 +12,7 @@ import pytest
 import compress
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import input_tensors
+from artifacts.onnx_inputs import input_tensors
 from compress.quantize.api import quantize
 from compress.quantize.result import QuantizeResult
 from compress.quantize.settings import QuantizeSettings

@@ -287,6 +287,29 @@ def test_shapes_behind_computed_pads_are_known(make_model, run_model):
     )
 
 
+@pytest.mark.parametrize(
+    ("operator", "is_first", "is_folded"),
+    [("Sub", True, True), ("Sub", False, True), ("Div", True, True), ("Div", False, False)],
+)
+def test_differences_and_quotients_behind_a_layer_are_folded(
+    operator, is_first, is_folded, make_model, run_model
+):
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((6, 4, 3, 3)).astype(np.float32),
+        "k": rng.uniform(0.5, 2, (1, 6, 1, 1)).astype(np.float32),
+    }
+    operands = ["c", "k"] if is_first else ["k", "c"]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4),
+        helper.make_node(operator, operands, ["y"]),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 4, 7, 8)}, ["y"])
+    feeds = {"x": rng.standard_normal((1, 4, 7, 8)).astype(np.float32)}
+    done, _ = assert_same(model, run_model, feeds, absent=[operator] if is_folded else ())
+    assert bool(done) is is_folded
+
+
 def test_shapes_of_static_tensors_are_folded(make_model, run_model):
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((4, 3, 1, 1)).astype(np.float32)}

@@ -1,0 +1,125 @@
+"""What following the channels of a network finds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from compress.prune.analysis.channel_sets import ChannelSets, Ids
+
+AxisIds = dict[int, Ids]
+"""Channel ids per axis."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where the network's code names or assumes the size of a channel axis.
+
+    Attributes:
+        modules: names of the modules that were running, outermost first.
+        operator: what was called.
+        order: which such operator of the innermost module it is.
+        ids: the channels along the axis whose size is named.
+        axis: that axis of its result; 0 where it can be only one.
+    """
+
+    modules: tuple[str, ...]
+    operator: str
+    order: int
+    ids: Ids
+    axis: int = 0
+
+    @property
+    def place(self) -> str:
+        """The innermost module's name; "" is the network itself."""
+        return self.modules[-1] if self.modules else ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A view of one channel axis as several, along any of which channels might leave.
+
+    Attributes:
+        place: name of the innermost module that was running.
+        kind: its class.
+        order: the how-manieth such view of that module it is.
+        ids: the channels.
+    """
+
+    place: str
+    kind: type[nn.Module]
+    order: int
+    ids: Ids
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """An operator that computes over a channel axis, so that its result depends on their number.
+
+    Attributes:
+        operator, order: which it is: the operator's name, and the how-manieth of that name in a run
+            (other operators come and go with a tensor's memory layout).
+        axes: channels per axis of its input that it computes over.
+        modules: names of the modules that were running.
+    """
+
+    operator: str
+    order: int
+    axes: AxisIds
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LayerUse:
+    """One convolution or matrix product with a weight, as it was met.
+
+    Attributes:
+        module: name of the innermost module.
+        weight: name of the weight.
+        kind: "conv", "conv_transpose" or "linear".
+        input_shape, output_shape: of the activations.
+        weight_shape: of the weight.
+        settings: stride, padding, dilation and groups of a convolution.
+        inputs, outputs: channel ids of the activations.
+        positions: how many times each weight is used in one inference.
+    """
+
+    module: str
+    weight: str
+    kind: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    settings: dict[str, Any]
+    inputs: Ids
+    outputs: Ids
+    positions: int
+
+
+@dataclass
+class Trace:
+    """What following the channels of a network found.
+
+    Attributes:
+        sets: the ties and freezes.
+        weights: ids per axis of each parameter and buffer, by name.
+        parameters: names of those that are parameters.
+        used: names of those that an operator took in.
+        sites, statistics, layers: see their classes.
+        splits: views of one axis as several, where nothing tells along which channels leave.
+        inputs: channels of what each module is given, whose number its code may read.
+        whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
+        cuts: channels of the parts, and of the whole, where code cuts an axis into unequal parts.
+    """
+
+    sets: ChannelSets = field(default_factory=ChannelSets)
+    weights: dict[str, AxisIds] = field(default_factory=dict)
+    parameters: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    sites: list[Site] = field(default_factory=list)
+    splits: list[Split] = field(default_factory=list)
+    inputs: list[Site] = field(default_factory=list)
+    statistics: list[Statistic] = field(default_factory=list)
+    layers: list[LayerUse] = field(default_factory=list)
+    whole_groups: set[str] = field(default_factory=set)
+    cuts: list[Ids] = field(default_factory=list)
