@@ -118,6 +118,16 @@ class Graph:
         self.nodes.insert(self.nodes.index(layer) + 1, add)
         self.index()
 
+    def replace_weights(self, layer: onnx.NodeProto, weight: Array, bias: Array) -> None:
+        """Gives a layer a weight and a bias of its own, so that shared ones stay as they are."""
+        del layer.input[1:]
+        for value, kind in ((weight, "weight"), (bias, "bias")):
+            name = self.unused_name(f"{layer.name}_{kind}")
+            self.weights[name] = value
+            layer.input.append(name)
+        self.index()
+        self.drop_unused_weights()
+
     def remove(self, names: Iterable[str]) -> None:
         """Removes the nodes called `names` and rebuilds the edges."""
         gone = set(names)

@@ -14,6 +14,7 @@ from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.known_shapes import infer_missing_shapes
 from compress.quantize.linear_norms import fold_linear_norms, read_norm
+from compress.quantize.parallel_convs import join_parallel_convs
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.split_sequences import split_sequences
 
@@ -34,6 +35,7 @@ def simplify(graph: Graph) -> list[str]:
         fold_batch_norms,
         fold_linear_norms,
         fold_affines,
+        join_parallel_convs,
     ):
         done += simplification(graph)
     graph.drop_unused_weights()
@@ -306,26 +308,12 @@ def _absorb(
     if scaled is None:
         return False
     new_bias = np.broadcast_to(bias, factor.shape) * factor + offset
-    set_layer_weights(graph, layer, scaled.astype(np.float32), new_bias.astype(np.float32))
+    graph.replace_weights(layer, scaled.astype(np.float32), new_bias.astype(np.float32))
     result = follower.output[0]
     graph.remove([follower.name])
     layer.output[0] = result
     graph.index()
     return True
-
-
-def set_layer_weights(
-    graph: Graph, layer: onnx.NodeProto, weight: np.ndarray, bias: np.ndarray
-) -> None:
-    """Gives a layer a weight and a bias of its own, so that shared ones stay as they are."""
-    weight_name = graph.unused_name(f"{layer.name}_weight")
-    graph.weights[weight_name] = weight
-    bias_name = graph.unused_name(f"{layer.name}_bias")
-    graph.weights[bias_name] = bias
-    del layer.input[1:]
-    layer.input.extend([weight_name, bias_name])
-    graph.index()
-    graph.drop_unused_weights()
 
 
 def scale_output_channels(

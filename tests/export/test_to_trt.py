@@ -229,9 +229,9 @@ def test_wrong_settings_are_refused(float_path, tmp_path):
 @needs_rtx
 @pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
 def test_a_scattered_sum_is_named_also_where_tensorrt_does_not_say_its_node(tmp_path, operator):
-    """Lift-splat adds the features of a cell up by index, which TensorRT does not."""
-    rows = np.zeros((6, 4) if operator == "ScatterElements" else (6, 1), np.int64)
-    constants = {"grid": np.zeros((3, 4), np.float32), "rows": rows}
+    """Lift-splat with computed cells adds features up by index, which TensorRT does not."""
+    rows = [6, 4] if operator == "ScatterElements" else [6, 1]
+    constants = {"grid": np.zeros((3, 4), np.float32)}
     nodes = [
         helper.make_node("Relu", ["x"], ["features"], "relu"),
         helper.make_node(operator, ["grid", "rows", "features"], ["y"], "splat", reduction="add"),
@@ -239,7 +239,10 @@ def test_a_scattered_sum_is_named_also_where_tensorrt_does_not_say_its_node(tmp_
     graph = helper.make_graph(
         nodes,
         "splat",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 4])],
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 4]),
+            helper.make_tensor_value_info("rows", TensorProto.INT64, rows),
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4])],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )

@@ -11,11 +11,11 @@ what reads these stays in float. Behind an Expand or a Tile, which gives the max
 place (PointNet), all is right.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 import onnx
 
-from artifacts.openvino_reductions import EXTREMA, SCALING, drops_an_inner_axis
+from artifacts.openvino_reductions import EXTREMA, Reduced, find_reduced
 from compress.quantize.graph import Graph
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.placement.movement import moved_inputs
@@ -30,9 +30,10 @@ def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
     Movement, and operators that compute from that one tensor, may stand between.
     """
     reasons: dict[str, str] = {}
+    reduced = find_reduced(graph.nodes, graph.shapes.get, graph.weights.get)
     sources: dict[str, str] = {}
     for node in graph.nodes:
-        source = _find_source(graph, node, sources)
+        source = _find_source(graph, node, sources, reduced)
         if source and node.op_type in LAYERS:
             reasons[node.name] = f"OpenVINO misreads integers behind {source}"
         elif source:
@@ -53,12 +54,16 @@ def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
     return node.op_type not in LAYERS and not known.isdisjoint(_passed_inputs(graph, node))
 
 
-def _find_source(graph: Graph, node: onnx.NodeProto, sources: dict[str, str]) -> str:
+def _find_source(
+    graph: Graph, node: onnx.NodeProto, sources: Mapping[str, str], reduced: Mapping[str, Reduced]
+) -> str:
     """Returns what is misread behind a node, because of it or of those before; empty if nothing."""
+    own = reduced.get(node.output[0])
     passed = _passed_inputs(graph, node)
-    if passed and _scales_channels(graph, node) and _is_of_dropped_axis(graph, passed[0]):
-        return f"channels that are scaled behind a reduction ('{node.name}')"
-    return next((sources[name] for name in passed if name in sources), "")
+    known = next((sources[name] for name in passed if name in sources), "")
+    if known or own is None or not own.is_misread:
+        return known
+    return f"channels that are scaled behind a reduction ('{node.name}')"
 
 
 def _passed_inputs(graph: Graph, node: onnx.NodeProto) -> list[str]:
@@ -67,20 +72,3 @@ def _passed_inputs(graph: Graph, node: onnx.NodeProto) -> list[str]:
     if node.op_type in REPEATING or (len(computed) > 1 and not moved_inputs(graph, node)):
         return []
     return computed
-
-
-def _scales_channels(graph: Graph, node: onnx.NodeProto) -> bool:
-    constants = [graph.weights[name] for name in node.input if name in graph.weights]
-    return node.op_type in SCALING and any(value.size > 1 for value in constants)
-
-
-def _is_of_dropped_axis(graph: Graph, tensor: str) -> bool:
-    """Whether a tensor is a reduction with a dropped inner axis, its channels scaled or not."""
-    node = graph.producer(tensor)
-    while node is not None and node.op_type in SCALING:
-        computed = [name for name in node.input if name not in graph.weights]
-        node = graph.producer(computed[0]) if computed else None
-    if node is None or not node.input:
-        return False
-    given = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
-    return drops_an_inner_axis(node, len(graph.shapes.get(node.input[0], ())), given)

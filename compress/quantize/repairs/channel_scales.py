@@ -200,7 +200,9 @@ def put_product(
     axis: int = 1,
     rank: int = 0,
 ) -> None:
-    """Lets nodes read a tensor's product with 1 / `factors`.
+    """Lets nodes read a tensor's product with 1 / `factors`, of as many axes as the tensor has.
+
+    With fewer, OpenVINO would change the layout (`artifacts/openvino_ranks.py`).
 
     Args:
         graph: is changed in place.
@@ -213,7 +215,7 @@ def put_product(
     """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", suffix))
     rank = len(graph.shapes[tensor]) if tensor in graph.shapes else rank
-    shape = (-1,) if axis == -1 else (*[1] * axis, -1, *[1] * (rank - 1 - axis))
+    shape = [-1] if axis == -1 else [-1 if own == axis else 1 for own in range(rank)]
     graph.weights[constant] = (1 / factors).astype(np.float32).reshape(shape)
     for node in readers:
         for position, name in enumerate(node.input):

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
-from compress.quantize.simplify import scale_output_channels, set_layer_weights
+from compress.quantize.simplify import scale_output_channels
 
 LAYERS = frozenset({"Conv", "ConvTranspose"})
 HOMOGENEOUS = frozenset(
@@ -188,4 +188,4 @@ def _weight_and_bias(
 
 
 def _store(graph: Graph, layer: onnx.NodeProto, weight: np.ndarray, bias: np.ndarray) -> None:
-    set_layer_weights(graph, layer, weight.astype(np.float32), bias.astype(np.float32))
+    graph.replace_weights(layer, weight.astype(np.float32), bias.astype(np.float32))

@@ -82,7 +82,8 @@ def _check_layer_norm(graph: LintGraph, node: onnx.NodeProto, target: Target) ->
 def _check_scatter(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Answer:
     reduction = attribute(node, "reduction", "none")
     if reduction != "none":
-        return f"reduction {reduction}", "add the updates up before they are scattered"
+        fix = "make the places constants, or join the updates before they are scattered"
+        return f"reduction {reduction}", fix
     return None
 
 

@@ -1,5 +1,7 @@
 """Small networks: activations as exporters spell them, gates, and decoders of detection heads."""
 
+from functools import partial
+
 import numpy as np
 
 
@@ -218,12 +220,14 @@ def point_context(net):
     return net.conv(joined, 64, 16, size=1)
 
 
-def token_mean(net):
-    """The head of LeViT: the mean over tokens, BatchNormalization, a Gemm."""
+def token_mean(net, is_gated=False):
+    """The head of LeViT: the mean over tokens, SiLU if asked for, BatchNormalization, a Gemm."""
     data = net.reshape(net.conv("x", 3, 32, size=3), [1, 32, 192])
     tokens = net.add("Sigmoid", [net.add("Transpose", [data], perm=[0, 2, 1])])
     axes = net.constant(np.array([1], np.int64))
     mean = net.add("ReduceMean", [tokens, axes], keepdims=0)
+    if is_gated:
+        mean = net.add("Mul", [net.add("Sigmoid", [mean]), mean])
     shift = net.rng.standard_normal(32)
     statistics = [net.rng.random(32) + 0.5, shift, np.full(32, 0.5), np.full(32, 0.01)]
     inputs = [mean, *(net.constant(value.astype(np.float32)) for value in statistics)]
@@ -235,6 +239,7 @@ NETWORKS = (
     GATES
     | DECODERS
     | {"point_context": point_context, "token_mean": token_mean}
+    | {"token_mean_silu": partial(token_mean, is_gated=True)}
     | {name: behind_a_layer(name) for name in ACTIVATIONS}
     | {f"bottleneck_{name}": bottleneck(name) for name in SHORTCUTS}
 )

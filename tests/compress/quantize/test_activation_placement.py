@@ -26,6 +26,7 @@ def load_patterns(name):
 
 PATTERNS = load_patterns("activation_patterns")
 EXTREMA = ("squeeze_maximum", "squeeze_minimum", "spatial")
+TOKEN_MEANS = ("token_mean", "token_mean_silu")
 EXPLICIT = ("tensorrt", "openvino")
 
 
@@ -144,8 +145,9 @@ def test_what_reads_an_extremum_reads_integers_behind_a_guard(name, target, quan
     assert not {"Max", "LeakyRelu"} & {node.op_type for node in bare.graph.node}
 
 
-def test_what_reads_scaled_means_of_an_inner_axis_stays_in_float(make_network):
-    graph = Graph(make_network("token_mean"))
+@pytest.mark.parametrize("name", TOKEN_MEANS)
+def test_what_reads_scaled_means_of_an_inner_axis_stays_in_float(name, make_network):
+    graph = Graph(make_network(name))
     _, declined = PLACEMENTS["openvino"]().place(graph)
     (layer,) = [item.node for item in declined if "scaled behind a reduction" in item.reason]
     assert graph.node(layer).op_type == "Gemm"
@@ -179,7 +181,7 @@ def test_what_an_extremum_scales_is_quantized(make_network):
     assert len([item for item in placed if item.weight is not None]) == 2
 
 
-@pytest.mark.parametrize("name", [*EXTREMA, "token_mean"])
+@pytest.mark.parametrize("name", [*EXTREMA, *TOKEN_MEANS])
 def test_openvino_misreads_integers_behind_a_reduction(
     name, make_network, samples, run_model, monkeypatch
 ):

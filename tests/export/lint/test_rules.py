@@ -291,12 +291,20 @@ def transposed(draw, *, kernel=4, group=1, zero_point=ZERO, is_shared=False, **w
     return d.model(*results)
 
 
-def behind_mean(draw, size, keepdims=0):
+def behind_mean(draw, size, *, keepdims=0, before="", after=""):
     d = draw(x=(1, 16, 8))
     axes = d.constant(np.asarray([1]))
     mean = d.op("ReduceMean", "x", axes, name="mean", keepdims=keepdims)
-    factors = d.constant(np.full(size, 1.5, np.float32))
-    return d.model(d.op("Neg", d.pair(d.op("Mul", mean, factors, name="scale"))))
+    if before:
+        mean = move(d, before, mean)
+    scaled = d.op("Mul", mean, d.constant(np.full(size, 1.5, np.float32)), name="scale")
+    return d.model(d.op("Neg", d.pair(move(d, after, scaled) if after else scaled)))
+
+
+def move(d, operator, tensor):
+    """Appends an activation, or a Reshape to two rows."""
+    shape = [d.constant(np.asarray([2, -1]))] if operator == "Reshape" else []
+    return d.op(operator, tensor, *shape, name=operator)
 
 
 def quantized_result(draw):
@@ -426,6 +434,7 @@ EXAMPLES = {
             lambda d: behind_pool(d, "GlobalMaxPool"),
             lambda d: behind_pool(d, "GlobalMaxPool", "Concat", axis=2),
             lambda d: behind_mean(d, size=8),
+            lambda d: behind_mean(d, size=8, before="Sigmoid"),
         ],
         [
             lambda d: behind_pool(d, "GlobalAveragePool"),
@@ -433,6 +442,9 @@ EXAMPLES = {
             lambda d: behind_pool(d, "MaxPool"),
             lambda d: behind_mean(d, size=1),
             lambda d: behind_mean(d, size=8, keepdims=1),
+            lambda d: behind_mean(d, size=4, before="Reshape"),
+            lambda d: behind_mean(d, size=8, after="Reshape"),
+            lambda d: behind_mean(d, size=8, after="Sigmoid"),
         ],
     ),
     "openvino-resize": ([antialiased], [lambda d: antialiased(d, 32)]),

@@ -73,6 +73,8 @@ def test_the_float_results_stay(activation, knows_shapes, make_mobile, samples, 
     for feeds in samples:
         expected = run_model(model, feeds)["y"]
         np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
+    (product,) = [node for node in after.graph.node if node.name.endswith("_scaled")]
+    assert Graph(after).weights[product.input[1]].ndim == 4
 
 
 @pytest.mark.parametrize("target", ["tensorrt-rtx", "openvino"])
