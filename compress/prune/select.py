@@ -35,14 +35,22 @@ class WidthLimits:
             raise InputError(f"--round-to {self.round_to}", "1, 8, 16 or 32")
 
     def widths(self, family: Family) -> list[int]:
-        """Returns how many groups a family may keep, most first; the first is all of them."""
+        """Returns how many groups a family may keep, most first; the first is all of them.
+
+        Channels that stay beside them count for `round_to`, where any width makes up for them.
+        """
+        round_widths = self._round_widths(family, family.rest)
+        return [family.count, *(round_widths or self._round_widths(family, 0))]
+
+    def _round_widths(self, family: Family, rest: int) -> list[int]:
+        """Returns the narrower widths that are multiples of `round_to` with `rest` others."""
         count = family.count
         finest = max(1, count // FINEST_SHARE) if self.round_to == 1 else 1
-        fewest = max(1, -(-min(self.fewest, count * family.width) // family.width))
-        return [count] + [
+        fewest = -(-(min(self.fewest, count * family.width + rest) - rest) // family.width)
+        return [
             kept
-            for kept in range(count - 1, fewest - 1, -1)
-            if kept * family.width % self.round_to == 0
+            for kept in range(count - 1, max(1, fewest) - 1, -1)
+            if (kept * family.width + rest) % self.round_to == 0
             and ((count - kept) % finest == 0 or family.stage is not None)
             and family.allows(kept)
         ]

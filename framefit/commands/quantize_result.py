@@ -62,11 +62,18 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         typer.echo(f"the batch is {kept}; all was measured with a batch of 1")
     elif outcome.is_batch_given:
         typer.echo("the batch is fixed, as --input-shape says; without it, it can stay free")
-    ratio = outcome.float_bytes / outcome.int8_bytes
+    size = describe_size(outcome.float_bytes, outcome.int8_bytes)
     typer.echo(
         f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
-        f"{outcome.samples} samples, {outcome.int8_bytes / 1e6:.2f} MB ({ratio:.1f}x smaller)"
+        f"{outcome.samples} samples, {size}"
     )
+
+
+def describe_size(before_bytes: int, after_bytes: int) -> str:
+    """Returns a file's size beside that of the float network, whose folded constants may grow."""
+    ratio = before_bytes / after_bytes
+    change = f"{ratio:.1f}x smaller" if ratio >= 1 else f"{1 / ratio:.1f}x larger"
+    return f"{after_bytes / 1e6:.2f} MB ({change})"
 
 
 def show_costly(costly: "CostlyLayers", choice: "PrecisionChoice | None") -> None:

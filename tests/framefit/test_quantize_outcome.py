@@ -12,7 +12,7 @@ from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
-from framefit.commands.quantize_result import show_errors, show_outcome
+from framefit.commands.quantize_result import describe_size, show_errors, show_outcome
 from framefit.quantize_job import QuantizeOutcome
 
 
@@ -133,3 +133,9 @@ def test_what_becomes_of_contracts_is_said_whatever_stays_in_float(layers, value
     )
     show(layers, choice)
     assert f"contract {word}: head 'y'" in capsys.readouterr().out
+
+
+def test_a_file_that_grew_is_not_called_smaller():
+    """Constants that are computed beforehand may take more than INT8 weights save."""
+    assert describe_size(4_000_000, 1_000_000) == "1.00 MB (4.0x smaller)"
+    assert describe_size(2_000_000, 3_000_000) == "3.00 MB (1.5x larger)"

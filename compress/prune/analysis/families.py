@@ -32,6 +32,7 @@ class Family:
             normalization or a mean computes over these channels.
         stage: where channels are shuffled, which of them may leave together; `roots` are then those
             of single channels, and `places` has the indices of each of its units.
+        rest: how many channels that never leave are beside these wherever they are.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Family:
     places: tuple[tuple[Place, int], ...]
     is_exact: bool = True
     stage: Stage | None = None
+    rest: int = 0
 
     @property
     def count(self) -> int:
@@ -216,7 +218,8 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
         families += _staged_families(stages, producers, inexact)
         families.sort(key=lambda family: producers.index(family.source))
     alone += _other_weights(trace, roots, reasons, families)
-    return Channels(trace, roots, _name_apart(families), tuple(alone))
+    counted = _count_rests(trace, roots, families)
+    return Channels(trace, roots, _name_apart(counted), tuple(alone))
 
 
 def _group_alike(trace: Trace, roots: Ids, others: set[int]) -> list[tuple[Kind, list[int]]]:
@@ -260,6 +263,19 @@ def _staged_families(
             members, places = stage.members, stage.places
             found.append(Family(place[0], place, members, places, is_exact, stage))
     return found
+
+
+def _count_rests(trace: Trace, roots: Ids, families: list[Family]) -> list[Family]:
+    """Returns the families with the channels that stay beside them (code that reads `x[:, :1]`)."""
+    free = np.array(sorted({root for family in families for root in family.roots}))
+    rests = {
+        (name, axis): int(ids.size - np.isin(roots[ids], free).sum())
+        for name, axes in trace.weights.items()
+        for axis, ids in axes.items()
+    }
+    return [
+        replace(family, rest=min(rests[place] for place, _ in family.places)) for family in families
+    ]
 
 
 def _find_inexact(trace: Trace, roots: Ids) -> set[int]:

@@ -283,3 +283,26 @@ def test_more_blocks_than_a_half_has_doublings_lose_channels_too(is_by_hand: boo
     first = next(one for one in network.channels.families if one.name == "first.weight")
     assert network.largest_difference(first.leave(8)) < 1e-9
     assert len(network.channels.families) == 8
+
+
+class FirstBeside(nn.Module):
+    """The code reads the first channel by its number: it stays, and counts for a round width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 32, 3, padding=1)
+        self.second = nn.Conv2d(32, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.first(x).relu()
+        return self.second(features) * features[:, :1]
+
+
+@pytest.mark.parametrize("fewest", [1, 8])
+def test_a_channel_that_stays_counts_for_a_round_width(fewest: int) -> None:
+    torch.manual_seed(0)
+    settings = PruneSettings(importance="magnitude", limits=WidthLimits(fewest=fewest))
+    for ratio in (0.3, 0.7):
+        result = prune_module(FirstBeside().eval(), IMAGE, RatioGoal(ratio), settings)
+        assert result.module.first.out_channels % 8 == 0
+        assert fewest <= result.module.first.out_channels < 32
