@@ -186,7 +186,9 @@ def show_outcome(outcome: "PruneOutcome", *, is_verbose: bool) -> None:
         f"{_name_statistics(result.narrowed_statistics)}"
     )
     if not is_verbose and result.left_alone:
-        typer.echo(f"{len(result.left_alone)} layers have channels left alone; --verbose says why")
+        count = len(result.left_alone)
+        layers = "1 layer has" if count == 1 else f"{count} layers have"
+        typer.echo(f"{layers} channels left alone; --verbose says why")
 
 
 def _name_statistics(names: "Sequence[str]") -> str:
