@@ -36,7 +36,8 @@ from compress.train.trainer import Probe, Progress, TrainStep, train
 from compress.train.unit_parts import OutputParts, find_parts
 
 MOST_RISE = 4.0
-"""Trained networks rise 1.2 to 1.7 times; untrained ones, which have stored nothing, 14 times."""
+"""Students that fit their data rise 1.2 to 1.7 times; untrained ones, which have stored nothing,
+14; one close to its teacher 32 on pictures unlike those that it was trained on."""
 JUDGED_BATCHES = 4
 
 _log = logging.getLogger(__name__)
