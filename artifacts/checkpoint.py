@@ -359,7 +359,7 @@ def _check_fields(content: dict[str, Any], label: str) -> None:
     if holds_dropped(content):
         raise UnsafeFileError(
             f"checkpoint {label} holds Python objects beside its weights",
-            "plain values, as framefit writes them",
+            "plain values and tensors alone",
         )
     for key, kind in (("builder", str), ("config", dict), ("edits", list), ("input_spec", dict)):
         if not isinstance(content[key], kind):
