@@ -27,7 +27,7 @@ from compress.distill.relative_probe import (
 )
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
-from compress.train.batch_norm import improve_batch_norm
+from compress.train.batch_norm import improve_batch_norm, name_norms
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch, require_learning
 from compress.train.run_state import digest_values
@@ -160,17 +160,14 @@ def distill_module(
     probe = probe or relative
     identity = _identify(lesson, batches)
     score_before = probe(student)
+    norms, settled = name_norms(student), name_norms(student, with_statistics=True)
     improve_batch_norm(student, calibration, probe)
     lesson.balance.start(measure_losses(lesson, batches), floors)
-    rise = relative.rise_by_batch_statistics(lesson, seen[:JUDGED_BATCHES])
-    lesson.holds_statistics = rise > MOST_RISE
-    if lesson.holds_statistics:
-        _log.warning(
-            "BatchNorms hold their statistics while training: those of batches of %d are so unlike "
-            "the stored ones that the student would start %.0f times as far from its teacher",
-            training.batch_size,
-            rise,
-        )
+    if settings.batch_norm == "hold":
+        lesson.held = norms
+    elif settings.batch_norm == "auto":
+        is_like = norms == settled or _are_batches_alike(lesson, relative, seen[:JUDGED_BATCHES])
+        lesson.held = settled if is_like else norms
     relative.forget()
     trained = train(
         lesson,
@@ -205,6 +202,21 @@ def distill_module(
 
 
 @torch.no_grad()
+def _are_batches_alike(
+    lesson: DistillLesson, relative: RelativeProbe, batches: Sequence[Batch]
+) -> bool:
+    """Whether BatchNorms may take the statistics of batches; says where they may not."""
+    rise = relative.rise_by_batch_statistics(lesson, batches)
+    if rise > MOST_RISE:
+        _log.warning(
+            "BatchNorms hold their statistics while training: those of batches of %d are so unlike "
+            "the stored ones that the student would start %.0f times as far from its teacher",
+            len(next(iter(batches[0].values()))),
+            rise,
+        )
+    return rise <= MOST_RISE
+
+
 def _match(
     student: nn.Module,
     teacher: nn.Module,

@@ -38,10 +38,11 @@ class DistillLesson(Lesson):
         parts: which outputs `match` compares by their parts.
 
     Attributes:
-        holds_statistics: BatchNorms compute with what they have stored, also while training.
+        held: names of the student's BatchNorms that compute with what they have stored, also while
+            training.
     """
 
-    holds_statistics = False
+    held: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -79,8 +80,7 @@ class DistillLesson(Lesson):
     def train(self, mode: bool = True) -> "DistillLesson":
         """Sets the training mode, see `Lesson.train`."""
         super().train(mode)
-        if self.holds_statistics:
-            hold_statistics(self.student)
+        hold_statistics(self.student, self.held)
         return self
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:

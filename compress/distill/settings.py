@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from artifacts.errors import InputError
 
+BATCH_NORM = ("auto", "hold", "train")
+
 
 @dataclass(frozen=True, kw_only=True)
 class DistillSettings:
@@ -21,6 +23,9 @@ class DistillSettings:
         by_output: compares each output by its squared error, whatever its head. A head's own loss
             looks where it sees something, or is blind to what its decoder drops (the offset of all
             logits): right for a student that has to learn, wrong for one that is nearly there.
+        batch_norm: "auto" holds the statistics that the student's BatchNorms have stored while it
+            trains, and takes those of batches where they have none yet; "hold" holds all, "train"
+            none.
         batch_norm_batches: batches from which BatchNorm's statistics are estimated anew.
         negligible: share of the loss of a constant answer up to which a loss is not seen; most
             losses are squares, so 1e-3 are three per cent of what the output varies by.
@@ -33,6 +38,7 @@ class DistillSettings:
     confident: float = 0.05
     label_weight: float = 1.0
     by_output: bool = False
+    batch_norm: str = "auto"
     batch_norm_batches: int = 16
     negligible: float = 1e-3
 
@@ -43,5 +49,7 @@ class DistillSettings:
         for name in ("feature_weight", "label_weight", "batch_norm_batches", "negligible"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
+        if self.batch_norm not in BATCH_NORM:
+            raise InputError(f"batch_norm is {self.batch_norm}", f"one of {', '.join(BATCH_NORM)}")
         if not 0 <= self.confident < 1:
             raise InputError(f"confident is {self.confident}", "a probability below 1")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +72,24 @@ def batch_statistics(module: nn.Module, example: tuple[Tensor, ...]) -> Iterator
             norm.eval()
 
 
-def hold_statistics(module: nn.Module) -> None:
+def name_norms(module: nn.Module, *, with_statistics: bool = False) -> frozenset[str]:
+    """Returns the names of the BatchNorms that keep statistics.
+
+    Args:
+        module: the network.
+        with_statistics: only of those that have seen data, whose statistics are no longer 0 and 1.
+    """
+    return frozenset(
+        name
+        for name, part in module.named_modules()
+        if _keeps_statistics(part) and (not with_statistics or _has_seen_data(part))
+    )
+
+
+def hold_statistics(module: nn.Module, names: frozenset[str]) -> None:
     """Lets BatchNorms compute with what they have stored, also while the module trains."""
-    for norm in _norms(module):
-        norm.eval()
+    for name in names:
+        module.get_submodule(name).eval()
 
 
 def improve_batch_norm(
@@ -120,8 +135,13 @@ def _with_several_values(module: nn.Module, batch: tuple[Tensor, ...]) -> list[_
 
 
 def _norms(module: nn.Module) -> list[_BatchNorm]:
-    return [
-        part
-        for part in module.modules()
-        if isinstance(part, _BatchNorm) and part.running_mean is not None
-    ]
+    return [part for part in module.modules() if _keeps_statistics(part)]
+
+
+def _keeps_statistics(part: nn.Module) -> TypeGuard[_BatchNorm]:
+    return isinstance(part, _BatchNorm) and part.running_mean is not None
+
+
+def _has_seen_data(norm: _BatchNorm) -> bool:
+    mean, var = norm.running_mean, norm.running_var
+    return mean is not None and var is not None and bool(mean.any() or (var != 1).any())

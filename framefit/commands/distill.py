@@ -58,6 +58,13 @@ def distill(
     batch_size: BatchSizeOption = 8,
     learning_rate: LearningRateOption = 1e-3,
     temperature: Annotated[float, typer.Option(help="Softens the logits.")] = 2.0,
+    batch_norm: Annotated[
+        str,
+        typer.Option(
+            help="What BatchNorms compute with while training: hold (the statistics that they have "
+            "stored), train (those of batches), or auto (hold where they have any)."
+        ),
+    ] = "auto",
     feature: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,6 +141,7 @@ def distill(
             data,
             DistillSettings(
                 temperature=temperature,
+                batch_norm=batch_norm,
                 feature_weight=feature_weight,
                 features=tuple(feature or ()),
             ),
