@@ -160,14 +160,12 @@ def distill_module(
     probe = probe or relative
     identity = _identify(lesson, batches)
     score_before = probe(student)
-    norms, settled = name_norms(student), name_norms(student, with_statistics=True)
+    settled = name_norms(student, with_statistics=True)
     improve_batch_norm(student, calibration, probe)
     lesson.balance.start(measure_losses(lesson, batches), floors)
-    if settings.batch_norm == "hold":
-        lesson.held = norms
-    elif settings.batch_norm == "auto":
-        is_like = norms == settled or _are_batches_alike(lesson, relative, seen[:JUDGED_BATCHES])
-        lesson.held = settled if is_like else norms
+    judged = range(min(len(samples), JUDGED_BATCHES * training.batch_size))
+    first = _batches([samples[index] for index in judged], training.batch_size)
+    lesson.held = _choose_held(lesson, settled, relative, first)
     relative.forget()
     trained = train(
         lesson,
@@ -202,19 +200,36 @@ def distill_module(
 
 
 @torch.no_grad()
-def _are_batches_alike(
-    lesson: DistillLesson, relative: RelativeProbe, batches: Sequence[Batch]
-) -> bool:
-    """Whether BatchNorms may take the statistics of batches; says where they may not."""
+def _choose_held(
+    lesson: DistillLesson,
+    settled: frozenset[str],
+    relative: RelativeProbe,
+    batches: Sequence[Batch],
+) -> frozenset[str]:
+    """Returns the names of the student's BatchNorms that hold their statistics while training.
+
+    Args:
+        lesson: with the settings.
+        settled: names of those that have seen data.
+        relative: scores the student.
+        batches: of as many samples as in training; all are held where their statistics put the
+            student much farther from its teacher.
+    """
+    norms, choice = name_norms(lesson.student), lesson.settings.batch_norm
+    if choice == "train":
+        return frozenset()
+    if choice == "hold" or norms == settled:
+        return norms
     rise = relative.rise_by_batch_statistics(lesson, batches)
-    if rise > MOST_RISE:
-        _log.warning(
-            "BatchNorms hold their statistics while training: those of batches of %d are so unlike "
-            "the stored ones that the student would start %.0f times as far from its teacher",
-            len(next(iter(batches[0].values()))),
-            rise,
-        )
-    return rise <= MOST_RISE
+    if rise <= MOST_RISE:
+        return settled
+    _log.warning(
+        "BatchNorms hold their statistics while training: those of batches of %d are so unlike "
+        "the stored ones that the student would start %.0f times as far from its teacher",
+        len(next(iter(batches[0].values()))),
+        rise,
+    )
+    return norms
 
 
 def _match(

@@ -1,12 +1,16 @@
 """Statistics that follow the weights slowly do not hide what was learned."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from compress.distill.api import distill_module
+from compress.distill.settings import DistillSettings
 from compress.train.settings import TrainerSettings
 
 
@@ -58,3 +62,34 @@ def test_statistics_are_held_where_those_of_batches_are_nothing_like_them(
     assert ("hold their statistics" in caplog.text) is not is_like
     assert result.best_step > 0
     assert result.score_after < 0.95 * result.score_before
+
+
+@pytest.mark.parametrize(
+    ("choice", "held"),
+    [("auto", {"1", "4"}), ("hold", {"1", "4", "7"}), ("train", set())],
+)
+def test_statistics_that_were_stored_are_held_while_training(choice: str, held: set[str]) -> None:
+    """The last BatchNorm of the student has seen no data yet."""
+    rng = np.random.default_rng(0)
+    images = [{"image": rng.standard_normal((3, 12, 12), np.float32)} for _ in range(12)]
+    teacher = make_network(8, 2, 1.0)
+    teacher.train()(torch.from_numpy(np.stack([one["image"] for one in images])))
+    student = copy_module(teacher)
+    student[7].reset_running_stats()
+    seen: set[str] = set()
+
+    def look(norm: nn.Module, _: tuple[torch.Tensor, ...], name: str) -> None:
+        if norm.training and torch.is_grad_enabled():
+            seen.add(name)
+
+    for name in ("1", "4", "7"):
+        student.get_submodule(name).register_forward_pre_hook(partial(look, name=name))
+    settings = DistillSettings(batch_norm=choice, batch_norm_batches=0)
+    training = TrainerSettings(steps=2, batch_size=4, threads=1, device="cpu", probe_every=2)
+    distill_module(student, teacher, images[4:], images[:4], settings, training)
+    assert seen == {"1", "4", "7"} - held
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    with pytest.raises(InputError, match="batch_norm is frozen; expected one of auto, hold, train"):
+        DistillSettings(batch_norm="frozen")
