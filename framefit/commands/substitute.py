@@ -104,7 +104,7 @@ def substitute(
         outcome = substitute_file(
             model,
             data,
-            DistillSettings(),
+            DistillSettings(batch_norm="train"),
             training,
             kinds=kind,
             runtime=target,
