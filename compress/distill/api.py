@@ -163,9 +163,7 @@ def distill_module(
     settled = name_norms(student, with_statistics=True)
     improve_batch_norm(student, calibration, probe)
     lesson.balance.start(measure_losses(lesson, batches), floors)
-    judged = range(min(len(samples), JUDGED_BATCHES * training.batch_size))
-    first = _batches([samples[index] for index in judged], training.batch_size)
-    lesson.held = _choose_held(lesson, settled, relative, first)
+    lesson.held = _choose_held(lesson, settled, relative, samples, training.batch_size)
     relative.forget()
     trained = train(
         lesson,
@@ -199,12 +197,12 @@ def distill_module(
     )
 
 
-@torch.no_grad()
 def _choose_held(
     lesson: DistillLesson,
     settled: frozenset[str],
     relative: RelativeProbe,
-    batches: Sequence[Batch],
+    samples: Sequence[Sample],
+    batch_size: int,
 ) -> frozenset[str]:
     """Returns the names of the student's BatchNorms that hold their statistics while training.
 
@@ -212,26 +210,30 @@ def _choose_held(
         lesson: with the settings.
         settled: names of those that have seen data.
         relative: scores the student.
-        batches: of as many samples as in training; all are held where their statistics put the
+        samples: to learn from; all are held where the statistics of their first batches put the
             student much farther from its teacher.
+        batch_size: of the training.
     """
     norms, choice = name_norms(lesson.student), lesson.settings.batch_norm
     if choice == "train":
         return frozenset()
     if choice == "hold" or norms == settled:
         return norms
+    judged = range(min(len(samples), JUDGED_BATCHES * batch_size))
+    batches = _batches([samples[index] for index in judged], batch_size)
     rise = relative.rise_by_batch_statistics(lesson, batches)
     if rise <= MOST_RISE:
         return settled
     _log.warning(
         "BatchNorms hold their statistics while training: those of batches of %d are so unlike "
         "the stored ones that the student would start %.0f times as far from its teacher",
-        len(next(iter(batches[0].values()))),
+        min(batch_size, len(samples)),
         rise,
     )
     return norms
 
 
+@torch.no_grad()
 def _match(
     student: nn.Module,
     teacher: nn.Module,

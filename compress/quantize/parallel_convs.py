@@ -32,7 +32,6 @@ def join_parallel_convs(graph: Graph) -> list[str]:
             if _is_inside(graph, kept, node) and _take_out(graph, node):
                 _add_weights(graph, kept, node)
                 done.append(f"joined {node.name} with {kept.name}, which reads the same")
-    graph.drop_unused_weights()
     return done
 
 
