@@ -83,10 +83,10 @@ class RelativeProbe:
 
         Args:
             lesson: whose losses are measured.
-            batches: of as many samples as in training.
+            batches: of as many samples as in training, the last of no more.
         """
         stored = self._score(measure_losses(lesson, batches))
-        with batch_statistics(lesson.student, lesson.read_inputs(batches[0])):
+        with batch_statistics(lesson.student, lesson.read_inputs(batches[-1])):
             seen = self._score(_average([lesson.compare(batch) for batch in batches]))
         return seen / max(stored, SMALLEST_FLOOR)
 

@@ -93,3 +93,17 @@ def test_statistics_that_were_stored_are_held_while_training(choice: str, held: 
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(InputError, match="batch_norm is frozen; expected one of auto, hold, train"):
         DistillSettings(batch_norm="frozen")
+
+
+def test_a_norm_behind_a_mean_may_see_a_single_value_in_the_last_batch() -> None:
+    """Five samples in batches of two, and statistics that were never estimated."""
+    rng = np.random.default_rng(0)
+    images = [{"image": rng.standard_normal((3, 8, 8), np.float32)} for _ in range(7)]
+    torch.manual_seed(0)
+    layers = nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1)
+    teacher = nn.Sequential(*layers).eval()
+    student = copy_module(teacher)
+    training = TrainerSettings(steps=1, batch_size=2, threads=1, device="cpu", probe_every=1)
+    settings = DistillSettings(batch_norm_batches=0)
+    result = distill_module(student, teacher, images[2:], images[:2], settings, training)
+    assert np.isfinite(result.score_after)
