@@ -11,9 +11,9 @@ long in a ViT of 224x224, and as long as in float in a network of convolutions w
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import onnx
@@ -62,7 +62,8 @@ def choose_forms(
     """Decides what the settings leave open about forms, as is faster on the target.
 
     What is timed is a draft by one sample; repairs are kept for the network that is to be written.
-    What sums and attention save is measured once, in the fastest of the other forms.
+    All forms are timed beside that with all zero points. Only where much is saved without these,
+    so is the form that keeps some of them, and what the others save there.
 
     Args:
         model: as for `quantize_model`.
@@ -76,13 +77,19 @@ def choose_forms(
     )
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
-    network = prepare_network(model, samples[:1], settings, is_draft=True)
-    points_ms = _time_points(network, samples, settings, clock)
-    fastest = min(points_ms, key=lambda item: points_ms[item])
-    time_choices = partial(_time_choices, network, samples, fastest, clock)
-    sums = _drop_one_sum(time_choices("integer_sums", (None, *INTEGER_SUMS[1:])))
-    attention = time_choices("integer_attention", (None, True))
-    trunks = time_choices("trunk_sums", (None, True) if settings.prefer == "speed" else (None,))
+    drafts = _Drafts(prepare_network(model, samples[:1], settings, is_draft=True), samples[:1])
+    written = drafts.write_points(settings)
+    beside, times = settings, _time(written | drafts.write_others(settings), clock)
+    points = _choose_writing(times, list(written))
+    fullest, fastest = next(iter(points)), min(points, key=lambda item: points[item])
+    if points[fastest] <= (1 - _least_gain(settings)) * points[fullest]:
+        some = drafts.write_spared(fastest)
+        beside = fastest
+        times = _time({fastest: written[fastest]} | some | drafts.write_others(fastest), clock)
+        ratio = points[fastest] / times[fastest]
+        between = {item: ratio * times[item] for item in some}
+        points = {fullest: points[fullest]} | between | {fastest: points[fastest]}
+    shares = _find_shares(times, beside)
     return _choose(
         settings,
         {
@@ -90,88 +97,126 @@ def choose_forms(
             * sum_share
             * attention_share
             * trunk_share
-            for item, ms in points_ms.items()
-            for kind, sum_share in sums.items()
-            for in_integers, attention_share in attention.items()
-            for rounded, trunk_share in trunks.items()
+            for item, ms in points.items()
+            for kind, sum_share in _drop_one_sum(shares["integer_sums"]).items()
+            for in_integers, attention_share in shares["integer_attention"].items()
+            for rounded, trunk_share in shares["trunk_sums"].items()
         },
     )
 
 
-def _time_points(
-    network: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-) -> dict[QuantizeSettings, float]:
-    """Returns the latencies with more and fewer zero points, most first, SiLU written as is faster.
+class _Drafts:
+    """The forms of a network by the ranges of one sample, each with the settings that ask for it.
 
-    A single form is not timed: it takes 1.
+    Args:
+        network: in the form that is the richest.
+        samples: for the ranges.
     """
-    layers = {item.node for item in network.quantized}
-    has_swish = settings.swish_by_tanh is None and bool(find_swishes(network.graph, layers))
-    if settings.symmetric is not None and not has_swish:
-        return {settings: 1.0}
-    decisions = draft_decisions(network, settings, samples[:1])
-    choices = [(settings, decisions)]
-    if settings.symmetric is None:
-        choices += _without_zero_points(network, settings, decisions)
-    count = len(choices)
-    if has_swish:
-        choices += [(replace(chosen, swish_by_tanh=True), decided) for chosen, decided in choices]
-    if len(choices) == 1:
-        return {settings: 1.0}
-    times = clock(
-        [
-            replace(network, placement=chosen.placement).write_uncorrected(decided)
-            for chosen, decided in choices
-        ]
-    )
-    timed = list(zip((chosen for chosen, _ in choices), times, strict=True))
+
+    def __init__(self, network: PreparedNetwork, samples: Sequence[dict[str, Array]]) -> None:
+        self._network, self._samples = network, samples
+        layers = {item.node for item in network.quantized}
+        self._has_swish = bool(find_swishes(network.graph, layers))
+
+    def write_points(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
+        """Returns the network with zero points and without, SiLU written in each way."""
+        decisions = self._decide(self._network, settings)
+        found = {settings: decisions}
+        none = _without_points(decisions)
+        if settings.symmetric is None and none.activations != decisions.activations:
+            found[replace(settings, symmetric=True)] = none
+        if self._has_swish and settings.swish_by_tanh is None:
+            found |= {replace(item, swish_by_tanh=True): known for item, known in found.items()}
+        return {item: self._write(item, known) for item, known in found.items()}
+
+    def write_spared(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
+        """Returns the network with the zero points that no padded Conv reads, if that is another.
+
+        Args:
+            settings: without zero points.
+        """
+        some = replace(settings, symmetric=None, spares_padded=True)
+        full = self._decide(self._network, some)
+        none = _without_points(full).activations
+        graph = self._network.graph
+        tied, padded = TiedScales(graph, self._network.quantized), find_padded_inputs(graph)
+        spared = {
+            name: (none if padded & tied.group(name) else full.activations)[name] for name in none
+        }
+        if spared in (full.activations, none):
+            return {}
+        return {some: self._write(some, replace(full, activations=spared))}
+
+    def write_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
+        """Returns the network with each other choice that the settings leave open.
+
+        Of choices that quantize the same nodes the first stands for all.
+        """
+        found = {}
+        for name, choices in _list_choices(settings).items():
+            known = [self._network.quantized]
+            for choice in choices:
+                item = replace(settings, **{name: choice})
+                network = replace(self._network, placement=item.placement)
+                network = network.with_float_nodes(network.kept)
+                if network.quantized not in known:
+                    known.append(network.quantized)
+                    found[item] = network.write_uncorrected(self._decide(network, item))
+        return found
+
+    def _decide(self, network: PreparedNetwork, settings: QuantizeSettings) -> Decisions:
+        return draft_decisions(network, settings, self._samples)
+
+    def _write(self, settings: QuantizeSettings, decisions: Decisions) -> onnx.ModelProto:
+        network = replace(self._network, placement=settings.placement)
+        return network.write_uncorrected(decisions)
+
+
+def _list_choices(settings: QuantizeSettings) -> dict[str, tuple[Any, ...]]:
+    """Returns the choices that may be faster than the settings' own, by setting, richest first."""
+    choices: dict[str, tuple[Any, ...]] = {
+        "integer_sums": INTEGER_SUMS[1:],
+        "integer_attention": (True,),
+        "trunk_sums": (True,) if settings.prefer == "speed" else (),
+    }
+    return {name: more for name, more in choices.items() if getattr(settings, name) is None}
+
+
+def _time(
+    models: Mapping[QuantizeSettings, onnx.ModelProto], clock: Clock
+) -> dict[QuantizeSettings, float]:
+    """Returns the latencies in ms; a single form is not timed: it takes 1."""
+    if len(models) == 1:
+        return dict.fromkeys(models, 1.0)
+    return dict(zip(models, clock(list(models.values())), strict=True))
+
+
+def _choose_writing(
+    times: Mapping[QuantizeSettings, float], written: Sequence[QuantizeSettings]
+) -> dict[QuantizeSettings, float]:
+    """Returns the latencies with zero points and without, SiLU written as is faster."""
     found = {}
-    for index, (chosen, ms) in enumerate(timed[:count]):
-        by_tanh, tanh_ms = timed[count + index] if has_swish else (chosen, ms)
-        is_faster = tanh_ms < (1 - LEAST_SEEN) * ms
-        found[by_tanh if is_faster else chosen] = tanh_ms if is_faster else ms
+    for item in written:
+        if item.swish_by_tanh == written[0].swish_by_tanh:
+            by_tanh = replace(item, swish_by_tanh=True)
+            is_faster = times.get(by_tanh, math.inf) < (1 - LEAST_SEEN) * times[item]
+            chosen = by_tanh if is_faster else item
+            found[chosen] = times[chosen]
     return found
 
 
-def _time_choices(
-    network: PreparedNetwork,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-    name: str,
-    choices: Sequence[Any],
-) -> dict[Any, float]:
-    """Returns the share of the latency that each choice for a setting takes, the richest first.
-
-    Of choices that quantize the same nodes the first stands for all.
-
-    Args:
-        network: a draft in the other forms.
-        samples: for the ranges.
-        settings: those of the other forms; what they say is not timed.
-        clock: measures latencies on the target.
-        name: of the setting.
-        choices: for it, the richest first; the others' latencies are shares of its.
-    """
-    given = getattr(settings, name)
-    networks: dict[Any, PreparedNetwork] = {}
-    for choice in choices if given is None else (given,):
-        placement = replace(settings, **{name: choice}).placement
-        item = replace(network, placement=placement).with_float_nodes(network.kept)
-        if all(item.quantized != known.quantized for known in networks.values()):
-            networks[choice] = item
-    if len(networks) == 1:
-        return dict.fromkeys(networks, 1.0)
-    times = clock(
-        [
-            item.write_uncorrected(draft_decisions(item, settings, samples[:1]))
-            for item in networks.values()
-        ]
-    )
-    return {choice: ms / times[0] for choice, ms in zip(networks, times, strict=True)}
+def _find_shares(
+    times: Mapping[QuantizeSettings, float], beside: QuantizeSettings
+) -> dict[str, dict[Any, float]]:
+    """Returns the share of the latency of `beside` that each choice takes, by setting."""
+    shares = {}
+    for name in ("integer_sums", "integer_attention", "trunk_sums"):
+        choices = (getattr(beside, name), *_list_choices(beside).get(name, ()))
+        timed = {choice: replace(beside, **{name: choice}) for choice in choices}
+        shares[name] = {
+            choice: times[item] / times[beside] for choice, item in timed.items() if item in times
+        }
+    return shares
 
 
 def _drop_one_sum(shares: dict[str | None, float]) -> dict[str | None, float]:
@@ -182,20 +227,10 @@ def _drop_one_sum(shares: dict[str | None, float]) -> dict[str | None, float]:
     return {kind: share for kind, share in shares.items() if kind != dropped}
 
 
-def _without_zero_points(
-    network: PreparedNetwork, settings: QuantizeSettings, decisions: Decisions
-) -> list[tuple[QuantizeSettings, Decisions]]:
-    """Returns the settings with fewer zero points, those with more of them first."""
-    tied, padded = TiedScales(network.graph, network.quantized), find_padded_inputs(network.graph)
-    full = decisions.activations
-    none = {name: _without(qparams) for name, qparams in full.items()}
-    some = {name: (none if padded & tied.group(name) else full)[name] for name in full}
-    found = []
-    if some not in (full, none):
-        found.append((replace(settings, spares_padded=True), replace(decisions, activations=some)))
-    if none != full:
-        found.append((replace(settings, symmetric=True), replace(decisions, activations=none)))
-    return found
+def _without_points(decisions: Decisions) -> Decisions:
+    """Returns decisions in which activations that may be negative have signed integers."""
+    activations = {name: _without(qparams) for name, qparams in decisions.activations.items()}
+    return replace(decisions, activations=activations)
 
 
 def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float]) -> Forms:

@@ -137,6 +137,22 @@ def test_zero_points_go_where_they_cost_more_than_they_bring(
     assert (points["m"][1] > 0) == (symmetric is None)
 
 
+@pytest.mark.parametrize(("ms_of_padded", "forms"), [(0.1, [2]), (2.0, [2, 2])])
+def test_some_zero_points_are_timed_only_where_they_are_slow(
+    half_padded_model, ms_of_padded, forms
+):
+    seen = []
+    measure = point_clock(ms_of_padded, 0.1)
+
+    def count(models):
+        seen.append(len(models))
+        return measure(models)
+
+    quantize_model(half_padded_model, pictures(), QuantizeSettings(target="openvino"), clock=count)
+    beside_float = 2
+    assert seen == [*forms, beside_float]
+
+
 def test_without_negative_values_nothing_is_timed_for_it(leaky_model):
     seen = []
     leaky_model.graph.node[1].op_type = "Relu"
