@@ -27,6 +27,7 @@ from compress.quantize.repairs.centered_ranges import (
     uncenter,
 )
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.contract import ScaleRepair
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
@@ -249,8 +250,9 @@ def prepare_network(
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
         repairs = RESCALING if settings.activations == "float" else (*RESCALING, *PRODUCTS)
+        channels = ChannelSurvey(few)
         for repair in repairs:
-            simplified += repair(graph, few, placement, names, settings.weight_grids)
+            simplified += repair(graph, channels, placement, names, settings.weight_grids)
         share_equal_weights(graph)
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()

@@ -16,17 +16,16 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import WeightGrids
+from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.equalization import (
     Reach,
-    SeenChannels,
     choose_factors,
     choose_reach,
     is_depthwise,
-    observe_channels,
 )
 from compress.quantize.repairs.linear_group import find_linear_groups
 from compress.quantize.repairs.scale_group import (
@@ -64,7 +63,7 @@ class ScaledRead:
 
 def scale_channels(
     graph: Graph,
-    samples: Sequence[dict[str, Array]],
+    survey: ChannelSurvey,
     placement: Placement,
     quantized: Collection[str],
     weight_grids: WeightGrids,
@@ -77,11 +76,11 @@ def scale_channels(
     if not found:
         return []
     axes = {graph.node(name).input[0]: read.axis for read in found for name in read.readers}
-    seen = observe_channels(graph, samples, axes)
+    seen = survey.look(graph, axes)
     lines = []
     for read in found:
         is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
-        reach = choose_reach(len(samples), is_depthwise_only)
+        reach = choose_reach(len(survey.samples), is_depthwise_only)
         most_left = most_error_left(placement, is_depthwise_only)
         lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach, most_left)
     return lines
@@ -199,7 +198,7 @@ def put_product(
     *,
     axis: int = 1,
     rank: int = 0,
-) -> None:
+) -> str:
     """Lets nodes read a tensor's product with 1 / `factors`, of as many axes as the tensor has.
 
     With fewer, OpenVINO would change the layout (`artifacts/openvino_ranks.py`).
@@ -212,6 +211,9 @@ def put_product(
         suffix: of the constant's name.
         axis: of the channels, see `ScaledRead`.
         rank: of the tensor, where its shape is unknown.
+
+    Returns:
+        the name of the product.
     """
     result, constant = (graph.unused_name(f"{tensor}_{end}") for end in ("scaled", suffix))
     rank = len(graph.shapes[tensor]) if tensor in graph.shapes else rank
@@ -224,6 +226,7 @@ def put_product(
     makers = [index for index, node in enumerate(graph.nodes) if tensor in node.output]
     product = helper.make_node("Mul", [tensor, constant], [result], result)
     graph.insert(makers[0] + 1 if makers else 0, product)
+    return result
 
 
 def _leads_to(graph: Graph, node: onnx.NodeProto, readers: Collection[str]) -> bool:

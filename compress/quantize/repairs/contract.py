@@ -1,11 +1,12 @@
 """What the repairs have in common that give channels similar ranges."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 
 
 class ScaleRepair(Protocol):
@@ -17,7 +18,7 @@ class ScaleRepair(Protocol):
     def __call__(
         self,
         graph: Graph,
-        samples: Sequence[dict[str, Array]],
+        survey: ChannelSurvey,
         placement: Placement,
         quantized: Collection[str],
         weight_grids: WeightGrids,
@@ -27,7 +28,7 @@ class ScaleRepair(Protocol):
 
         Args:
             graph: the simplified float graph.
-            samples: calibration inputs.
+            survey: what its layers read on calibration inputs; is told of all that is rescaled.
             placement: tells the integers of activations.
             quantized: names of the nodes that will be quantized.
             weight_grids: the integers of weights.

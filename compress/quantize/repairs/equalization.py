@@ -14,18 +14,16 @@ to 1 (docs/quantization.md shows what both did). Fewer than ENOUGH_SAMPLES sampl
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
+from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.scale_group import (
     filters,
     find_scale_groups,
@@ -33,9 +31,8 @@ from compress.quantize.repairs.scale_group import (
     scale_input_channels,
 )
 from compress.quantize.repairs.trial_rounding import round_activation, round_weight
-from compress.quantize.side_by_side import map_ahead, threads_each
+from compress.quantize.side_by_side import map_ahead
 
-POSITIONS = 2048
 LEAST_GAIN = 0.97
 
 
@@ -61,40 +58,9 @@ ENOUGH_SAMPLES = 16
 """From so many on, the loudest value of a channel counts as known."""
 
 
-@dataclass(frozen=True)
-class SeenChannels:
-    """A tensor at a sample of its positions.
-
-    Attributes:
-        values: [C, n] values.
-        peaks: [C] largest absolute value over all positions.
-    """
-
-    values: NDArray[np.float32]
-    peaks: NDArray[np.float32]
-
-    @cached_property
-    def power(self) -> NDArray[np.float64]:
-        """[C] the mean square of each channel's values."""
-        return np.asarray(np.square(self.values, dtype=np.float64).mean(axis=1))
-
-    @classmethod
-    def of(cls, array: Array, positions: int, axis: int = 1) -> Self:
-        """Looks at a tensor whose channels are along `axis`, at some of its positions."""
-        flat = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-        step = -(-flat.shape[1] // positions) | 1
-        return cls(flat[:, ::step].copy(), np.maximum(flat.max(axis=1), -flat.min(axis=1)))
-
-    @classmethod
-    def join(cls, parts: Sequence[Self]) -> Self:
-        """Returns what was seen on several samples."""
-        values = np.concatenate([part.values for part in parts], axis=1)
-        return cls(values, np.max([part.peaks for part in parts], axis=0))
-
-
 def equalize(
     graph: Graph,
-    samples: Sequence[dict[str, Array]],
+    survey: ChannelSurvey,
     placement: Placement,
     quantized: Collection[str],
     weight_grids: WeightGrids = INT8_WEIGHTS,
@@ -109,35 +75,22 @@ def equalize(
     }
     if not read:
         return []
-    seen = observe_channels(graph, samples, dict.fromkeys(sorted(read), 1))
+    seen = survey.look(graph, dict.fromkeys(sorted(read), 1))
     done = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
-        reach = choose_reach(len(samples), all(is_depthwise(graph, name) for name in readers))
+        reach = choose_reach(
+            len(survey.samples), all(is_depthwise(graph, name) for name in readers)
+        )
         factors = choose_factors(graph, readers, seen, placement, weight_grids, reach)
         if factors is not None:
             rescale(graph, group, factors)
+            survey.divide(group.tensors, factors)
             done.append(
                 f"equalized {len(factors)} channels into {', '.join(readers)}, "
                 f"factors {factors.min():.3f} to 1"
             )
     return done
-
-
-def observe_channels(
-    graph: Graph, samples: Sequence[dict[str, Array]], axes: Mapping[str, int]
-) -> dict[str, SeenChannels]:
-    """Looks at tensors of the float network, by the axes of their channels, on all samples."""
-    threads = threads_each(len(samples))
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(axes), threads=threads)
-    each = max(1, POSITIONS // len(samples))
-
-    def look(sample: dict[str, Array]) -> dict[str, SeenChannels]:
-        values = network.run(sample)
-        return {name: SeenChannels.of(values[name], each, axis) for name, axis in axes.items()}
-
-    seen = list(map_ahead(look, (samples[index] for index in range(len(samples)))))
-    return {name: SeenChannels.join([item[name] for item in seen]) for name in axes}
 
 
 def choose_factors(

@@ -17,12 +17,8 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import READERS, ScaledRead, insert_where_it_pays
-from compress.quantize.repairs.equalization import (
-    ENOUGH_SAMPLES,
-    POSITIONS,
-    Reach,
-    SeenChannels,
-)
+from compress.quantize.repairs.channel_survey import POSITIONS, ChannelSurvey, SeenChannels
+from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, Reach
 
 COMPUTING = READERS | {"Attention", "DeformConv", "GRU", "LSTM", "RNN"}
 """What comes behind these is the network's own, and no longer what it was given."""
@@ -33,7 +29,7 @@ NEAR = Reach(exponents=(0.0, 0.25, 0.5), smallest_factor=1 / 256)
 
 def scale_inputs(
     graph: Graph,
-    samples: Sequence[dict[str, Array]],
+    survey: ChannelSurvey,
     placement: Placement,
     quantized: Collection[str],
     weight_grids: WeightGrids,
@@ -46,8 +42,8 @@ def scale_inputs(
     found = _find_readers(graph, nodes, frozenset(quantized))
     if not found:
         return []
-    seen = _observe(graph, nodes, samples, {tensor: axis for tensor, axis in found})
-    reach = FAR if len(samples) >= ENOUGH_SAMPLES else NEAR
+    seen = _observe(graph, nodes, survey.samples, {tensor: axis for tensor, axis in found})
+    reach = FAR if len(survey.samples) >= ENOUGH_SAMPLES else NEAR
     lines = []
     for (tensor, axis), names in found.items():
         read = ScaledRead(tensor=tensor, axis=axis, readers=tuple(names))

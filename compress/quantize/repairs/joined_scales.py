@@ -12,19 +12,18 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import most_error_left, put_product, take_up
+from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.channel_variables import ChannelVariables, Component
 from compress.quantize.repairs.equalization import (
     LEAST_GAIN,
     Reach,
-    SeenChannels,
     choose_reach,
     is_depthwise,
     measure_error,
-    observe_channels,
 )
 from compress.quantize.repairs.scale_group import divide_outputs
 from compress.quantize.side_by_side import map_ahead
@@ -35,7 +34,7 @@ Factors = NDArray[np.float64]
 
 def scale_joined(
     graph: Graph,
-    samples: Sequence[dict[str, Array]],
+    survey: ChannelSurvey,
     placement: Placement,
     quantized: Collection[str],
     weight_grids: WeightGrids,
@@ -49,13 +48,13 @@ def scale_joined(
     read = {channels.readers[name]: 1 for group in groups for name in group.readers}
     if not read:
         return []
-    seen = observe_channels(graph, samples, read)
+    seen = survey.look(graph, read)
     factors = np.ones(channels.count)
     lines = []
     for group in groups:
         readers = [name for name in group.readers if name in quantized]
         is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
-        reach = choose_reach(len(samples), is_depthwise_only)
+        reach = choose_reach(len(survey.samples), is_depthwise_only)
         is_free = not group.makers
         most_left = LEAST_GAIN if is_free else most_error_left(placement, is_depthwise_only)
         chosen = _choose(
@@ -69,7 +68,7 @@ def scale_joined(
                 f"factors {chosen.min():.3f} to 1"
             )
     if lines:
-        _insert(graph, channels, factors)
+        _insert(graph, channels, factors, survey)
     return lines
 
 
@@ -117,13 +116,19 @@ def _choose(
     return np.asarray(relative ** reach.exponents[best])
 
 
-def _insert(graph: Graph, channels: ChannelVariables, factors: Factors) -> None:
+def _insert(
+    graph: Graph, channels: ChannelVariables, factors: Factors, survey: ChannelSurvey
+) -> None:
     """Puts the products behind the activations, and lets the layers take the factors up."""
     _scale_layers(graph, channels, factors)
-    for tensor in channels.makers:
-        own = factors[channels.of[tensor]]
+    for tensor, variables in channels.of.items():
+        own = factors[variables]
         if (own != 1).any():
-            put_product(graph, tensor, graph.consumers(tensor), own, SUFFIX)
+            if tensor in channels.makers:
+                result = put_product(graph, tensor, graph.consumers(tensor), own, SUFFIX)
+                survey.derive(result, tensor, own)
+            else:
+                survey.divide({tensor}, own)
     graph.index()
     graph.drop_unused_weights()
 

@@ -7,17 +7,17 @@ multiplied by it. Both are tried with several exponents; factors come from one p
 calibration pictures, and have to lower the readers' measured output error on the others too.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph
+from compress.quantize.graph import Graph
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
+from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.linear_group import (
     LinearGroup,
     find_linear_groups,
@@ -29,7 +29,6 @@ from compress.quantize.repairs.trial_rounding import round_activation, round_wei
 EXPONENTS = (0.25, 0.5, 0.75)
 LARGEST_FACTOR = 32.0
 LEAST_GAIN = 0.97
-ROWS = 2048
 HELD_OUT_EVERY = 3
 
 Real = NDArray[np.float64]
@@ -45,7 +44,7 @@ class _Rows:
 
 def migrate_scales(
     graph: Graph,
-    samples: Sequence[dict[str, Array]],
+    survey: ChannelSurvey,
     placement: Placement,
     quantized: Collection[str],
     weight_grids: WeightGrids,
@@ -57,36 +56,27 @@ def migrate_scales(
     groups = [group for group in find_linear_groups(graph) if set(group.readers) & set(quantized)]
     if not groups:
         return []
-    rows = _observe(graph, samples, {group.tensor: group.axis for group in groups})
+    seen = survey.look(graph, {group.tensor: group.axis for group in groups})
     lines = []
     for group in groups:
         names = ", ".join(group.readers)
-        gain, how, factors = _choose(graph, group, rows[group.tensor], placement, weight_grids)
+        rows = _split(seen[group.tensor], len(survey.samples))
+        gain, how, factors = _choose(graph, group, rows, placement, weight_grids)
         if factors is None:
             lines.append(f"left the input of {names} as it is: {how}")
         else:
             rescale_linear(graph, group, factors)
+            survey.divide({group.tensor}, factors)
             lines.append(f"rescaled the input of {names} ({how}): error x {gain:.2f}")
     return lines
 
 
-def _observe(
-    graph: Graph, samples: Sequence[dict[str, Array]], axes: dict[str, int]
-) -> dict[str, _Rows]:
-    """Looks at some rows of tensors, whose channels are along `axes`."""
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], list(axes))
-    each = max(1, ROWS // len(samples))
-    parts: dict[str, tuple[list[Array], list[Array]]] = {name: ([], []) for name in axes}
-    for index in range(len(samples)):
-        is_held_out = index % HELD_OUT_EVERY == 1
-        for name, value in network.run(samples[index]).items():
-            flat = np.moveaxis(value, axes[name], -1).reshape(-1, value.shape[axes[name]])
-            step = -(-len(flat) // each)
-            parts[name][is_held_out].append(flat[::step].copy())
-    return {
-        name: _Rows(np.concatenate(fit), np.concatenate(held_out or fit))
-        for name, (fit, held_out) in parts.items()
-    }
+def _split(seen: SeenChannels, samples: int) -> _Rows:
+    """Returns what was seen as rows, every third sample held out."""
+    rows = np.ascontiguousarray(seen.values.T)
+    is_held_out = np.arange(len(rows)) // (len(rows) // samples) % HELD_OUT_EVERY == 1
+    held_out = rows[is_held_out]
+    return _Rows(rows[~is_held_out], held_out if len(held_out) else rows)
 
 
 def _choose(

@@ -8,6 +8,7 @@ from onnx import helper
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, TensorRT
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.scale_group import find_scale_groups, rescale
 from compress.quantize.settings import QuantizeSettings
@@ -52,7 +53,7 @@ def equalized(model, samples, placement=None):
     simplify(graph)
     placement = placement or TensorRT()
     placed, _ = placement.place(graph)
-    done = equalize(graph, samples, placement, [item.node for item in placed])
+    done = equalize(graph, ChannelSurvey(samples), placement, [item.node for item in placed])
     return onnx.shape_inference.infer_shapes(graph.to_model()), done
 
 

@@ -9,6 +9,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.prepared import prepare_network
 from compress.quantize.repairs.channel_scales import scale_channels
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
@@ -60,7 +61,9 @@ def scaled(model, samples, placement=None, *, knows_shapes=True):
     placement = placement or TensorRT()
     placed, _ = placement.place(graph)
     names = [item.node for item in placed]
-    done = scale_channels(graph, samples, placement, names, QuantizeSettings().weight_grids)
+    done = scale_channels(
+        graph, ChannelSurvey(samples), placement, names, QuantizeSettings().weight_grids
+    )
     return graph.to_model(), done
 
 

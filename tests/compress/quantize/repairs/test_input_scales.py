@@ -8,6 +8,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.prepared import prepare_network
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
@@ -62,7 +63,9 @@ def scaled(model, samples):
     graph = Graph(model)
     simplify(graph)
     names = [item.node for item in TensorRT().place(graph)[0]]
-    done = scale_inputs(graph, samples, TensorRT(), names, QuantizeSettings().weight_grids)
+    done = scale_inputs(
+        graph, ChannelSurvey(samples), TensorRT(), names, QuantizeSettings().weight_grids
+    )
     return graph.to_model(), done
 
 

@@ -8,6 +8,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.prepared import prepare_network
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.channel_variables import ChannelVariables
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.repairs.joined_scales import SUFFIX, scale_joined
@@ -67,7 +68,9 @@ def scaled(model, samples):
     simplify(graph)
     placed, _ = TensorRT().place(graph)
     names = [item.node for item in placed]
-    done = scale_joined(graph, samples, TensorRT(), names, QuantizeSettings().weight_grids)
+    done = scale_joined(
+        graph, ChannelSurvey(samples), TensorRT(), names, QuantizeSettings().weight_grids
+    )
     return graph.to_model(), done
 
 

@@ -9,6 +9,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.qparams import INT8_WEIGHTS, WEIGHT_GRIDS, WeightGrids
+from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.linear_group import find_linear_groups, rescale_linear
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.rounding import Nearest
@@ -92,7 +93,11 @@ def test_what_does_not_help_is_left_alone_with_the_reason(make_block, run_model,
     model = make_block(1.0)
     graph = Graph(model)
     lines = migrate_scales(
-        graph, rows(6), TensorRT(), ["up", "side"], WeightGrids(WEIGHT_GRIDS[weights])
+        graph,
+        ChannelSurvey(rows(6)),
+        TensorRT(),
+        ["up", "side"],
+        WeightGrids(WEIGHT_GRIDS[weights]),
     )
     assert len(lines) == 1
     assert "left the input of up, side as it is: no factors" in lines[0]
@@ -127,7 +132,7 @@ def test_one_picture_and_a_tensor_of_zeros_are_survived(make_model):
     ]
     model = make_model(nodes, weights, {"x": (1, 5, 8)}, ["y"])
     one = [{"x": np.ones((1, 5, 8), np.float32)}]
-    lines = migrate_scales(Graph(model), one, TensorRT(), ["product"], INT8_WEIGHTS)
+    lines = migrate_scales(Graph(model), ChannelSurvey(one), TensorRT(), ["product"], INT8_WEIGHTS)
     assert lines == ["left the input of product as it is: it is 0 or not finite"]
 
 
@@ -160,7 +165,7 @@ def test_pictures_in_front_of_1x1_layers_are_migrated_too(norm, make_model, run_
     rng = np.random.default_rng(1)
     samples = [{"x": rng.standard_normal((1, 16, 6, 8)).astype(np.float32)} for _ in range(6)]
     graph = Graph(model)
-    lines = migrate_scales(graph, samples, TensorRT(), {"layer"}, INT8_WEIGHTS)
+    lines = migrate_scales(graph, ChannelSurvey(samples), TensorRT(), {"layer"}, INT8_WEIGHTS)
     assert [line.split(" (")[0] for line in lines] == ["rescaled the input of layer"]
     wanted, got = (run_model(item, samples[0])["y"] for item in (model, graph.to_model()))
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
