@@ -14,7 +14,7 @@ from compress.quantize.search.stress import (
     enlarge_quarters,
     make_unlike,
 )
-from compress.quantize.survey import survey_placed
+from compress.quantize.survey import list_ranged, survey_tensors
 
 Picture = NDArray[np.float32]
 Samples = list[dict[str, Picture]]
@@ -69,4 +69,5 @@ def survey_with(prepared: PreparedNetwork, samples: Samples, *altered: str) -> N
     """Chooses ranges anew: on samples, and on what becomes of them when altered."""
     pictures = [*samples, *(sample for name in altered for sample in ALTERED[name](list(samples)))]
     prepared.survey.clear()
-    prepared.survey.update(survey_placed(prepared.graph, prepared.quantized, pictures))
+    ranged = list_ranged(prepared.graph, prepared.quantized)
+    prepared.survey.update(survey_tensors(prepared.graph, ranged, pictures))

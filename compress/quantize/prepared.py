@@ -15,6 +15,7 @@ from artifacts.samples import pick_evenly
 from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
+from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
@@ -27,7 +28,6 @@ from compress.quantize.repairs.centered_ranges import (
     uncenter,
 )
 from compress.quantize.repairs.channel_scales import fold_idle_scales, scale_channels
-from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.contract import ScaleRepair
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
@@ -37,7 +37,7 @@ from compress.quantize.requantize import requantize, requantize_plain
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import fold_affines, share_equal_weights, simplify
-from compress.quantize.survey import Survey, measure_growth, survey_placed
+from compress.quantize.survey import Survey, list_ranged, measure_growth, survey_tensors
 
 _log = logging.getLogger(__name__)
 
@@ -247,19 +247,20 @@ def prepare_network(
     if not any(item.weight is not None for item in quantized):
         raise _nothing_to_quantize(graph, declined)
     few = pick_evenly(samples, FEW_SAMPLES)
+    is_float = settings.activations == "float"
+    ranged = [] if is_float else list_ranged(graph, quantized)
+    channels = ChannelSurvey(few if is_float else samples, ranged, progress)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
-        repairs = RESCALING if settings.activations == "float" else (*RESCALING, *PRODUCTS)
-        channels = ChannelSurvey(few)
-        for repair in repairs:
+        for repair in RESCALING if is_float else (*RESCALING, *PRODUCTS):
             simplified += repair(graph, channels, placement, names, settings.weight_grids)
         share_equal_weights(graph)
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()
-    if settings.activations != "float":
-        survey = survey_placed(graph, quantized, samples, progress)
+    if not is_float:
+        survey = _survey(channels, graph, quantized, progress)
         if not is_draft and (settings.weighs_quality or len(samples) < FEW_SAMPLES):
-            _survey_altered(survey, graph, quantized, few, progress)
+            _survey_altered(survey, graph, few, progress)
         simplified += requantize(graph, quantized, survey, placement, settings.observer)
         simplified += requantize_plain(graph, quantized, survey, placement)
         if settings.centers_ranges and not is_draft:
@@ -356,10 +357,22 @@ def _refuse_training(graph: Graph) -> None:
             )
 
 
+def _survey(
+    channels: ChannelSurvey,
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    progress: Progress | None,
+) -> Survey:
+    """Returns what the tensors hold that get a range; what no repair looked at is computed."""
+    ranged = list_ranged(graph, quantized)
+    known = channels.take(ranged)
+    unknown = [name for name in ranged if name not in known or not known[name].is_finite]
+    return known | survey_tensors(graph, unknown, channels.samples, progress)
+
+
 def _survey_altered(
     survey: Survey,
     graph: Graph,
-    quantized: Sequence[QuantizedNode],
     samples: Sequence[dict[str, Array]],
     progress: Progress | None,
 ) -> None:
@@ -368,7 +381,7 @@ def _survey_altered(
     if not altered:
         return
     try:
-        unlike = survey_placed(graph, quantized, altered, progress, "survey altered pictures")
+        unlike = survey_tensors(graph, list(survey), altered, progress, "survey altered pictures")
     except CalibrationError:
         _log.info("altered pictures lead to NaN or infinity: the samples alone choose ranges")
         return

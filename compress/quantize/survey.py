@@ -4,9 +4,10 @@ Ranges are chosen from a survey of every sample, so that the streaming pass, whi
 of all its samples, can do with a few of them.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from compress.quantize.side_by_side import map_ahead, threads_each
 
 VALUES_IN_ALL = 1 << 24
 FEWEST_VALUES = 1 << 16
+MOST_BYTES = 1 << 28
+"""Of the tensors of one sample that are looked at, up to which two are computed side by side."""
+
+Seen = TypeVar("Seen")
 
 
 @dataclass
@@ -80,20 +85,19 @@ def observe_surveyed(tensors: Sequence[SurveyedTensor]) -> ObservedTensor:
     return ObservedTensor.of(values, (low, high))
 
 
-def survey_placed(
-    graph: Graph,
-    quantized: Sequence[QuantizedNode],
-    samples: Sequence[Mapping[str, Array]],
-    progress: Progress | None = None,
-    what: str = "survey",
-) -> Survey:
-    """Looks at the tensors that get a range: what quantized nodes read, and what some move."""
+def list_ranged(graph: Graph, quantized: Sequence[QuantizedNode]) -> list[str]:
+    """Returns the tensors that get a range: what quantized nodes read, and what some move."""
     ranged: dict[str, None] = {}
     for item in quantized:
         node = graph.node(item.node)
         ranged |= dict.fromkeys(node.input[position] for position in item.activations)
         ranged |= dict.fromkeys(node.output if item.tied else ())
-    return survey_tensors(graph, list(ranged), samples, progress, what)
+    return list(ranged)
+
+
+def values_of_each(tensors: int, samples: int) -> int:
+    """Returns how many values of a tensor are kept of a sample."""
+    return max(FEWEST_VALUES, VALUES_IN_ALL // tensors) // samples + 1
 
 
 def survey_tensors(
@@ -114,27 +118,50 @@ def survey_tensors(
     survey: Survey = {name: SurveyedTensor() for name in tensors}
     if not survey or len(samples) == 0:
         return survey
-    computed = [name for name in survey if name not in graph.inputs]
-    threads = threads_each(len(samples))
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed, threads=threads)
-    run = network.run if computed else dict
-    each = max(FEWEST_VALUES, VALUES_IN_ALL // len(survey)) // len(samples) + 1
+    each = values_of_each(len(survey), len(samples))
 
-    def look(sample: Mapping[str, Array]) -> dict[str, SurveyedTensor]:
-        values = dict(sample) | run(sample)
+    def look(values: Mapping[str, Array]) -> dict[str, SurveyedTensor]:
         return {name: SurveyedTensor.of(values[name], each) for name in survey}
 
-    opened = (samples[index] for index in range(len(samples)))
-    for index, seen in enumerate(map_ahead(look, opened)):
-        if progress is not None:
-            progress(what, index, len(samples))
+    found = look_at_samples(graph, list(survey), samples, look, progress, what)
+    for index, seen in enumerate(found):
         if not all(item.is_finite for item in seen.values()):
             raise _name_culprit(graph, samples[index], index)
         for name, item in seen.items():
             survey[name].extend(item)
+    return survey
+
+
+def look_at_samples(
+    graph: Graph,
+    tensors: Sequence[str],
+    samples: Sequence[Mapping[str, Array]],
+    look: Callable[[Mapping[str, Array]], Seen],
+    progress: Progress | None = None,
+    what: str = "survey",
+) -> Iterator[Seen]:
+    """Computes tensors of the float network, and yields what `look` makes of them, by sample.
+
+    Two samples are computed side by side, unless what is looked at takes much memory.
+    """
+    computed = [name for name in tensors if name not in graph.inputs]
+    size = sum(4 * math.prod(graph.shapes.get(name, ())) for name in computed)
+    at_once = 1 if size > MOST_BYTES else len(samples)
+    threads = threads_each(at_once)
+    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed, threads=threads)
+    run = network.run if computed else dict
+
+    def compute(sample: Mapping[str, Array]) -> Seen:
+        return look(dict(sample) | run(sample))
+
+    opened = (samples[index] for index in range(len(samples)))
+    results = map(compute, opened) if at_once == 1 else map_ahead(compute, opened)
+    for done, result in enumerate(results):
+        if progress is not None:
+            progress(what, done, len(samples))
+        yield result
     if progress is not None:
         progress(what, len(samples), len(samples))
-    return survey
 
 
 def _name_culprit(graph: Graph, sample: Mapping[str, Array], index: int) -> CalibrationError:

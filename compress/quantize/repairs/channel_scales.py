@@ -16,11 +16,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from compress.quantize.channel_survey import AXES, ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.equalization import (
     Reach,
     choose_factors,
@@ -75,14 +75,14 @@ def scale_channels(
     found = _find_reads(graph, frozenset(quantized))
     if not found:
         return []
-    axes = {graph.node(name).input[0]: read.axis for read in found for name in read.readers}
-    seen = survey.look(graph, axes)
     lines = []
     for read in found:
         is_depthwise_only = all(is_depthwise(graph, name) for name in read.readers)
         reach = choose_reach(len(survey.samples), is_depthwise_only)
         most_left = most_error_left(placement, is_depthwise_only)
-        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach, most_left)
+        lines += insert_where_it_pays(
+            graph, read, survey, placement, weight_grids, reach, most_left
+        )
     return lines
 
 
@@ -96,7 +96,7 @@ def most_error_left(placement: Placement, is_depthwise_only: bool) -> float:
 def insert_where_it_pays(
     graph: Graph,
     read: ScaledRead,
-    seen: dict[str, SeenChannels],
+    survey: ChannelSurvey,
     placement: Placement,
     weight_grids: WeightGrids,
     reach: Reach,
@@ -107,7 +107,7 @@ def insert_where_it_pays(
     Args:
         graph: is changed.
         read: the tensor, and the layers that are to read the product.
-        seen: values of the tensors that these read.
+        survey: what these layers read on calibration inputs.
         placement: tells the integers of activations.
         weight_grids: the integers of weights.
         reach: the factors that are tried.
@@ -116,10 +116,12 @@ def insert_where_it_pays(
     Returns:
         a line about the product, if there is one.
     """
+    layers = [graph.node(name) for name in read.readers]
+    seen = survey.look(graph, {layer.input[0]: AXES[layer.op_type] for layer in layers})
     factors = choose_factors(graph, read.readers, seen, placement, weight_grids, reach, most_left)
     if factors is None:
         return []
-    insert_scale(graph, read, factors)
+    insert_scale(graph, read, factors, survey)
     return [
         f"scaled {len(factors)} channels of '{read.tensor}' before {', '.join(read.readers)}, "
         f"factors {factors.min():.3f} to 1"
@@ -170,19 +172,25 @@ def find_readers(graph: Graph, tensor: str) -> list[str]:
     return sorted(readers, key=order.__getitem__)
 
 
-def insert_scale(graph: Graph, read: ScaledRead, factors: NDArray[np.float64]) -> None:
+def insert_scale(
+    graph: Graph, read: ScaledRead, factors: NDArray[np.float64], survey: ChannelSurvey
+) -> None:
     """Lets layers read a tensor divided by `factors` [C], and multiplies their weights by them.
 
     Args:
         graph: is changed in place.
         read: what they read; its other readers keep it.
         factors: one per channel.
+        survey: is told.
     """
     readers = [
         node for node in graph.consumers(read.tensor) if _leads_to(graph, node, read.readers)
     ]
-    rank = graph.weights[graph.node(read.readers[0]).input[1]].ndim
-    put_product(graph, read.tensor, readers, factors, SUFFIX, axis=read.axis, rank=rank)
+    layer = graph.node(read.readers[0])
+    axis, rank = AXES[layer.op_type], graph.weights[layer.input[1]].ndim
+    survey.divide(_list_carried(graph, readers), factors, axis)
+    result = put_product(graph, read.tensor, readers, factors, SUFFIX, axis=read.axis, rank=rank)
+    survey.derive(result, read.tensor, factors, axis)
     for name in read.readers:
         take_up(graph, graph.node(name), factors)
     graph.index()
@@ -233,6 +241,14 @@ def _leads_to(graph: Graph, node: onnx.NodeProto, readers: Collection[str]) -> b
     """Whether a node is one of the layers, or carries to nothing else."""
     carried = find_readers(graph, node.output[0]) if node.op_type in CARRIERS else [node.name]
     return bool(carried) and set(carried) <= set(readers)
+
+
+def _list_carried(graph: Graph, readers: Sequence[onnx.NodeProto]) -> list[str]:
+    """Returns what `CARRIERS` among the readers of a tensor, and behind these, write."""
+    carried = [node.output[0] for node in readers if node.op_type in CARRIERS]
+    for name in carried:
+        carried += [node.output[0] for node in graph.consumers(name) if node.op_type in CARRIERS]
+    return carried
 
 
 def fold_idle_scales(graph: Graph) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_survey import ChannelSurvey
 
 
 class ScaleRepair(Protocol):

@@ -19,11 +19,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
-from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.scale_group import (
     filters,
     find_scale_groups,

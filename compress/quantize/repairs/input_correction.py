@@ -125,13 +125,14 @@ class ErrorMoments:
     cross: Real
     hessian: Real
 
-    def find_mix(self, ridge: float) -> Real:
-        """Returns B = A - I, [groups, in, in]."""
+    def find_change(self, rows: Real, ridge: float) -> Real:
+        """Returns W B with B = A - I, [groups, out, in], of W as such `rows`."""
         variance = np.einsum("gii->gi", self.hessian)
         least = max(_SMALLEST_SHARE * float(variance.max()), np.finfo(np.float64).tiny)
         added = ridge * np.maximum(variance, least)
         damped = self.hessian + np.eye(variance.shape[1]) * added[:, None, :]
-        return np.asarray(np.linalg.solve(damped, self.cross.transpose(0, 2, 1))).transpose(0, 2, 1)
+        change = np.linalg.solve(damped, (rows @ self.cross).transpose(0, 2, 1))
+        return np.asarray(change).transpose(0, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,9 @@ def correct_for_inputs(
         return None
     rows = layout.split(weight)
 
-    def rounded_change(mix: Real | None) -> Real:
-        mixed = weight if mix is None else layout.join(rows + rows @ mix)
-        kept = mixed if grid is None else round_weight(mixed, axis, grid, widest_scales)
+    def rounded_change(change: Real | None) -> Real:
+        changed = weight if change is None else layout.join(rows + change)
+        kept = changed if grid is None else round_weight(changed, axis, grid, widest_scales)
         return layout.split(kept) - rows
 
     fit, held_out = columns.of_pictures(~outside).moments(), columns.of_pictures(outside)
@@ -203,7 +204,7 @@ def correct_for_inputs(
     before = held_out.output_errors(wanted, rounded_change(None)[:, ::step])
 
     def remaining(ridge: float) -> float:
-        change = rounded_change(fit.find_mix(ridge))[:, ::step]
+        change = rounded_change(fit.find_change(rows, ridge))[:, ::step]
         after = held_out.output_errors(wanted, change)
         return float(np.mean(after / np.maximum(before, np.finfo(np.float64).tiny)))
 
@@ -211,8 +212,7 @@ def correct_for_inputs(
     best = min(shares, key=shares.__getitem__)
     if not shares[best] < LEAST_GAIN:
         return None
-    mix = columns.moments().find_mix(best)
-    return layout.join(rows + rows @ mix).astype(np.float32)
+    return layout.join(rows + columns.moments().find_change(rows, best)).astype(np.float32)
 
 
 def _read_columns(inputs: ChannelInputs, groups: int, *, is_product: bool) -> InputColumns:

@@ -7,17 +7,16 @@ with one constant per channel goes in front of the layers instead, as `channel_s
 activations.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import onnx
 
 from artifacts.graph_reading import read_tensors
-from compress.quantize.executor import Subgraph
-from compress.quantize.graph import Array, Graph
+from compress.quantize.channel_survey import ChannelSurvey
+from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import READERS, ScaledRead, insert_where_it_pays
-from compress.quantize.repairs.channel_survey import POSITIONS, ChannelSurvey, SeenChannels
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, Reach
 
 COMPUTING = READERS | {"Attention", "DeformConv", "GRU", "LSTM", "RNN"}
@@ -38,16 +37,12 @@ def scale_inputs(
 
     See `ScaleRepair` for arguments and result.
     """
-    nodes = list(_before_layers(graph))
-    found = _find_readers(graph, nodes, frozenset(quantized))
-    if not found:
-        return []
-    seen = _observe(graph, nodes, survey.samples, {tensor: axis for tensor, axis in found})
+    found = _find_readers(graph, list(_before_layers(graph)), frozenset(quantized))
     reach = FAR if len(survey.samples) >= ENOUGH_SAMPLES else NEAR
     lines = []
     for (tensor, axis), names in found.items():
         read = ScaledRead(tensor=tensor, axis=axis, readers=tuple(names))
-        lines += insert_where_it_pays(graph, read, seen, placement, weight_grids, reach)
+        lines += insert_where_it_pays(graph, read, survey, placement, weight_grids, reach)
     return lines
 
 
@@ -75,21 +70,3 @@ def _find_readers(
                 if is_data and layer.input[1] in graph.weights:
                     found.setdefault((tensor, axis), []).append(layer.name)
     return found
-
-
-def _observe(
-    graph: Graph,
-    nodes: list[onnx.NodeProto],
-    samples: Sequence[dict[str, Array]],
-    axes: dict[str, int],
-) -> dict[str, SeenChannels]:
-    """Looks at what the network is given, by the axes of the channels."""
-    computed = [name for name in axes if name not in graph.inputs]
-    network = Subgraph(graph, nodes, graph.weights, samples[0], computed) if computed else None
-    each = max(1, POSITIONS // len(samples))
-    seen: dict[str, list[SeenChannels]] = {name: [] for name in axes}
-    for index in range(len(samples)):
-        values = samples[index] | (network.run(samples[index]) if network else {})
-        for name, axis in axes.items():
-            seen[name].append(SeenChannels.of(values[name], each, axis))
-    return {name: SeenChannels.join(parts) for name, parts in seen.items()}

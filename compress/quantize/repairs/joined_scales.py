@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import most_error_left, put_product, take_up
-from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.channel_variables import ChannelVariables, Component
 from compress.quantize.repairs.equalization import (
     LEAST_GAIN,

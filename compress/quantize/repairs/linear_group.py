@@ -148,6 +148,11 @@ def rescale_linear(graph: Graph, group: LinearGroup, factors: Real) -> None:
     graph.drop_unused_weights()
 
 
+def list_divided(graph: Graph, group: LinearGroup) -> set[str]:
+    """Returns what `rescale_linear` divides: the group's tensor, and those on the way to it."""
+    return {group.tensor, *(graph.node(name).output[0] for name, _, _ in group.divided)}
+
+
 def input_axis(product: onnx.NodeProto) -> int:
     """Returns the axis of a product's weight that its input's channels meet."""
     return 0 if product.op_type == "MatMul" else 1

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Graph
 from compress.quantize.layer_weights import choose_row_scales
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import WeightGrids
-from compress.quantize.repairs.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.repairs.linear_group import (
     LinearGroup,
     find_linear_groups,
     input_axis,
+    list_divided,
     rescale_linear,
 )
 from compress.quantize.repairs.trial_rounding import round_activation, round_weight
@@ -66,7 +67,7 @@ def migrate_scales(
             lines.append(f"left the input of {names} as it is: {how}")
         else:
             rescale_linear(graph, group, factors)
-            survey.divide({group.tensor}, factors)
+            survey.divide(list_divided(graph, group), factors, group.axis)
             lines.append(f"rescaled the input of {names} ({how}): error x {gain:.2f}")
     return lines
 

@@ -6,9 +6,9 @@ import pytest
 from onnx import helper
 
 from compress.quantize.api import quantize_model
+from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import PLACEMENTS, TensorRT
-from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.scale_group import find_scale_groups, rescale
 from compress.quantize.settings import QuantizeSettings

@@ -10,7 +10,7 @@ from compress.quantize.observers import MeanSquaredError
 from compress.quantize.placement import PLACEMENTS, OpenVINO
 from compress.quantize.requantize import requantize
 from compress.quantize.settings import QuantizeSettings
-from compress.quantize.survey import survey_placed
+from compress.quantize.survey import list_ranged, survey_tensors
 
 
 def conv(name, data, weight, result, **attributes):
@@ -158,9 +158,8 @@ def test_only_zeros_may_be_padded(value, is_moved, make_joined):
 
 def requantize_for_openvino(graph, samples):
     placed, _ = OpenVINO().place(graph)
-    return requantize(
-        graph, placed, survey_placed(graph, placed, samples), OpenVINO(), MeanSquaredError()
-    )
+    survey = survey_tensors(graph, list_ranged(graph, placed), samples)
+    return requantize(graph, placed, survey, OpenVINO(), MeanSquaredError())
 
 
 def test_a_narrow_tensor_is_requantized_before_a_wide_concat(make_pattern, samples, run_model):

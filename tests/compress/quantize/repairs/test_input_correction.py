@@ -76,7 +76,7 @@ def columns() -> InputColumns:
 def test_the_mix_is_that_of_least_squares(columns):
     plain = columns.errors[0] + columns.inputs[0]
     wanted, *_ = np.linalg.lstsq(columns.inputs[0].T, plain.T, rcond=None)
-    mix = np.eye(5) + columns.moments().find_mix(0.0)[0]
+    mix = np.eye(5) + columns.moments().find_change(np.eye(5)[None], 0.0)[0]
     np.testing.assert_allclose(mix, wanted.T, atol=1e-5)
 
 

@@ -6,10 +6,10 @@ from onnx import helper
 
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
+from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.qparams import INT8_WEIGHTS, WEIGHT_GRIDS, WeightGrids
-from compress.quantize.repairs.channel_survey import ChannelSurvey
 from compress.quantize.repairs.linear_group import find_linear_groups, rescale_linear
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.rounding import Nearest

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compress.quantize.channel_survey import AXES, ChannelSurvey
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
 from compress.quantize.prepared import PRODUCTS, RESCALING
 from compress.quantize.qparams import INT8_WEIGHTS
-from compress.quantize.repairs import channel_survey
-from compress.quantize.repairs.channel_survey import AXES, ChannelSurvey
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.simplify import simplify
+from compress.quantize.survey import list_ranged, survey_tensors
 
 PATTERNS = [
     ("pyramid", "equalize"),
@@ -91,10 +91,31 @@ def dense_model(make_model):
     return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
 
 
+@pytest.fixture
+def pooled_model(make_model):
+    """A layer behind a hard-swish, a pooling and a Resize, with channels from quiet to loud."""
+    rng = np.random.default_rng(0)
+    loud = np.geomspace(1, 64, 8).reshape(8, 1, 1, 1)
+    weights = {
+        "w0": (rng.standard_normal((8, 3, 1, 1)) * loud).astype(np.float32),
+        "w1": (rng.standard_normal((4, 8, 1, 1)) / loud.reshape(1, 8, 1, 1)).astype(np.float32),
+        "enlarged": np.array([1, 1, 2, 2], np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "first"),
+        helper.make_node("HardSwish", ["c0"], ["s0"], "act0"),
+        helper.make_node("MaxPool", ["s0"], ["p"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Resize", ["p", "", "enlarged"], ["e"], "enlarge", mode="nearest"),
+        helper.make_node("Conv", ["e", "w1"], ["y"], "last"),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+
+
 def repair_all(graph, samples):
     """Yields the survey after each repair, and how many places that rescaled."""
-    names = [item.node for item in TensorRT().place(graph)[0]]
-    survey = ChannelSurvey(samples)
+    quantized = TensorRT().place(graph)[0]
+    names = [item.node for item in quantized]
+    survey = ChannelSurvey(samples, list_ranged(graph, quantized))
     for repair in (*RESCALING, *PRODUCTS):
         lines = repair(graph, survey, TensorRT(), names, INT8_WEIGHTS)
         yield survey, repair.__name__, sum("left the input" not in line for line in lines)
@@ -106,6 +127,13 @@ def require_right(survey, graph, samples):
     for name in read:
         np.testing.assert_allclose(kept[name].values, anew[name].values, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(kept[name].peaks, anew[name].peaks, rtol=1e-3, atol=1e-4)
+    ranged = list_ranged(graph, TensorRT().place(graph)[0])
+    taken, computed = survey.take(ranged), survey_tensors(graph, ranged, samples)
+    assert taken.keys() >= set(read) & set(ranged)
+    for name, item in taken.items():
+        ends = (computed[name].low, computed[name].high)
+        np.testing.assert_allclose((item.low, item.high), ends, rtol=1e-3, atol=1e-4)
+        assert len(item.values) == len(samples)
 
 
 @pytest.mark.parametrize(("pattern", "repair"), PATTERNS)
@@ -127,6 +155,26 @@ def test_a_product_beside_what_it_divides_too(dense_model, samples):
     assert second.input[0] != "s0"
 
 
+def test_what_was_looked_at_along_another_axis_is_forgotten(norm_model, samples):
+    graph = Graph(norm_model)
+    survey = ChannelSurvey(samples, ["x"])
+    survey.look(graph, {"n": 1})
+    before = survey.look(graph, {"n": -1})["n"]
+    survey.divide({"n"}, np.full(16, 2.0), axis=-1)
+    survey.derive("half", "x", np.full(16, 2.0), axis=-1)
+    np.testing.assert_array_equal(survey.look(graph, {"n": -1})["n"].values, before.values / 2)
+    assert list(survey.take(["half", "x"])) == ["x"]
+    np.testing.assert_array_equal(survey.take(["n"])["n"].high, before.highs.max() / 2)
+
+
+def test_what_is_pooled_behind_a_product_too(pooled_model, samples):
+    graph = Graph(pooled_model)
+    simplify(graph)
+    for survey, name, places in repair_all(graph, samples):
+        require_right(survey, graph, samples)
+        assert (places > 0) == (name == "scale_channels")
+
+
 def test_products_behind_normalizations_too(norm_model, samples):
     graph = Graph(norm_model)
     for survey, name, places in repair_all(graph, samples):
@@ -143,7 +191,7 @@ def test_the_network_is_computed_once_for_all(pattern, repair, make_pattern, sam
             opened.append(args)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(channel_survey, "Subgraph", Counted)
+    monkeypatch.setattr("compress.quantize.survey.Subgraph", Counted)
     graph = make_uneven(make_pattern(pattern))
     assert sum(name == repair and places > 0 for _, name, places in repair_all(graph, samples))
     assert len(opened) == 1
