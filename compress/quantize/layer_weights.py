@@ -114,6 +114,21 @@ def to_rows(weight: NDArray, axis: int) -> NDArray[np.float64]:
     return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).astype(np.float64)
 
 
+def pick_outputs(weight: NDArray, axis: int, groups: int, step: int) -> NDArray:
+    """Returns a layer's weight with every `step`-th output channel of each group.
+
+    Args:
+        weight: whole.
+        axis: of its output channels; 1 in a transposed convolution, which holds those of one group.
+        groups: of the convolution; 1 for products.
+        step: 1 for all channels.
+    """
+    if axis != 0:
+        return np.asarray(weight.take(np.arange(0, weight.shape[axis], step), axis))
+    apart = weight.reshape(groups, -1, *weight.shape[1:])[:, ::step]
+    return apart.reshape(-1, *weight.shape[1:])
+
+
 def from_rows(rows: NDArray, shape: tuple[int, ...], axis: int) -> NDArray:
     """Undoes `to_rows`: [channels, rest] back to a weight of `shape`."""
     front = (shape[axis], *shape[:axis], *shape[axis + 1 :])

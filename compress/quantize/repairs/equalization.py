@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Array, Graph, attribute
-from compress.quantize.layer_weights import choose_row_scales
+from compress.quantize.layer_weights import choose_row_scales, pick_outputs
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
 from compress.quantize.repairs.scale_group import (
@@ -34,6 +34,8 @@ from compress.quantize.repairs.trial_rounding import round_activation, round_wei
 from compress.quantize.side_by_side import map_ahead
 
 LEAST_GAIN = 0.97
+MEASURED_WEIGHTS = 1 << 18
+"""Of a layer, by which its error is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ def measure_error(
         tensor = seen[layer.input[0]]
         if layer.input[0] not in noises:
             noises[layer.input[0]] = _activation_noise(tensor.values, factors, placement)
-        weight = filters(layer, graph.weights[layer.input[1]]).astype(np.float64)
+        weight = _pick_weights(layer, graph.weights[layer.input[1]])
         rounded = _round_weight(layer, scale_input_channels(layer, weight, factors), weight_grids)
         weight_error = scale_input_channels(layer, rounded, 1 / factors) - weight
         energy = _input_energy(layer, weight)
@@ -176,9 +178,20 @@ def _activation_noise(
     return np.asarray(np.square(error, dtype=np.float64).mean(axis=1))
 
 
+def _pick_weights(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:
+    """Returns a weight, see `filters`, with as many output channels as MEASURED_WEIGHTS take."""
+    step = -(-weight.size // MEASURED_WEIGHTS)
+    whole, groups = filters(layer, weight), attribute(layer, "group", 1)
+    picked = pick_outputs(whole, _output_axis(layer), groups, step)
+    return np.asarray(picked, np.float64)
+
+
 def _round_weight(layer: onnx.NodeProto, weight: Array, grids: WeightGrids) -> Array:
-    axis = 1 if layer.op_type == "ConvTranspose" else 0
-    return round_weight(weight, axis, grids.of(layer.name), choose_row_scales)
+    return round_weight(weight, _output_axis(layer), grids.of(layer.name), choose_row_scales)
+
+
+def _output_axis(layer: onnx.NodeProto) -> int:
+    return 1 if layer.op_type == "ConvTranspose" else 0
 
 
 def _input_energy(layer: onnx.NodeProto, weight: Array) -> NDArray[np.float64]:

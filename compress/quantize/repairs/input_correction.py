@@ -22,7 +22,7 @@ import onnx
 from numpy.typing import NDArray
 
 from compress.quantize.graph import Array, attribute
-from compress.quantize.layer_weights import from_rows, widest_scales
+from compress.quantize.layer_weights import from_rows, pick_outputs, widest_scales
 from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize
 from compress.quantize.repairs.trial_rounding import round_weight
 from compress.quantize.rounding.moments import Columns, multiply_groups
@@ -164,6 +164,11 @@ class ChannelRows:
         each = [from_rows(part.reshape(shape[1], -1), shape, 1) for part in parts]
         return np.concatenate(each)
 
+    def count_rows(self) -> int:
+        """Returns how many rows all groups have together."""
+        outputs = self.shape[self.axis] * (self.groups if self.axis else 1)
+        return outputs * self._kernel
+
     @property
     def _kernel(self) -> int:
         return int(np.prod(self.shape[2:]))
@@ -186,25 +191,27 @@ def correct_for_inputs(
     if inputs.samples < FEWEST_PICTURES:
         return None
     is_product = node.op_type in ("Gemm", "MatMul")
-    layout = ChannelRows(weight.shape, axis, 1 if is_product else attribute(node, "group", 1))
-    columns = _read_columns(inputs, layout.groups, is_product=is_product)
+    groups = 1 if is_product else attribute(node, "group", 1)
+    columns = _read_columns(inputs, groups, is_product=is_product)
     outside = np.array([is_held_out(picture) for picture in columns.pictures])
     if np.count_nonzero(~outside) < columns.inputs.shape[1] or not columns.errors.any():
         return None
-    rows = layout.split(weight)
+    layout = ChannelRows(weight.shape, axis, groups)
+    judged = pick_outputs(weight, axis, groups, -(-layout.count_rows() // JUDGED_ROWS))
+    some = ChannelRows(judged.shape, axis, groups)
+    rows = some.split(judged)
 
     def rounded_change(change: Real | None) -> Real:
-        changed = weight if change is None else layout.join(rows + change)
+        changed = judged if change is None else some.join(rows + change)
         kept = changed if grid is None else round_weight(changed, axis, grid, widest_scales)
-        return layout.split(kept) - rows
+        return some.split(kept) - rows
 
     fit, held_out = columns.of_pictures(~outside).moments(), columns.of_pictures(outside)
-    step = -(-rows.shape[0] * rows.shape[1] // JUDGED_ROWS) | 1
-    wanted = rows[:, ::step].astype(np.float32) @ held_out.errors
-    before = held_out.output_errors(wanted, rounded_change(None)[:, ::step])
+    wanted = rows.astype(np.float32) @ held_out.errors
+    before = held_out.output_errors(wanted, rounded_change(None))
 
     def remaining(ridge: float) -> float:
-        change = rounded_change(fit.find_change(rows, ridge))[:, ::step]
+        change = rounded_change(fit.find_change(rows, ridge))
         after = held_out.output_errors(wanted, change)
         return float(np.mean(after / np.maximum(before, np.finfo(np.float64).tiny)))
 
@@ -212,6 +219,7 @@ def correct_for_inputs(
     best = min(shares, key=shares.__getitem__)
     if not shares[best] < LEAST_GAIN:
         return None
+    rows = layout.split(weight)
     return layout.join(rows + columns.moments().find_change(rows, best)).astype(np.float32)
 
 
