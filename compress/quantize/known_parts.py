@@ -7,7 +7,7 @@ import onnx
 from artifacts.graph_reading import read_static_shapes, typed_values
 from artifacts.output_parts import OutputPart, find_output_parts, read_output_parts
 from compress.quantize.graph import Graph
-from compress.quantize.simplify import fold_constants
+from compress.quantize.simplify import fold_constants, remove_identities
 
 
 def read_known_parts(
@@ -24,6 +24,7 @@ def read_known_parts(
     if all(name in known for node in model.graph.node for name in node.output if name):
         return read_output_parts(model, tensors)
     graph = Graph(model)
+    remove_identities(graph)
     fold_constants(graph)
     names = list(graph.outputs) if tensors is None else tensors
     return find_output_parts(graph.nodes, graph.shapes, names)

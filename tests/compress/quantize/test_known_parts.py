@@ -15,10 +15,10 @@ def make_detector(scores: float = 1.0) -> onnx.ModelProto:
     """Joins boxes in pixels, of a shape that is computed in float, and scores."""
     weights = {
         "pixels": np.float32(400),
-        "sizes": np.asarray([1.2, 4.3, 6.4], np.float32),
         "gain": np.float32(scores),
     }
     nodes = [
+        helper.make_node("Constant", [], ["sizes"], value_floats=[1.2, 4.3, 6.4]),
         helper.make_node("Floor", ["sizes"], ["whole"]),
         helper.make_node("Cast", ["whole"], ["target"], to=onnx.TensorProto.INT64),
         helper.make_node("Mul", ["x", "pixels"], ["wide"]),
