@@ -309,9 +309,9 @@ def _refuse_twice(names: list[str], kind: str, path: Path) -> None:
 
 
 def _refuse_input(node: onnx.NodeProto, name: str, is_later: bool, path: Path) -> None:
-    problem = "only a later node, or a cycle, computes" if is_later else "nothing defines"
+    problem = "a cycle computes" if is_later else "nothing defines"
     raise InputError(
         f"node '{node.name or node.op_type}' of {path} reads '{name}', which {problem}",
-        "nodes in topological order",
+        "nodes that can be put into an order",
         "export it again",
     )

@@ -19,6 +19,7 @@ from artifacts.graph_checks import (
     check_scales,
     run_checker,
 )
+from artifacts.node_order import sort_nodes
 from artifacts.onnx_inputs import drop_weights_from_inputs, fix_inputs, input_tensors, named_dims
 from artifacts.onnx_metadata import read_metadata
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
@@ -82,6 +83,7 @@ def _read(path: Path | str) -> tuple[onnx.ModelProto, Path]:
     path = require_file(path, _WHAT)
     model = _parse(path)
     load_external_data(model, path, path.stat().st_size)
+    sort_nodes(model.graph)
     return model, Path(printable(path))
 
 

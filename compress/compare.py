@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from artifacts.decided_outputs import find_choices, find_measured, pair_choices, pin_choices
 from artifacts.errors import InputError
-from artifacts.output_parts import OutputPart, read_output_parts
+from artifacts.output_parts import OutputPart
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
+from compress.quantize.known_parts import read_known_parts
 from compress.sqnr import SignalToNoise
 
 Array = NDArray[Any]
@@ -222,6 +223,6 @@ def compare_models(
 
     names = [item.name for item in reference.graph.output]
     plain = [name for name in (*names, *twins) if name not in measured]
-    parts = read_output_parts(reference, list(dict.fromkeys(plain)))
+    parts = read_known_parts(reference, list(dict.fromkeys(plain)))
     found = compare_outputs(run_reference, run_twin, samples, progress, measured, parts, ends)
     return {**found, "outputs": {name: found["outputs"][name] for name in names}}

@@ -7,10 +7,11 @@ import numpy as np
 import onnx
 
 from artifacts.decided_outputs import find_choices, pair_choices, pin_choices
-from artifacts.output_parts import OutputPart, part_heads, read_output_parts, with_parts
+from artifacts.output_parts import OutputPart, part_heads, with_parts
 from artifacts.ownership import read_heads
 from compress.model_runner import open_runner
 from compress.quantize.graph import Array
+from compress.quantize.known_parts import read_known_parts
 from compress.sqnr import to_db
 
 
@@ -48,7 +49,7 @@ class HeadJudge:
     @classmethod
     def of_outputs(cls, model: onnx.ModelProto, samples: Sequence[dict[str, Array]]) -> Self:
         """Returns what judges by a network's own heads, and by the unlike parts of its outputs."""
-        parts = read_output_parts(model)
+        parts = read_known_parts(model)
         heads = read_heads(model) | part_heads(parts)
         return cls(model, samples, heads, parts)
 

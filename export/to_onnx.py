@@ -24,10 +24,12 @@ from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
 from export.own_rounding import measure_own_rounding
 from export.parity import check_parity
+from export.same_choices import Choice, record_choices, run_at_choices
 
 INPUT_NAME = "input"
 _SEED = 0
 _PARITY_SAMPLES = 2
+_CHOSEN = "values that a TopK chose"
 OWN_ROUNDINGS = 4
 """An export may be off by this many times what rounding alone does to the module's outputs."""
 
@@ -108,7 +110,9 @@ def export_onnx(
                 model = export_with(
                     exporter, wrapped, list(samples[0].values()), list(shapes), list(wanted[0])
                 )
-                errors = verify_export(model, samples, wanted, allow_own_rounding)
+                errors = verify_export(
+                    model, samples, wanted, allow_own_rounding, lambda x: record_choices(module, x)
+                )
                 break
             except InputError as error:
                 refusals.append(error.what)
@@ -136,6 +140,7 @@ def verify_export(
     samples: list[dict[str, Tensor]],
     wanted: list[Arrays],
     allow_more: Callable[[], Mapping[str, float]] = dict,
+    choose: Callable[[dict[str, Tensor]], list[Choice]] = lambda sample: [],
 ) -> dict[str, float]:
     """Proves that an exported model is valid and computes what the module computes.
 
@@ -144,6 +149,8 @@ def verify_export(
         samples: inputs by name.
         wanted: the module's outputs on each of them.
         allow_more: as for `check_parity`.
+        choose: returns what the module chooses on a sample; it is asked where outputs differ, which
+            are then compared with the same places chosen.
 
     Returns:
         the largest absolute error of each output.
@@ -171,11 +178,42 @@ def verify_export(
     for sample, reference in zip(samples, wanted, strict=True):
         feeds = {value.name: sample[value.name].cpu().numpy() for value in session.get_inputs()}
         got = dict(zip(names, session.run(None, feeds), strict=True))
-        errors = check_parity(
-            reference, got, dtype="float32", what="the exported model", allow_more=allow_more
-        )
+        try:
+            errors = _judge(reference, got, allow_more)
+        except InputError:
+            errors = _judge_at_choices(model, feeds, choose(sample), reference, allow_more)
+            if not errors:
+                raise
         worst = {name: max(worst[name], errors[name]) for name in names}
     return worst
+
+
+def _judge(
+    reference: Arrays, got: Arrays, allow_more: Callable[[], Mapping[str, float]]
+) -> dict[str, float]:
+    return check_parity(
+        reference, got, dtype="float32", what="the exported model", allow_more=allow_more
+    )
+
+
+def _judge_at_choices(
+    model: onnx.ModelProto,
+    feeds: Arrays,
+    choices: list[Choice],
+    reference: Arrays,
+    allow_more: Callable[[], Mapping[str, float]],
+) -> dict[str, float]:
+    """Returns the errors where the export goes on from the module's choices; {} if it cannot.
+
+    What it would have chosen itself has to have the same values: then only near ties differ.
+    """
+    found = run_at_choices(model, feeds, choices)
+    if found is None:
+        return {}
+    outputs, chosen = found
+    for (values, _), own in zip(choices, chosen, strict=True):
+        _judge({_CHOSEN: values}, {_CHOSEN: own}, allow_more)
+    return _judge(reference, outputs, allow_more)
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:

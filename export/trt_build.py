@@ -12,6 +12,7 @@ from typing import Any
 from artifacts.atomic import write_bytes
 from artifacts.errors import InputError, UnavailableError
 from artifacts.plan_manifest import FLAVOURS
+from export.lint.target import TARGETS
 
 _TITLES = {"tensorrt": "TensorRT", "tensorrt-rtx": "TensorRT-RTX"}
 _UNSUPPORTED = ("UNSUPPORTED_NODE", "UNSUPPORTED_NODE_ATTR", "UNSUPPORTED_NODE_INPUT")
@@ -80,7 +81,7 @@ def build_plan(
         _run_child(child, request, response, title, onnx_path, timeout_s)
         answer = json.loads(response.read_text(encoding="utf-8"))
         if "error" in answer:
-            raise _explain(answer["error"], title, onnx_path)
+            raise _explain(answer["error"], flavour, onnx_path)
         if timing_cache is not None:
             if answer["is_cache_ignored"]:
                 _log.warning(
@@ -125,7 +126,8 @@ def _run_child(
         raise UnavailableError(f"{title} failed on {onnx_path.name}: {reason}")
 
 
-def _explain(error: dict[str, Any], title: str, onnx_path: Path) -> InputError | UnavailableError:
+def _explain(error: dict[str, Any], flavour: str, onnx_path: Path) -> InputError | UnavailableError:
+    title = _TITLES[flavour]
     what = _telling_line(error["what"])
     if error["kind"] == "unavailable":
         return UnavailableError(
@@ -141,10 +143,11 @@ def _explain(error: dict[str, Any], title: str, onnx_path: Path) -> InputError |
     if error.get("node") or error.get("operator"):
         place = f" at node '{error.get('node') or '(no name)'}' ({error.get('operator')})"
     verb = "parse" if error["kind"] == "parse" else "build"
+    target = f" --target {flavour}" if flavour in TARGETS else ""
     return InputError(
         f"{title} cannot {verb} {onnx_path.name}{place}: {what}",
         "operators that TensorRT has",
-        f"framefit export lint {onnx_path.name} says what to change",
+        f"framefit export lint {onnx_path.name}{target} says what to change",
     )
 
 

@@ -119,6 +119,8 @@ def show_errors(
 ) -> None:
     """Prints the SQNR of outputs (and parts), as the file says and as the target computes it.
 
+    A part that was not measured elsewhere has no figure there.
+
     Args:
         outputs_db: as the file says.
         check: as the target computes it.
@@ -131,10 +133,12 @@ def show_errors(
     rows = [[name, format_db(value)] for name, value in outputs_db.items()]
     if check is not None:
         headings.append(f"on {check.runtime}, {check.samples} of them")
-        rows = [[*row, format_db(check.outputs_db[row[0]])] for row in rows]
+        there_db = {name: format_db(value) for name, value in check.outputs_db.items()}
+        rows = [[*row, there_db.get(row[0], "-")] for row in rows]
     if own_states:
         headings += ["of sequences with its own states", "their last quarter"]
-        rows = [[*row, *map(format_db, own_states[row[0]].values())] for row in rows]
+        over_frames = {name: map(format_db, both.values()) for name, both in own_states.items()}
+        rows = [[*row, *over_frames.get(row[0], ("-", "-"))] for row in rows]
     print_table(headings, rows)
 
 

@@ -14,6 +14,7 @@ from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
 from framefit.commands.quantize_result import describe_size, show_errors, show_outcome
 from framefit.quantize_job import QuantizeOutcome
+from framefit.target_check import TargetCheck
 
 
 def show(layers, precision=None, costly=None):
@@ -50,6 +51,17 @@ def test_an_output_without_any_error_is_exact(capsys):
     show_errors({"y": EXACT_DB, "z": 40.0}, None, {})
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert rows[-2:] == [["y", "exact"], ["z", "40.0"]]
+
+
+def test_a_part_that_was_not_measured_on_the_target_has_no_figure_there(capsys):
+    check = TargetCheck(runtime="openvino", samples=4, outputs_db={"y": 39.0}, said_db={})
+    states = {"y": {"own_states_db": 30.0, "own_states_end_db": 29.0}}
+    show_errors({"y": 40.0, "y[:, 4:8]": 21.0}, check, states)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows[-2:] == [
+        ["y", "40.0", "39.0", "30.0", "29.0"],
+        ["y[:,", "4:8]", "21.0", "-", "-", "-"],
+    ]
 
 
 def test_costly_layers_are_named_with_what_they_bring(capsys):

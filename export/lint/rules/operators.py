@@ -17,7 +17,8 @@ _PLUGINS = frozenset(
 
 _INSTEAD = {
     "NonMaxSuppression": "end the network at the raw boxes and scores, and suppress outside",
-    "NonZero": "keep a mask of fixed size instead of a list of positions",
+    "NonZero": "keep a mask of fixed size instead of a list of positions; where it chooses boxes, "
+    "export the network without suppression",
     "RoiAlign": "end the network before the regions; classic TensorRT has it",
     "DeformConv": "compose it of GridSample and Conv; classic TensorRT has it",
     "DynamicQuantizeLinear": "quantize with calibration data: compress quantize",
