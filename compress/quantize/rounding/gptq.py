@@ -76,11 +76,9 @@ class GPTQ(MomentRounding):
         rows = np.tile(task.target, (1, len(tried), 1))
         scales = np.concatenate(tried, axis=1)
         steps = scales[:, :, task.blocks]
-        integers = round_columns(
+        integers, losses = round_with_losses(
             rows, steps, task.hessian, grid, ordered=self.ordered, block=self.block
         )
-        error = rows - integers * steps
-        losses = (error @ task.hessian * error).sum(axis=2)
         best = losses.reshape(groups, len(tried), outputs).argmin(axis=1)
         pick = (best * outputs + np.arange(outputs))[:, :, None]
         return np.take_along_axis(integers, pick, axis=1), np.take_along_axis(scales, pick, axis=1)
@@ -99,28 +97,44 @@ def round_columns(
         ordered: by falling diagonal of the Hessian.
         block: columns that are finished before the ones behind them are updated.
     """
+    return round_with_losses(rows, steps, hessian, grid, ordered=ordered, block=block)[0]
+
+
+def round_with_losses(
+    rows: Real, steps: Real, hessian: Real, grid: IntegerGrid, *, ordered: bool, block: int
+) -> tuple[Real, Real]:
+    """Returns the integers of `round_columns`, and what each row loses, [groups, rows].
+
+    With e_i the error of column i divided by U_ii, W - V = e U; as H^-1 = U' U, the loss
+    (W - V) H (W - V)' is e e'. Weights are turned to [groups, in, rows], so that a column of them
+    lies in one piece.
+    """
     order = np.tile(np.arange(rows.shape[2]), (len(rows), 1))
     if ordered:
         order = np.argsort(-np.einsum("gii->gi", hessian), axis=1, kind="stable")
     upper = factor_inverse(hessian, order)
-    left = np.take_along_axis(rows, order[:, None, :], axis=2)
-    steps = np.take_along_axis(steps, order[:, None, :], axis=2)
-    integers = np.zeros_like(left)
-    inputs = left.shape[2]
+    turned = order[:, :, None]
+    left = np.take_along_axis(rows.transpose(0, 2, 1), turned, axis=1)
+    steps = np.take_along_axis(steps.transpose(0, 2, 1), turned, axis=1)
+    integers = np.empty_like(left)
+    losses = np.zeros((len(rows), rows.shape[1]))
+    inputs = left.shape[1]
     for start in range(0, inputs, block):
         end = min(start + block, inputs)
-        errors = np.zeros((*left.shape[:2], end - start))
+        errors = np.empty((len(rows), end - start, rows.shape[1]))
         for column in range(start, end):
-            step = steps[:, :, column]
-            value = round_to_grid(left[:, :, column] / step, grid)
-            integers[:, :, column] = value
-            error = (left[:, :, column] - value * step) / upper[:, None, column, column]
-            errors[:, :, column - start] = error
-            left[:, :, column:end] -= error[:, :, None] * upper[:, None, column, column:end]
-        left[:, :, end:] -= errors @ upper[:, start:end, end:]
+            step = steps[:, column]
+            value = round_to_grid(left[:, column] / step, grid)
+            integers[:, column] = value
+            error = (left[:, column] - value * step) / upper[:, column, column, None]
+            errors[:, column - start] = error
+            behind = upper[:, column, column + 1 : end, None]
+            left[:, column + 1 : end] -= error[:, None] * behind
+        left[:, end:] -= upper[:, start:end, end:].transpose(0, 2, 1) @ errors
+        losses += np.square(errors).sum(axis=1)
     placed = np.empty_like(integers)
-    np.put_along_axis(placed, np.broadcast_to(order[:, None, :], placed.shape), integers, 2)
-    return placed
+    np.put_along_axis(placed, np.broadcast_to(turned, placed.shape), integers, 1)
+    return np.ascontiguousarray(placed.transpose(0, 2, 1)), losses
 
 
 def factor_inverse(hessian: Real, order: NDArray[np.int64]) -> Real:

@@ -9,7 +9,7 @@ from artifacts.errors import InputError
 from compress.quantize.qparams import WEIGHT_GRIDS
 from compress.quantize.rounding import GPTQ
 from compress.quantize.rounding.descend import refit_scales, sweep_columns
-from compress.quantize.rounding.gptq import factor_inverse, round_columns
+from compress.quantize.rounding.gptq import factor_inverse, round_columns, round_with_losses
 from compress.quantize.rounding.target import damp
 
 INT4 = WEIGHT_GRIDS["int4"]
@@ -63,6 +63,13 @@ def test_groups_are_rounded_as_if_alone():
         part = slice(group, group + 1)
         alone = round_columns(rows[part], steps[part], hessian[part], INT4, ordered=True, block=4)
         np.testing.assert_array_equal(together[part], alone)
+
+
+def test_what_rounding_loses_is_known_without_another_product():
+    rows, steps, hessian = make_problem(1, groups=3)
+    found, losses = round_with_losses(rows, steps, hessian, INT4, ordered=True, block=4)
+    error = rows - found * steps
+    np.testing.assert_allclose(losses, (error @ hessian * error).sum(axis=2), rtol=1e-9)
 
 
 @given(seed=st.integers(0, 1000))
