@@ -11,7 +11,7 @@ from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
 from compress.quantize.rounding.target import Objective
 
 Real = NDArray[np.float64]
-_BLOCK = 128
+_BLOCK = 64
 
 
 def descend(task: Objective, integers: Real, grid: IntegerGrid, sweeps: int) -> tuple[Real, Real]:
