@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
-from artifacts.dropped_objects import NAMES, Dropped, holds_dropped, resave_hint
+from artifacts.dropped_objects import STAND_INS, holds_dropped, resave_hint
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError, first_line
 from artifacts.file_kind import printable, require_file, sniff_kind
@@ -147,7 +148,7 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
         if rest is not None:
             return _read_checkpoint({**rest, "state_dict": weights}, label)
         return check_weights(weights, label)
-    content = _load_zip(path, dropped=NAMES)
+    content = _load_zip(path, STAND_INS)
     if isinstance(content, dict) and isinstance(content.get("format"), str):
         return _read_checkpoint(content, label)
     weights = find_weights(content)
@@ -266,12 +267,12 @@ def _static_shape(node: Any, label: str) -> tuple[int, ...]:
     return tuple(value.shape)
 
 
-def _load_zip(path: Path, dropped: tuple[str, ...] = ()) -> Any:
+def _load_zip(path: Path, stand_ins: Mapping[str, type] = MappingProxyType({})) -> Any:
     """Loads a checkpoint in PyTorch's zip format; every other kind of file is refused.
 
     Args:
         path: the file.
-        dropped: names of Python's globals that are read as nothing.
+        stand_ins: what globals of Python are read as, by name.
     """
     label = printable(path)
     _require_safe_torch()
@@ -295,7 +296,7 @@ def _load_zip(path: Path, dropped: tuple[str, ...] = ()) -> Any:
         raise InputError(f"{label} is an archive of torch.export", fix="give it the suffix .pt2")
     refuse_compressed(path)
     with path.open("rb") as stream:
-        return _load_weights_only(stream, label, dropped, resave_hint(str(path)))
+        return _load_weights_only(stream, label, stand_ins, resave_hint(str(path)))
 
 
 def _require_safe_torch() -> None:
@@ -319,12 +320,15 @@ _KINDS = {
 
 
 def _load_weights_only(
-    stream: Any, label: str, dropped: tuple[str, ...] = (), fix: str = _PLAIN_FIX
+    stream: Any,
+    label: str,
+    stand_ins: Mapping[str, type] = MappingProxyType({}),
+    fix: str = _PLAIN_FIX,
 ) -> Any:
     """Loads tensors and plain containers; anything else is refused, without a second try."""
-    stand_ins: list[Any] = [(Dropped, name) for name in dropped]
+    allowed: list[Any] = [(kind, name) for name, kind in stand_ins.items()]
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(stand_ins):
+        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
             warnings.simplefilter("ignore")
             return torch.load(stream, map_location="cpu", weights_only=True)
     except Exception as error:

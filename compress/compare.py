@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from artifacts.decided_outputs import find_choices, find_measured, pair_choices, pin_choices
 from artifacts.errors import InputError
 from artifacts.output_parts import OutputPart
+from compress.constant_outputs import describe_constant
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.known_parts import read_known_parts
@@ -39,6 +40,8 @@ class OutputComparison:
         self._per_sample_db: list[float] = []
         self._agreeing = 0
         self._decisions = 0
+        self._first: Array | None = None
+        self._varies = False
 
     def update(self, reference: Array, candidate: Array) -> None:
         """Adds one sample."""
@@ -51,13 +54,16 @@ class OutputComparison:
         alike = _decide(reference, reference) == _decide(candidate, reference)
         self._agreeing += int(np.count_nonzero(alike))
         self._decisions += alike.size
+        first = self._first = reference if self._first is None else self._first
+        self._varies |= describe_constant((first, reference)) is None
 
     def result(self) -> dict[str, float]:
         """Returns the figures.
 
         sqnr_db pools all samples; sqnr_mean_db is the mean over samples, sqnr_worst_db the lowest
         and worst_sample its index; max_abs is the largest difference; agreement is 0 to 1;
-        sqnr_end_db pools the samples with a figure of their own, where there are such.
+        sqnr_end_db pools the samples with a figure of their own, where there are such; is_constant
+        is there, and true, where no sample changed the reference.
         """
         worst = int(np.argmin(self._per_sample_db))
         return {
@@ -68,6 +74,7 @@ class OutputComparison:
             "max_abs": self._noise.max_abs,
             "agreement": self._agreeing / max(self._decisions, 1),
             **({"sqnr_end_db": self._end_noise.sqnr_db} if self._ends else {}),
+            **({} if self._varies else {"is_constant": True}),
         }
 
 

@@ -1,9 +1,11 @@
 """Outputs that no sample changes, of which a comparison on those samples says nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+
+from compress.sqnr import EXACT_DB, format_db
 
 
 def describe_constant(values: Iterable[NDArray]) -> str | None:
@@ -21,6 +23,16 @@ def describe_constant(values: Iterable[NDArray]) -> str | None:
     if first.size + count > 2 and np.all(first == first.flat[:1]):
         return f"{first.flat[0]:g} everywhere" if first.size else "empty"
     return "the same in all samples" if count > 1 else None
+
+
+def format_sqnr(figures: Mapping[str, float]) -> str:
+    """Returns an output's SQNR as it is shown; "constant" where nothing was there to lose.
+
+    Args:
+        figures: see `compress.compare.OutputComparison.result`.
+    """
+    is_exact = figures["sqnr_db"] >= EXACT_DB
+    return "constant" if is_exact and "is_constant" in figures else format_db(figures["sqnr_db"])
 
 
 def warn_of_constant(output: str, how: str, samples: str) -> str:

@@ -198,7 +198,7 @@ def make_recipe(
             "runtime": engine["runtime"],
             "threads": engine["threads"],
             "input_shapes": {name: list(dims) for name, dims in shapes.items()},
-            "data": str(engine["data"]) if engine["data"] else None,
+            "data": str(Workspace().find_dataset(engine["data"])) if engine["data"] else None,
         },
         artifact=str(measured),
     )

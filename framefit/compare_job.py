@@ -1,6 +1,7 @@
 """The work of `compress compare`."""
 
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class OutputDifference:
@@ -28,8 +31,9 @@ class OutputDifference:
         name: of the output or part.
         head: that it belongs to; "" where the model does not say.
         figures: sqnr_db (all samples pooled), sqnr_mean_db, sqnr_worst_db, max_abs, agreement
-            (share of equal decisions, 0 to 1); see `compress.compare.OutputComparison`. Of networks
-            with states also own_states_db and own_states_end_db, see `compress.own_states`.
+            (share of equal decisions, 0 to 1), is_constant where no sample changes it; see
+            `compress.compare.OutputComparison`. Of networks with states also own_states_db and
+            own_states_end_db, see `compress.own_states`.
         worst_sample: name of the sample with the lowest SQNR.
     """
 
@@ -98,6 +102,7 @@ def compare_files(
         InputError: a file or the data is not usable, or the two networks do not fit together.
     """
     from compress.compare import compare_models
+    from compress.constant_outputs import warn_of_constant
     from compress.own_states import FramesWithStates, compare_own_states
 
     options = replace(model_options or ModelOptions(), data=data)
@@ -120,6 +125,9 @@ def compare_files(
             "quantize it again from this reference",
         )
     found = compare_models(right.model, left.model, data_samples, progress)
+    for name, figures in found["outputs"].items():
+        if "is_constant" in figures:
+            _log.warning("%s", warn_of_constant(f"output '{name}'", "constant", "given"))
     own: Mapping[str, Mapping[str, float]] = {}
     if isinstance(data_samples, FramesWithStates):
         own = compare_own_states(right.model, left.model, data_samples, progress)

@@ -59,7 +59,7 @@ def open_measure(
         raise InputError(
             "the network does not say what its heads are, so no metric fits its outputs",
             "a network exported from a framefit checkpoint",
-            "use contracts on sqnr or agreement",
+            "leave --labels out: of outputs without a head SQNR and agreement are judged",
         )
     shapes = [tensor.shape for tensor in input_tensors(model).values()]
     height, width = shapes[0][2:]

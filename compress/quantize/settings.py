@@ -140,7 +140,9 @@ class QuantizeSettings:
             )
         if self.contracts and self.allowance is None:
             raise InputError(
-                "contracts were given without prefer", "speed, balanced or quality; or within_ms"
+                "contracts were given alone",
+                "prefer (speed, balanced or quality) or within_ms too",
+                "on the command line: --prefer or --within-ms beside --contract",
             )
         if self.memory_cap_bytes < 0:
             raise InputError(f"memory_cap_bytes is {self.memory_cap_bytes}", "0 or more")

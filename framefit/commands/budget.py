@@ -42,7 +42,11 @@ InputShape = Annotated[
     typer.Option(help="Fixes a dynamic input, such as x=1,3,240,320; may be repeated."),
 ]
 Data = Annotated[
-    Path | None, typer.Option(help="Pictures or an .npz as MODEL's input; random if not given.")
+    str | None,
+    typer.Option(
+        help="Pictures, an .npz, or a dataset of framefit.toml as MODEL's input; random if not "
+        "given."
+    ),
 ]
 SamplesFile = Annotated[
     Path | None,

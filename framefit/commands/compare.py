@@ -48,6 +48,7 @@ def compare(
     """
     from artifacts.atomic import require_writable, write_json
     from artifacts.recurrence import Recurrence
+    from compress.constant_outputs import format_sqnr
     from compress.sqnr import format_db
     from framefit.compare_job import compare_files
     from framefit.model_source import ModelOptions
@@ -79,7 +80,7 @@ def compare(
             (
                 item.name,
                 item.head or "-",
-                format_db(item.figures["sqnr_db"]),
+                format_sqnr(item.figures),
                 format_db(item.figures["sqnr_mean_db"]),
                 format_db(item.figures["sqnr_worst_db"]),
                 item.worst_sample,

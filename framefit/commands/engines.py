@@ -261,7 +261,7 @@ def compare(
     """
     from artifacts.atomic import write_json
     from artifacts.errors import InputError
-    from compress.sqnr import format_db
+    from compress.constant_outputs import format_sqnr
     from engines.runtimes import SessionSettings, default_runtime
     from framefit.engines_job import compare_sessions, open_data
     from framefit.hang_watch import HangWatch
@@ -296,7 +296,7 @@ def compare(
     print_table(
         ("output", "SQNR dB", "largest error", "agreement"),
         (
-            (name, format_db(item["sqnr_db"]), _figure(item["max_abs"]), f"{item['agreement']:.2%}")
+            (name, format_sqnr(item), _figure(item["max_abs"]), f"{item['agreement']:.2%}")
             for name, item in result["outputs"].items()
         ),
     )

@@ -56,7 +56,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         )
         show_frontier(result.precision)
     else:
-        typer.echo(f"latency not measured; on the target: framefit engines bench {outcome.out}")
+        bench = f"framefit engines bench {shlex.quote(str(outcome.out))}"
+        typer.echo(f"latency not measured; on the target: {bench}")
     if outcome.has_free_batch is not None:
         kept = "free, as in the float network" if outcome.has_free_batch else "1 from now on"
         typer.echo(f"the batch is {kept}; all was measured with a batch of 1")

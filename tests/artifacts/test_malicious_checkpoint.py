@@ -4,10 +4,13 @@ import pickle
 import shlex
 import subprocess
 import sys
+import types
 import zipfile
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from artifacts.checkpoint import (  # noqa: E402
     load_state_dict,
     save_checkpoint,
 )
-from artifacts.dropped_objects import NAMES, Dropped  # noqa: E402
+from artifacts.dropped_objects import DICTIONARIES, NAMES, STAND_INS, Dropped  # noqa: E402
 from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
 from artifacts.input_spec import InputSpec  # noqa: E402
 
@@ -233,7 +236,7 @@ def test_nothing_of_a_dropped_object_runs(tmp_path: Path, make_canary, name: str
     path = torch_zip(tmp_path / "m.pt", b"\x80\x02(" + built + weight + b"t.")
     with pytest.raises(InputError, match="another format"):
         load_checkpoint_or_weights(path)
-    content = checkpoint._load_zip(path, NAMES)
+    content = checkpoint._load_zip(path, STAND_INS)
     assert type(content[0]) is Dropped
     assert not vars(content[0])
     gadget = pickle.dumps(make_canary(), 2)[2:-1]
@@ -244,9 +247,39 @@ def test_nothing_of_a_dropped_object_runs(tmp_path: Path, make_canary, name: str
     assert not (tmp_path / "canary").exists()
 
 
-def test_a_checkpoint_of_ours_holds_no_dropped_object(tmp_path: Path, good: Path) -> None:
+@pytest.mark.parametrize("name", DICTIONARIES)
+def test_dictionaries_of_a_kind_of_their_own_are_read_as_plain_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    module, _, attribute = name.rpartition(".")
+    kind = type(attribute, (dict,), {"__module__": module})
+    stand_in = types.ModuleType(module)
+    setattr(stand_in, attribute, kind)
+    for end in range(1, module.count(".") + 2):
+        monkeypatch.setitem(sys.modules, ".".join(module.split(".")[:end]), stand_in)
+    options = kind({"lr": 0.1, "nested": kind()})
+    options.extra = 1
+    weights = nn.Conv2d(3, 4, 3).state_dict()
+    torch.save(kind({"state_dict": weights, "hyper_parameters": options}), tmp_path / "m.ckpt")
+    monkeypatch.delitem(sys.modules, module)
+    assert load_state_dict(tmp_path / "m.ckpt").keys() == weights.keys()
+
+
+def test_options_that_name_types_are_dropped(tmp_path: Path) -> None:
+    """As of Hydra and Lightning: `hparams_type`, and optimizers to be called later."""
+    weights = nn.Conv2d(3, 4, 3).state_dict()
+    later = partial(torch.optim.AdamW, lr=0.1)
+    options = {"type": dict, "optimizer": later, "counts": defaultdict(int)}
+    torch.save({"state_dict": weights, "hyper_parameters": options}, tmp_path / "m.ckpt")
+    assert load_state_dict(tmp_path / "m.ckpt").keys() == weights.keys()
+
+
+@pytest.mark.parametrize("value", [np.float64(4), dict], ids=["object", "type"])
+def test_a_checkpoint_of_ours_holds_no_dropped_object(
+    tmp_path: Path, good: Path, value: object
+) -> None:
     content = torch.load(good, weights_only=True)
-    torch.save(content | {"config": {"channels": np.float64(4)}}, good)
+    torch.save(content | {"config": {"channels": value}}, good)
     with pytest.raises(UnsafeFileError, match="beside its weights"):
         load_checkpoint(good)
 

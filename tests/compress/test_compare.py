@@ -5,6 +5,7 @@ import pytest
 
 from artifacts.errors import InputError
 from compress.compare import OutputComparison, compare_outputs
+from compress.constant_outputs import format_sqnr
 from compress.sqnr import EXACT_DB, SignalToNoise
 
 
@@ -68,3 +69,11 @@ def test_outputs_that_do_not_fit_are_refused(candidate, message):
 def test_no_samples_are_refused():
     with pytest.raises(InputError, match="at least 1"):
         compare_outputs(lambda _: {}, lambda _: {}, [])
+
+
+def test_an_output_that_no_sample_changes_is_called_constant_and_not_exact():
+    still, moving = np.zeros((1, 4)), [np.zeros((1, 4)), np.ones((1, 4))]
+    assert format_sqnr(compare([still, still], [still, still])) == "constant"
+    assert format_sqnr(compare([still, still], [still, still + 1])) == f"{-EXACT_DB:.1f}"
+    assert format_sqnr(compare(moving, moving)) == "exact"
+    assert "is_constant" not in compare(moving, moving)

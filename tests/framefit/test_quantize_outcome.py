@@ -1,5 +1,6 @@
 """What `compress quantize` prints of its result."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from framefit.quantize_job import QuantizeOutcome
 from framefit.target_check import TargetCheck
 
 
-def show(layers, precision=None, costly=None):
+def show(layers, precision=None, costly=None, out="y.onnx"):
     """Prints the outcome of so many quantized layers."""
     result = SimpleNamespace(
         outputs_db={"y": 40.0},
@@ -29,7 +30,7 @@ def show(layers, precision=None, costly=None):
         costly=costly,
     )
     outcome = QuantizeOutcome(
-        out=Path("y.onnx"),
+        out=Path(out),
         source=Path("x.onnx"),
         result=result,
         target="openvino",
@@ -45,6 +46,13 @@ def show(layers, precision=None, costly=None):
 def test_a_network_that_stays_in_float_has_no_table_of_sqnr(layers, is_shown, capsys):
     show(layers)
     assert ("SQNR" in capsys.readouterr().out) == is_shown
+
+
+def test_the_command_that_times_it_can_be_copied(capsys):
+    show(1, out="a map/y.onnx")
+    line = next(line for line in capsys.readouterr().out.splitlines() if "engines bench" in line)
+    command = line.partition("target: ")[2]
+    assert shlex.split(command) == ["framefit", "engines", "bench", "a map/y.onnx"]
 
 
 def test_an_output_without_any_error_is_exact(capsys):

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
+from framefit.budget_job import make_recipe
 from framefit.workspace import Workspace
 
 
@@ -145,3 +146,13 @@ def test_good_settings(folder: Path) -> None:
     assert Workspace().find_dataset("n" * 300) == Path("n" * 300)
     entry = {"path": "x", "kind": "plan", "sha256": "0", "command": "c"}
     assert json.loads(json.dumps(entry)) == entry
+
+
+def test_budget_check_measures_with_a_named_dataset(folder: Path) -> None:
+    (folder / "check").mkdir()
+    (folder / "framefit.toml").write_bytes(b'[datasets]\r\nafternoon = "check"\r\n')
+    engine = {"runtime": None, "threads": None, "input_shape": None}
+    for data, wanted in (("afternoon", "check"), ("check", "check"), (None, None)):
+        recipe = make_recipe(Path("m.onnx"), None, None, {**engine, "data": data}, folder)
+        found = recipe.arguments["data"]
+        assert (found and Path(found).resolve()) == (wanted and folder / wanted)

@@ -11,7 +11,7 @@ from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
 from compress.quantize.rounding.target import Objective
 
 Real = NDArray[np.float64]
-_BLOCK = 128
+_BLOCK = 64
 
 
 def descend(task: Objective, integers: Real, grid: IntegerGrid, sweeps: int) -> tuple[Real, Real]:
@@ -48,25 +48,25 @@ def sweep_columns(
         hessian: [groups, in, in] H, with a positive diagonal.
         grid: the integers that are allowed.
     """
-    integers = integers.copy()
-    error = target - integers * steps
-    gradient = error @ hessian
-    inputs = target.shape[2]
+    gradient = np.ascontiguousarray(((target - integers * steps) @ hessian).transpose(0, 2, 1))
+    turned = integers.transpose(0, 2, 1).copy()
+    steps = np.ascontiguousarray(steps.transpose(0, 2, 1))
+    groups, inputs, outputs = turned.shape
     for start in range(0, inputs, _BLOCK):
         end = min(start + _BLOCK, inputs)
-        moved = np.zeros((*target.shape[:2], end - start))
-        local = gradient[:, :, start:end].copy()
+        moved = np.empty((groups, end - start, outputs))
+        local = gradient[:, start:end]
         for column in range(start, end):
-            step = steps[:, :, column]
-            own = hessian[:, None, column, column]
-            wanted = integers[:, :, column] + local[:, :, column - start] / (own * step)
-            best = round_to_grid(wanted, grid)
-            move = (best - integers[:, :, column]) * step
-            integers[:, :, column] = best
-            moved[:, :, column - start] = move
-            local -= move[:, :, None] * hessian[:, None, column, start:end]
-        gradient -= moved @ hessian[:, start:end]
-    return integers
+            step = steps[:, column]
+            own = hessian[:, column, column, None]
+            best = round_to_grid(turned[:, column] + local[:, column - start] / (own * step), grid)
+            move = (best - turned[:, column]) * step
+            turned[:, column] = best
+            moved[:, column - start] = move
+            behind = hessian[:, column, column + 1 : end, None]
+            local[:, column + 1 - start :] -= move[:, None] * behind
+        gradient[:, end:] -= hessian[:, start:end, end:].transpose(0, 2, 1) @ moved
+    return np.ascontiguousarray(turned.transpose(0, 2, 1))
 
 
 def refit_scales(target: Real, integers: Real, scales: Real, hessian: Real) -> Real:

@@ -25,7 +25,6 @@ from compress.quantize.rounding.target import Objective, damp
 
 Real = NDArray[np.float64]
 _FIRST_DAMPING, _MORE_DAMPING = 1e-6, 10.0
-_SMALL_TRIANGLE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class GPTQ(MomentRounding):
 
     damping: float = 0.01
     ordered: bool = True
-    block: int = 128
+    block: int = 64
     clip_factors: tuple[float, ...] = (1.0, 0.92, 0.84, 0.76, 0.68, 0.6)
     sweeps: int = 3
     corrects_inputs: bool = True
@@ -76,11 +75,9 @@ class GPTQ(MomentRounding):
         rows = np.tile(task.target, (1, len(tried), 1))
         scales = np.concatenate(tried, axis=1)
         steps = scales[:, :, task.blocks]
-        integers = round_columns(
+        integers, losses = round_with_losses(
             rows, steps, task.hessian, grid, ordered=self.ordered, block=self.block
         )
-        error = rows - integers * steps
-        losses = (error @ task.hessian * error).sum(axis=2)
         best = losses.reshape(groups, len(tried), outputs).argmin(axis=1)
         pick = (best * outputs + np.arange(outputs))[:, :, None]
         return np.take_along_axis(integers, pick, axis=1), np.take_along_axis(scales, pick, axis=1)
@@ -99,59 +96,65 @@ def round_columns(
         ordered: by falling diagonal of the Hessian.
         block: columns that are finished before the ones behind them are updated.
     """
+    return round_with_losses(rows, steps, hessian, grid, ordered=ordered, block=block)[0]
+
+
+def round_with_losses(
+    rows: Real, steps: Real, hessian: Real, grid: IntegerGrid, *, ordered: bool, block: int
+) -> tuple[Real, Real]:
+    """Returns the integers of `round_columns`, and what each row loses, [groups, rows].
+
+    U needs no computing: with H = R R', U is R^-1, so (W - V) R = e, where e_i is the error of
+    column i divided by U_ii. Its column i says what is rounded: w_i + sum_j<i (w_j - v_j) R_ji /
+    R_ii. The loss (W - V) H (W - V)' is e e'. Weights are turned to [groups, in, rows], so that a
+    column of them lies in one piece.
+    """
     order = np.tile(np.arange(rows.shape[2]), (len(rows), 1))
     if ordered:
         order = np.argsort(-np.einsum("gii->gi", hessian), axis=1, kind="stable")
-    upper = factor_inverse(hessian, order)
-    left = np.take_along_axis(rows, order[:, None, :], axis=2)
-    steps = np.take_along_axis(steps, order[:, None, :], axis=2)
-    integers = np.zeros_like(left)
-    inputs = left.shape[2]
+    factor = factor_hessian(hessian, order)
+    sizes = np.einsum("gii->gi", factor).copy()
+    factor /= sizes[:, None]
+    turned = order[:, :, None]
+    left = np.take_along_axis(rows.transpose(0, 2, 1), turned, axis=1)
+    steps = np.take_along_axis(steps.transpose(0, 2, 1), turned, axis=1)
+    wanted, integers = left.copy(), np.empty_like(left)
+    losses = np.zeros((len(rows), rows.shape[1]))
+    inputs = left.shape[1]
     for start in range(0, inputs, block):
         end = min(start + block, inputs)
-        errors = np.zeros((*left.shape[:2], end - start))
         for column in range(start, end):
-            step = steps[:, :, column]
-            value = round_to_grid(left[:, :, column] / step, grid)
-            integers[:, :, column] = value
-            error = (left[:, :, column] - value * step) / upper[:, None, column, column]
-            errors[:, :, column - start] = error
-            left[:, :, column:end] -= error[:, :, None] * upper[:, None, column, column:end]
-        left[:, :, end:] -= errors @ upper[:, start:end, end:]
+            step = steps[:, column]
+            value = round_to_grid(left[:, column] / step, grid)
+            integers[:, column] = value
+            value *= step
+            losses += np.square((left[:, column] - value) * sizes[:, column, None])
+            wanted[:, column] -= value
+            behind = factor[:, column, column + 1 : end, None]
+            left[:, column + 1 : end] += wanted[:, None, column] * behind
+        left[:, end:] += factor[:, start:end, end:].transpose(0, 2, 1) @ wanted[:, start:end]
     placed = np.empty_like(integers)
-    np.put_along_axis(placed, np.broadcast_to(order[:, None, :], placed.shape), integers, 2)
-    return placed
+    np.put_along_axis(placed, np.broadcast_to(turned, placed.shape), integers, 1)
+    return np.ascontiguousarray(placed.transpose(0, 2, 1)), losses
 
 
-def factor_inverse(hessian: Real, order: NDArray[np.int64]) -> Real:
-    """Returns upper triangular U with U' U = H^-1, columns in the given order, [groups, in, in].
+def factor_hessian(hessian: Real, order: NDArray[np.int64]) -> Real:
+    """Returns upper triangular R with R R' = H, columns in the given order, [groups, in, in].
 
-    With R upper triangular and H = R R' (the Cholesky factor of H read backwards), U = R^-1.
-    A Hessian that rounding errors made indefinite gets a larger diagonal until it is not.
+    It is the Cholesky factor of H read backwards. A Hessian that rounding errors made indefinite
+    gets a larger diagonal until it is not.
     """
-    ordered = np.take_along_axis(hessian, order[:, :, None], axis=1)
-    ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
+    back = order[:, ::-1]
+    groups = np.arange(len(hessian))[:, None, None]
+    ordered = hessian[groups, back[:, :, None], back[:, None, :]]
     added = 0.0
     while True:
         try:
-            lower = np.linalg.cholesky(damp(ordered, added)[:, ::-1, ::-1])
+            lower = np.linalg.cholesky(damp(ordered, added))
         except np.linalg.LinAlgError:
             added = max(added * _MORE_DAMPING, _FIRST_DAMPING)
         else:
-            return invert_triangular(np.asarray(lower[:, ::-1, ::-1], np.float64))
-
-
-def invert_triangular(upper: Real) -> Real:
-    """Returns the inverses of upper triangular matrices, [groups, in, in], half by half."""
-    size = upper.shape[1]
-    if size <= _SMALL_TRIANGLE:
-        return np.asarray(np.triu(np.linalg.inv(upper)))
-    half = size // 2
-    inverse = np.zeros_like(upper)
-    inverse[:, :half, :half] = first = invert_triangular(upper[:, :half, :half])
-    inverse[:, half:, half:] = last = invert_triangular(upper[:, half:, half:])
-    inverse[:, :half, half:] = -first @ (upper[:, :half, half:] @ last)
-    return inverse
+            return np.ascontiguousarray(lower[:, ::-1, ::-1], np.float64)
 
 
 def _widest_scales(task: Objective, grid: IntegerGrid) -> Real:

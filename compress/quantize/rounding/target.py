@@ -76,7 +76,9 @@ def damp(hessian: Real, share: float) -> Real:
     inputs = hessian.shape[1]
     mean = np.einsum("gii->g", hessian) / inputs
     added = np.where(mean > 0, share * mean, 1.0)
-    return np.asarray(hessian + np.eye(inputs) * added[:, None, None])
+    damped = hessian.copy()
+    np.einsum("gii->gi", damped)[...] += added[:, None]
+    return damped
 
 
 def correct_weights(weights: Real, moments: Moments, ridge: float) -> Real:

@@ -9,7 +9,7 @@ from artifacts.errors import InputError
 from compress.quantize.qparams import WEIGHT_GRIDS
 from compress.quantize.rounding import GPTQ
 from compress.quantize.rounding.descend import refit_scales, sweep_columns
-from compress.quantize.rounding.gptq import factor_inverse, round_columns
+from compress.quantize.rounding.gptq import factor_hessian, round_columns, round_with_losses
 from compress.quantize.rounding.target import damp
 
 INT4 = WEIGHT_GRIDS["int4"]
@@ -65,14 +65,21 @@ def test_groups_are_rounded_as_if_alone():
         np.testing.assert_array_equal(together[part], alone)
 
 
+def test_what_rounding_loses_is_known_without_another_product():
+    rows, steps, hessian = make_problem(1, groups=3)
+    found, losses = round_with_losses(rows, steps, hessian, INT4, ordered=True, block=4)
+    error = rows - found * steps
+    np.testing.assert_allclose(losses, (error @ hessian * error).sum(axis=2), rtol=1e-9)
+
+
 @given(seed=st.integers(0, 1000))
-def test_the_factor_is_that_of_the_inverse(seed):
+def test_the_factor_is_that_of_the_hessian_in_order(seed):
     _, _, hessian = make_problem(seed)
     order = np.random.default_rng(seed).permutation(9)[None]
-    upper = factor_inverse(hessian, order)[0]
+    upper = factor_hessian(hessian, order)[0]
     assert not np.tril(upper, -1).any()
-    inverse = np.linalg.inv(hessian[0][np.ix_(order[0], order[0])])
-    np.testing.assert_allclose(upper.T @ upper, inverse, rtol=1e-6, atol=1e-9)
+    ordered = hessian[0][np.ix_(order[0], order[0])]
+    np.testing.assert_allclose(upper @ upper.T, ordered, rtol=1e-9, atol=1e-9)
 
 
 @given(seed=st.integers(0, 1000))
@@ -102,7 +109,7 @@ def test_a_sweep_over_many_blocks_is_the_same_as_one_column_at_a_time(monkeypatc
 
 def test_a_hessian_that_is_not_positive_gets_a_larger_diagonal():
     hessian = np.asarray([[[1.0, 2.0], [2.0, 1.0]]])
-    upper = factor_inverse(hessian, np.asarray([[0, 1]]))
+    upper = factor_hessian(hessian, np.asarray([[0, 1]]))
     assert np.isfinite(upper).all()
     assert (np.diagonal(upper, axis1=1, axis2=2) > 0).all()
 
