@@ -23,22 +23,22 @@ OPSET = 19
 def _export_by_torch_export(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:
     import torch
 
-    torch.onnx.export(
+    program: Any = torch.onnx.export(
         module,
         arguments,
-        str(path),
         dynamo=True,
         opset_version=OPSET,
         input_names=names[0],
         output_names=names[1],
-        external_data=False,
         verbose=False,
     )
+    _register_constants(program.model.graph)
+    program.save(str(path), external_data=False)
 
 
 def _export_by_tracing(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:
     import torch
-    from onnxscript import optimizer
+    from onnxscript import ir, optimizer
 
     torch.onnx.export(
         module,
@@ -49,7 +49,29 @@ def _export_by_tracing(module: nn.Module, arguments: Any, names: Any, path: Path
         input_names=names[0],
         output_names=names[1],
     )
-    onnx.save(optimizer.optimize(onnx.load(path)), path)
+    model = optimizer.optimize(ir.load(path))
+    _register_constants(model.graph)
+    ir.save(model, path)
+
+
+def _register_constants(graph: Any) -> None:
+    """Gives a graph the constants that its nodes read and a file of it would lack.
+
+    onnxscript's optimizer names the bounds of two Clips that it makes one after the tensor that
+    they read. Where two such pairs read one tensor (`inverse_sigmoid`, called twice), the second's
+    bounds take the place of the first's among the initializers.
+
+    Args:
+        graph: an optimized `onnx_ir.Graph`; changed in place.
+    """
+    for node in graph.all_nodes():
+        for value in node.inputs:
+            if value is None or value.producer() is not None or value.const_value is None:
+                continue
+            if not value.is_initializer():
+                if value.name in graph.initializers:
+                    value.name = f"{value.name}_of_{node.name}"
+                graph.register_initializer(value)
 
 
 EXPORTERS: dict[str, Callable[[nn.Module, Any, Any, Path], None]] = {

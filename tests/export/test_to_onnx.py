@@ -108,6 +108,21 @@ def test_both_exporters_agree_and_a_damaged_export_fails(exporter):
         verify_export(model, [{"input": x}], wanted)
 
 
+@pytest.mark.parametrize("exporter", ["torch.export", "torchscript"])
+def test_a_tensor_that_is_clipped_twice_in_two_ways_keeps_both_bounds(exporter):
+    class ClippedTwice(nn.Module):
+        def forward(self, x):
+            x = x.sigmoid()
+            low = x.clamp(min=0.01, max=0.9).clamp(min=0.1)
+            return low, x.clamp(min=0.05, max=0.8).clamp(min=0.2)
+
+    module = ClippedTwice().eval()
+    x = torch.linspace(-3, 3, 64).reshape(1, 64)
+    model = export_with(exporter, module, [x], ["input"], ["low", "high"])
+    wanted = [dict(zip(("low", "high"), (y.numpy() for y in module(x)), strict=True))]
+    assert max(verify_export(model, [{"input": x}], wanted).values()) < 1e-6
+
+
 def test_the_second_exporter_takes_what_the_first_refuses_and_says_so(tmp_path, capfd):
     notes = []
     path = export_onnx(
