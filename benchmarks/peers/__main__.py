@@ -4,25 +4,17 @@ import argparse
 import json
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers import page
-from benchmarks.peers.cases import (
-    COST_PICTURES,
-    COST_SIZE,
-    CaseFiles,
-    list_cases,
-    own_case,
-    write_cost_case,
-)
-from benchmarks.peers.makers import PEERS_PYTHON, list_ours, list_peers, make
+from benchmarks.peers.cases import list_cases, own_case
+from benchmarks.peers.cost import COST_CASES, measure_cost
+from benchmarks.peers.makers import PEERS_PYTHON
 from benchmarks.peers.measure import add_reuse_options, judge_case, measure_case, read_versions
 
 PAGE = Path("docs/benchmarks.md")
-COST = "cost"
 
 
 def main() -> None:
@@ -63,9 +55,11 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
             case, arguments.out, known, keeps_ours=arguments.retime
         )
         write_json(raw, figures)
-    if COST in arguments.case or not (arguments.case or arguments.own or arguments.retime):
-        figures[COST] = _measure_cost(arguments.out)
-        write_json(raw, figures)
+    is_whole = not (arguments.case or arguments.own or arguments.retime)
+    for cost in COST_CASES:
+        if is_whole or cost.name in arguments.case:
+            figures[cost.name] = measure_cost(cost, arguments.out)
+            write_json(raw, figures)
 
 
 def _parse() -> argparse.Namespace:
@@ -74,7 +68,8 @@ def _parse() -> argparse.Namespace:
         "--case",
         action="append",
         default=[],
-        help=f"one network's name, or '{COST}'; the others' figures stay",
+        help=f"one network's name, or {' or '.join(cost.name for cost in COST_CASES)}; the "
+        "others' figures stay",
     )
     parser.add_argument(
         "--own",
@@ -88,19 +83,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("out/peers"), help="folder of all files")
     add_reuse_options(parser)
     return parser.parse_args()
-
-
-def _measure_cost(out: Path) -> dict[str, Any]:
-    files = CaseFiles(out / COST)
-    files.folder.mkdir(parents=True, exist_ok=True)
-    write_cost_case(files)
-    rows = {}
-    for maker in (*list_peers(), *list_ours()):
-        if maker.is_default:
-            print(f"{COST}: {maker.name}", flush=True)
-            rows[maker.name] = make(maker, files, COST_PICTURES)
-    what = f"resnet18 of timm on {COST_PICTURES} pictures of {COST_SIZE}x{COST_SIZE}"
-    return {"what": what, "files": rows}
 
 
 if __name__ == "__main__":

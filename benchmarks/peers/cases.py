@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.atomic import atomic_path
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import load_onnx, save_onnx
 from artifacts.onnx_inputs import input_tensors
@@ -23,7 +22,6 @@ from framefit.demo import CALIBRATION_SEED, CHECKPOINT, HELD_OUT_SEED
 from perception.scene.dataset import SceneDataset
 
 DEMO_CALIBRATION, DEMO_HELD_OUT = 32, 24
-COST_PICTURES, COST_SIZE = 64, 512
 
 Feeds = dict[str, NDArray[np.float32]]
 
@@ -131,31 +129,6 @@ def own_case(folder: Path) -> Case:
         write=partial(_write_own, CaseFiles(folder)),
         rounds=100,
     )
-
-
-def write_cost_case(files: CaseFiles) -> None:
-    """Writes a network of middle size and noise pictures; its files are not judged."""
-    import timm
-    import torch
-
-    torch.manual_seed(0)
-    network = timm.create_model(
-        "resnet18", pretrained=False, num_classes=10, zero_init_last=False
-    ).eval()
-    with atomic_path(files.model) as path:
-        torch.onnx.export(
-            network,
-            (torch.zeros(1, 3, COST_SIZE, COST_SIZE),),
-            str(path),
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-    save_onnx(load_onnx(files.model), files.model, metadata={})
-    name = next(iter(input_tensors(load_onnx(files.model))))
-    rng = np.random.default_rng(0)
-    pictures = rng.random((COST_PICTURES, 3, COST_SIZE, COST_SIZE), np.float32)
-    np.savez(files.calibration, **{name: pictures})
 
 
 def read_feeds(path: Path) -> list[Feeds]:

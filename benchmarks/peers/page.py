@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.package_networks import PACKAGE_NETWORKS
+from benchmarks.peers.cost import COST_CASES
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, find_misread
 
@@ -25,11 +26,12 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     packaged = {network.name for network in PACKAGE_NETWORKS}
     known = {name: case for name, case in figures["cases"].items() if name not in packaged}
     foreign = {name: case for name, case in figures["cases"].items() if name in packaged}
-    cost = figures.get("cost")
+    costs = [figures[case.name] for case in COST_CASES if case.name in figures]
     lines = {}
-    if known or cost:
+    if known or costs:
         lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
-        lines[OURS_TO_TUNE] += _cost_lines(cost) if cost else []
+        for cost in costs:
+            lines[OURS_TO_TUNE] += _cost_lines(cost)
     if foreign:
         lines[PACKAGES] = render(PACKAGES, figures, foreign)
     return lines
@@ -137,7 +139,7 @@ def _standing_lines(standing: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 def _cost_lines(cost: Mapping[str, Any]) -> list[str]:
     lines = [
-        "### Cost",
+        f"### {cost['title']}",
         "",
         f"{cost['what']}; each tool with its own defaults, framefit without "
         "timing the result on the target, which no other does; one after the other.",

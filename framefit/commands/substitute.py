@@ -104,7 +104,7 @@ def substitute(
         outcome = substitute_file(
             model,
             data,
-            DistillSettings(batch_norm="train"),
+            DistillSettings(),
             training,
             kinds=kind,
             runtime=target,
