@@ -17,8 +17,10 @@ from compress.quantize.survey import (
     values_of_each,
 )
 
-POSITIONS = 2048
-"""That are kept of a tensor at least, of all samples together."""
+POSITIONS, FEWEST_POSITIONS = 2048, 256
+"""That are kept of a tensor at least, of all samples together; fewer of very wide networks."""
+BYTES_IN_ALL = 1 << 29
+"""Of all tensors, above which they keep fewer positions."""
 AXES = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
 """Where layers expect the channels of what they read."""
 PICTURE_AXIS = 1
@@ -156,15 +158,26 @@ class ChannelSurvey:
     def _observe(self, graph: Graph, wanted: Sequence[tuple[str, int]]) -> None:
         """Computes the float network on all samples, and looks at tensors by axes."""
         count = len(self.samples)
-        positions, values = max(1, POSITIONS // count), values_of_each(len(wanted), count)
+        in_all = BYTES_IN_ALL // (4 * max(1, _count_channels(graph, wanted)))
+        positions = max(1, min(max(in_all, FEWEST_POSITIONS), POSITIONS) // count)
+        values = values_of_each(len(wanted), count)
 
         def look(held: Mapping[str, Array]) -> list[SeenChannels]:
             return [SeenChannels.of(held[name], positions, axis, values) for name, axis in wanted]
 
         tensors = list(dict.fromkeys(name for name, _ in wanted))
-        seen = look_at_samples(graph, tensors, self.samples, look, self._progress)
-        for item, parts in zip(wanted, zip(*seen, strict=True), strict=True):
-            self._seen[item] = SeenChannels.join(parts)
+        parts: list[list[SeenChannels]] = [[] for _ in wanted]
+        for seen in look_at_samples(graph, tensors, self.samples, look, self._progress):
+            for own, part in zip(parts, seen, strict=True):
+                own.append(part)
+        for item in reversed(wanted):
+            self._seen[item] = SeenChannels.join(parts.pop())
+
+
+def _count_channels(graph: Graph, wanted: Sequence[tuple[str, int]]) -> int:
+    """Returns how many channels tensors of known shapes have together."""
+    shapes = ((graph.shapes.get(name, ()), axis) for name, axis in wanted)
+    return sum(shape[axis] for shape, axis in shapes if -len(shape) <= axis < len(shape))
 
 
 def _list_axes(graph: Graph, ranged: Iterable[str]) -> dict[str, int]:

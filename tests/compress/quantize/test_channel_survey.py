@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from compress.quantize.channel_survey import AXES, ChannelSurvey
+from compress.quantize.channel_survey import AXES, FEWEST_POSITIONS, ChannelSurvey
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
@@ -165,6 +165,17 @@ def test_what_was_looked_at_along_another_axis_is_forgotten(norm_model, samples)
     np.testing.assert_array_equal(survey.look(graph, {"n": -1})["n"].values, before.values / 2)
     assert list(survey.take(["half", "x"])) == ["x"]
     np.testing.assert_array_equal(survey.take(["n"])["n"].high, before.highs.max() / 2)
+
+
+def test_very_wide_networks_keep_fewer_positions(norm_model, samples, monkeypatch):
+    graph = Graph(norm_model)
+    monkeypatch.setattr("compress.quantize.channel_survey.values_of_each", lambda *_: 0)
+    whole = ChannelSurvey(samples).look(graph, {"n": -1})["n"]
+    monkeypatch.setattr("compress.quantize.channel_survey.BYTES_IN_ALL", 1)
+    few = ChannelSurvey(samples).look(graph, {"n": -1})["n"]
+    assert whole.values.shape[1] == len(samples) * 36
+    assert len(samples) <= few.values.shape[1] <= FEWEST_POSITIONS
+    np.testing.assert_array_equal(few.peaks, whole.peaks)
 
 
 def test_what_is_pooled_behind_a_product_too(pooled_model, samples):
