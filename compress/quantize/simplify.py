@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.idle_masks import drop_idle_masks
 from compress.quantize.known_shapes import infer_missing_shapes
 from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.parallel_convs import join_parallel_convs
@@ -29,6 +30,7 @@ def simplify(graph: Graph) -> list[str]:
     if split:
         done += split + remove_identities(graph) + fold_constants(graph)
     for simplification in (
+        drop_idle_masks,
         remove_dead_nodes,
         transpose_gemm_weights,
         separate_gemm_offsets,

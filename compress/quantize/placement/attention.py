@@ -16,6 +16,7 @@ import onnx
 
 from artifacts.openvino_attention import COMMUTING, put_first
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.idle_masks import guarded_by
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.movement import moved_inputs
 
@@ -109,8 +110,11 @@ def _find_softmax_behind(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto |
 
 def _find_softmax(graph: Graph, tensor: str) -> onnx.NodeProto | None:
     maker = graph.producer(tensor)
-    while maker is not None and moved_inputs(graph, maker):
-        maker = graph.producer(maker.input[0])
+    while maker is not None:
+        guarded = guarded_by(graph, maker)
+        if guarded is None and not moved_inputs(graph, maker):
+            break
+        maker = graph.producer(guarded or maker.input[0])
     return maker if maker is not None and maker.op_type == "Softmax" else None
 
 
