@@ -80,7 +80,7 @@ def measure_cost(case: CostCase, out: Path) -> dict[str, Any]:
     """Lets each tool quantize with its own defaults, one after the other.
 
     Returns:
-        {"what", "title", "files": {tool: what `make` returns}}.
+        {"what", "files": {tool: what `make` returns}}.
     """
     files = CaseFiles(out / case.name)
     files.folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def measure_cost(case: CostCase, out: Path) -> dict[str, Any]:
             print(f"{case.name}: {maker.name}", flush=True)
             rows[maker.name] = make(maker, files, case.pictures)
     what = f"{case.what} on {case.pictures} pictures of {SIZE}x{SIZE}"
-    return {"what": what, "title": case.title, "files": rows}
+    return {"what": what, "files": rows}
 
 
 def _write(case: CostCase, files: CaseFiles) -> None:

@@ -26,12 +26,12 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     packaged = {network.name for network in PACKAGE_NETWORKS}
     known = {name: case for name, case in figures["cases"].items() if name not in packaged}
     foreign = {name: case for name, case in figures["cases"].items() if name in packaged}
-    costs = [figures[case.name] for case in COST_CASES if case.name in figures]
+    costs = [(case.title, figures[case.name]) for case in COST_CASES if case.name in figures]
     lines = {}
     if known or costs:
         lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
-        for cost in costs:
-            lines[OURS_TO_TUNE] += _cost_lines(cost)
+        for title, cost in costs:
+            lines[OURS_TO_TUNE] += _cost_lines(title, cost)
     if foreign:
         lines[PACKAGES] = render(PACKAGES, figures, foreign)
     return lines
@@ -137,9 +137,9 @@ def _standing_lines(standing: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
             yield f"* {file}: **stands**; closest is *{verdict['closest']}*: {figures}."
 
 
-def _cost_lines(cost: Mapping[str, Any]) -> list[str]:
+def _cost_lines(title: str, cost: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"### {cost['title']}",
+        f"### {title}",
         "",
         f"{cost['what']}; each tool with its own defaults, framefit without "
         "timing the result on the target, which no other does; one after the other.",

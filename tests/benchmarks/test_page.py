@@ -51,6 +51,14 @@ def test_the_cost_is_set_against_the_smallest_peer() -> None:
     assert "Peak memory: 1.00 times" in page
 
 
+def test_a_large_network_has_a_table_of_its_own() -> None:
+    page = sections(FIGURES | {"cost-large": FIGURES["cost"]})[OURS_TO_TUNE]
+    assert [line for line in page if line.startswith("### Cost")] == [
+        "### Cost",
+        "### Cost of a large network",
+    ]
+
+
 def test_all_rows_of_a_table_have_as_many_cells() -> None:
     lines = sections(FIGURES)[OURS_TO_TUNE]
     start = next(index for index, line in enumerate(lines) if line.startswith("| file"))
