@@ -162,8 +162,8 @@ def prune_file(
     """
     from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.api import prune_module
-    from compress.prune.double_precision import use_threads
     from compress.prune.sparsity import make_sparse
+    from compress.train.threads import use_threads
 
     model = model or Workspace().find_artifact("checkpoint")
     target = require_writable(out or Path(f"{model.stem}.pruned.pt"))

@@ -49,7 +49,7 @@ def choose_threads(run: Callable[[], object], clock: Clock | None = None) -> int
     """
     import torch
 
-    from compress.prune.double_precision import use_threads
+    from compress.train.threads import use_threads
 
     clock = clock or MonotonicClock()
     most = torch.get_num_threads()

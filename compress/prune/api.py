@@ -12,12 +12,12 @@ from compress.constant_outputs import describe_constant, warn_of_constant
 from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
-from compress.prune.double_precision import use_threads
 from compress.prune.latency import LatencyGoal, cut_to_latency
 from compress.prune.pruner import Cut, PruneData, Pruner, probe_quality, run_all
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.prune.training_parts import note_training
+from compress.train.threads import use_threads
 
 __all__ = [
     "LatencyGoal",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from artifacts.module_run import run_module
+from compress.train.threads import use_threads
 
 _CONVOLUTIONS = frozenset(
     {
@@ -18,17 +19,6 @@ _CONVOLUTIONS = frozenset(
 )
 _GROUPS = 6
 """The place of the number of groups among a convolution's arguments."""
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Computes with so many threads during the block; 0 changes nothing."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def run_widely(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:

@@ -12,7 +12,6 @@ from compress.progress import Progress
 from compress.prune.adapt import open_network
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
-from compress.prune.double_precision import use_threads
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.select import Selection, find_floor, rank_scores, select_groups
@@ -20,6 +19,7 @@ from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
 from compress.train.batch_norm import improve_batch_norm
+from compress.train.threads import use_threads
 from compress.train.unit_parts import OutputParts, find_parts
 
 Inputs = tuple[Tensor, ...]

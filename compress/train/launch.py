@@ -28,7 +28,7 @@ _LOST = ("gloo", "NCCL", "Connection closed", "Connection reset", "peer", "Timed
 
 
 def open_fabric(settings: TrainerSettings) -> Fabric:
-    """Joins the training processes, and sets torch's threads.
+    """Joins the training processes.
 
     Under torchrun (`torchrun --nproc-per-node 2 -m framefit ...`) each process it started becomes
     one; otherwise there is one.
@@ -37,8 +37,6 @@ def open_fabric(settings: TrainerSettings) -> Fabric:
         InputError: the processes do not find each other.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     strategy: Strategy | str = _strategy(settings, processes) if processes > 1 else "auto"

@@ -29,6 +29,7 @@ from compress.train.run_state import (
 )
 from compress.train.saved_values import keep_saved_values, overwrites_saved
 from compress.train.settings import TrainerSettings
+from compress.train.threads import use_threads
 
 Progress = Callable[[str, int, int], None]
 Probe = Callable[[nn.Module], float]
@@ -125,7 +126,7 @@ def train(
     learner = copy_lesson(lesson) if is_sharded else lesson
     run = _Run(learner, fabric, settings, probe, renew, identity)
     run.keep_saved = keep_saved_values if overwrites else nullcontext
-    with watch_other_processes(fabric), ExitStack() as stack:
+    with use_threads(settings.threads), watch_other_processes(fabric), ExitStack() as stack:
         if settings.recomputes_activations:
             stack.enter_context(recompute_activations(learner.student))
         if state_path is not None and state_path.exists():

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from compress.prune.double_precision import run_widely, use_threads
+from compress.prune.double_precision import run_widely
+from compress.train.threads import use_threads
 from framefit.thread_choice import ProofRun, choose_threads
 from latency_budget.clock import ManualClock
 

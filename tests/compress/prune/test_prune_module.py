@@ -20,12 +20,12 @@ from compress.prune.api import (
     prune_module,
 )
 from compress.prune.cost import LayerSum, count_macs
-from compress.prune.double_precision import use_threads
 from compress.prune.importance import IMPORTANCES, ImportanceData
 from compress.prune.importance.gradient import output_distance, score_by_fisher
 from compress.prune.pruner import Pruner
 from compress.prune.select import WidthLimits, select_groups
 from compress.prune.sparsity import make_sparse, two_four_mask
+from compress.train.threads import use_threads
 
 FINE = WidthLimits(round_to=1, fewest=1)
 INPUTS = (torch.zeros(1, 3, 8, 8),)
