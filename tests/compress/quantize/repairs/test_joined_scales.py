@@ -209,8 +209,7 @@ def test_factors_follow_values_that_change_their_channels(
     if len(expected) == 4:
         assert len(set(written.tolist())) == 4
     after, done = scaled(model, samples)
-    if len(expected) > 4:
-        assert len(done) == 1
+    assert len(done) == 1
     wanted, got = run_model(model, samples[0])["y"], run_model(after, samples[0])["y"]
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
 
