@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from artifacts.byte_inputs import BYTE_INPUTS_KEY
+from artifacts.chosen_outputs import keep_outputs, require_names
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
 from artifacts.module_inputs import find_byte_inputs
 from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
+from artifacts.onnx_metadata import read_metadata
 from artifacts.synthetic_pictures import draw_input
 from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
@@ -63,6 +65,7 @@ def export_onnx(
     input_spec: InputSpec | None = None,
     heads: Mapping[str, Any] | None = None,
     metadata: Mapping[str, str] | None = None,
+    outputs: Sequence[str] = (),
     exporters: tuple[str, ...] = tuple(EXPORTERS),
     notify: Callable[[str], None] | None = None,
 ) -> Path:
@@ -81,6 +84,7 @@ def export_onnx(
         input_spec: how pixels become the input; stored in the file.
         heads: what each head's outputs are; left out, the module's own `heads_metadata`.
         metadata: further `framefit.*` entries for the file.
+        outputs: names of those that the file has, in this order; all without names.
         exporters: keys of `EXPORTERS`, first choice first.
         notify: told in one line why the first choice was not taken.
 
@@ -88,8 +92,8 @@ def export_onnx(
         `path`.
 
     Raises:
-        InputError: the module cannot be run with that shape, no exporter takes it, or no export
-            gives the module's own outputs.
+        InputError: the module cannot be run with that shape or has no such output, no exporter
+            takes it, or no export gives the module's own outputs.
     """
     shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {INPUT_NAME: input_shape}
     _check_shapes(shapes)
@@ -97,6 +101,7 @@ def export_onnx(
     with _evaluation(module), torch.no_grad():
         samples = [_sample(module, shapes, _SEED + index) for index in range(_PARITY_SAMPLES)]
         wanted = [_run_module(module, sample, order) for sample in samples]
+        require_names(outputs, list(wanted[0]), "output of the module")
 
         @functools.cache
         def allow_own_rounding() -> dict[str, float]:
@@ -125,13 +130,17 @@ def export_onnx(
                 "outputs that do not hang on the rounding of float32",
             )
         in_bytes = find_byte_inputs(module, shapes)
+    errors = {name: errors[name] for name in outputs or errors}
     entries = _describe(exporter, refusals, errors, input_spec)
     if in_bytes:
         entries[BYTE_INPUTS_KEY] = json.dumps(sorted(in_bytes))
     found_heads = heads if heads is not None else getattr(module, "heads_metadata", None)
     if found_heads:
         entries["framefit.heads"] = json.dumps(found_heads)
-    save_onnx(model, Path(path), metadata={**entries, **(metadata or {})})
+    onnx.helper.set_model_props(model, {**read_metadata(model), **entries})
+    if outputs:
+        keep_outputs(model, outputs)
+    save_onnx(model, Path(path), metadata=dict(metadata or {}))
     return Path(path)
 
 

@@ -1,18 +1,21 @@
 """The work of `framefit export onnx` and `framefit export trt`."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_writable
+from artifacts.chosen_outputs import keep_outputs
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
+from artifacts.input_spec import InputSpec
+from artifacts.onnx_file import save_onnx
 from artifacts.onnx_inputs import parse_input_shapes
-from artifacts.onnx_metadata import PARENT_KEY
+from artifacts.onnx_metadata import INPUT_SPEC_KEY, PARENT_KEY
 from framefit.model_data import open_model_with_data
-from framefit.model_source import ModelOptions
+from framefit.model_source import ModelOptions, open_model
 from framefit.spec_choice import choose_spec
 from framefit.workspace import Workspace
 
@@ -31,15 +34,18 @@ def export_onnx_file(
     *,
     model_options: ModelOptions,
     spec_options: Mapping[str, Any],
+    outputs: Sequence[str] = (),
 ) -> Path:
     """Exports a network's file to ONNX and records it in the workspace.
 
     Args:
-        model: `.pt`, `.safetensors` or `.pt2`.
-        out: the file to write; None for the model's name with `.onnx` in the current folder.
+        model: `.pt`, `.safetensors` or `.pt2`; an `.onnx` where `outputs` are given.
+        out: the file to write; None for the model's name with `.onnx` (`.cut.onnx` where it is an
+            `.onnx`) in the current folder.
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`; where nothing says
             them, no input spec is stored.
+        outputs: those that the file has; all without names. An `.onnx` may end at tensors inside.
 
     Returns:
         the `.onnx` file.
@@ -47,25 +53,60 @@ def export_onnx_file(
     Raises:
         InputError: the model, an option or the output path is not usable.
     """
-    target = require_writable(out or Path(f"{model.stem}.onnx"))
+    is_cut = model.suffix.lower() == ".onnx"
+    if is_cut and not outputs:
+        raise InputError(
+            f"{model} is an .onnx already",
+            "a network (.pt, .safetensors or .pt2)",
+            "to cut outputs off, name those to keep with --output",
+        )
+    target = require_writable(out or Path(f"{model.stem}{'.cut' if is_cut else ''}.onnx"))
     if target.suffix != ".onnx":
         raise InputError(f"--out is {target}", "a file name that ends in .onnx")
     source = require_file(model, "a network (.pt, .safetensors or .pt2)")
-    from export.network_file import open_network
-    from export.to_onnx import export_onnx
+    parent = {PARENT_KEY: sha256_file(source)}
+    if is_cut:
+        _cut_onnx(source, target, model_options, spec_options, outputs, parent)
+    else:
+        from export.network_file import open_network
+        from export.to_onnx import export_onnx
 
-    module, shapes, stored = open_network(source, model_options.for_module())
-    spec, assumption = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    export_onnx(
-        module,
-        target,
-        input_shape=shapes,
-        input_spec=None if assumption else spec,
-        metadata={PARENT_KEY: sha256_file(source)},
-        notify=_log.warning,
-    )
+        module, shapes, stored = open_network(source, model_options.for_module())
+        export_onnx(
+            module,
+            target,
+            input_shape=shapes,
+            input_spec=_find_spec(stored, spec_options),
+            metadata=parent,
+            outputs=outputs,
+            notify=_log.warning,
+        )
     Workspace().record_artifact(target, "float-onnx", "export onnx")
     return target
+
+
+def _find_spec(stored: InputSpec | None, spec_options: Mapping[str, Any]) -> InputSpec | None:
+    """Returns the input spec that a file or the user states."""
+    spec, assumption = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    return None if assumption else spec
+
+
+def _cut_onnx(
+    source: Path,
+    target: Path,
+    model_options: ModelOptions,
+    spec_options: Mapping[str, Any],
+    outputs: Sequence[str],
+    metadata: Mapping[str, str],
+) -> None:
+    """Writes the part of an `.onnx` that its outputs, or tensors inside, need."""
+    if target.resolve() == source.resolve():
+        raise InputError(f"--out is {target}, the network itself", "another file")
+    opened = open_model(source, model_options)
+    keep_outputs(opened.model, outputs)
+    spec = _find_spec(opened.spec, spec_options)
+    stated = {} if spec is None else {INPUT_SPEC_KEY: spec.to_json()}
+    save_onnx(opened.model, target, metadata={**stated, **metadata})
 
 
 def export_plan(

@@ -44,10 +44,21 @@ TensorRT 11 removed the flags of weak typing. What does their work here:
 
 @app.command("onnx")
 def export_onnx_command(
-    model: Annotated[Path, typer.Argument(help="The network: .pt, .safetensors or .pt2.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The network: .pt, .safetensors or .pt2; with --output .onnx too."),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write (default: MODEL's name with .onnx, here)."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An output that the file has, of an .onnx also a tensor inside; repeatable "
+            "(default: all outputs).",
+        ),
     ] = None,
     factory: FactoryOption = None,
     input_shape: InputShapeOption = None,
@@ -75,16 +86,20 @@ def export_onnx_command(
         out,
         model_options=ModelOptions(tuple(input_shape or ()), factory, trust),
         spec_options=spec_values(color, pixel_scale, mean, std, resize),
+        outputs=output or (),
     )
-    settings = json.loads(read_metadata(onnx.load(path))[SETTINGS_KEY])
+    is_cut = model.suffix.lower() == ".onnx"
+    settings = {} if is_cut else json.loads(read_metadata(onnx.load(path))[SETTINGS_KEY])
     if json_file is not None:
-        write_json(json_file, {"model": str(model), "out": str(path), **settings})
-    print_table(
-        ("output", "largest difference from PyTorch"),
-        ((name, f"{error:.3g}") for name, error in settings["parity_max_abs"].items()),
-    )
-    size_mb = path.stat().st_size / 1e6
-    typer.echo(f"{path}: exported by {settings['exporter']}, {size_mb:.2f} MB")
+        written = {"model": str(model), "out": str(path), "outputs": output, **settings}
+        write_json(json_file, written)
+    if not is_cut:
+        print_table(
+            ("output", "largest difference from PyTorch"),
+            ((name, f"{error:.3g}") for name, error in settings["parity_max_abs"].items()),
+        )
+    done = f"ends at {', '.join(output or ())}" if is_cut else f"exported by {settings['exporter']}"
+    typer.echo(f"{path}: {done}, {path.stat().st_size / 1e6:.2f} MB")
 
 
 @app.command("trt", help=TRT_HELP)
