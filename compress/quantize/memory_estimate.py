@@ -14,7 +14,8 @@ BYTES_PER_VALUE = 4
 RUNTIME_BYTES = 300 << 20
 """The libraries and onnxruntime's own buffers, measured on the demo network."""
 WALK_BYTES = 1 << 28
-FEWEST_WALKED = 8
+FEWEST_WALKED, MOST_WALKED = 6, 12
+"""Samples of the streaming pass, see docs/quantization.md for what more would bring."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +53,14 @@ class MemoryEstimate:
 def count_walked(prepared: PreparedNetwork, settings: QuantizeSettings, samples: int) -> int:
     """Returns how many of the calibration samples the streaming pass walks with.
 
-    As many as WALK_BYTES hold, and at least FEWEST_WALKED: ranges come from all samples, and the
-    means that bias correction restores need few. A rounding that learns from the inputs takes all.
+    As many as WALK_BYTES hold, from FEWEST_WALKED to MOST_WALKED: ranges come from all samples, and
+    the means that bias correction restores need few. A rounding that learns from the inputs takes
+    all.
     """
     if settings.weight_rounding.needs_inputs:
         return samples
-    held = _held_bytes(prepared, samples)
-    return min(samples, max(FEWEST_WALKED, samples * WALK_BYTES // max(held, 1)))
+    fitting = samples * WALK_BYTES // max(_held_bytes(prepared, samples), 1)
+    return min(samples, max(FEWEST_WALKED, min(MOST_WALKED, fitting)))
 
 
 def estimate_memory(prepared: PreparedNetwork, samples: int, cap_bytes: int) -> MemoryEstimate:

@@ -75,6 +75,7 @@ def test_ranges_come_from_samples_that_the_walk_leaves_out(network, many, monkey
     prepared = prepare_network(network, many, settings)
     assert count_walked(prepared, settings, len(many)) == memory_estimate.FEWEST_WALKED
     assert count_walked(prepared, QuantizeSettings(rounding=GPTQ()), len(many)) == len(many)
+    assert count_walked(prepared, settings, 3) == 3
     decisions = StreamingPass(prepared, settings).run(many)
     qparams = decisions.activations["x"]
     assert qparams.high > 0.9 * max(sample["x"].max() for sample in many)
@@ -171,3 +172,12 @@ def test_a_single_tensor_that_explodes_on_altered_pictures_keeps_its_range(make_
     survey = prepare_network(model, dark, QuantizeSettings(target="openvino")).survey
     assert len(survey["loud"].values) == len(dark)
     assert len(survey["calm"].values) == 2 * len(dark)
+
+
+def test_a_small_network_is_not_walked_with_more_samples_than_pay(network, many):
+    settings = QuantizeSettings()
+    prepared = prepare_network(network, many, settings)
+    fitting = memory_estimate.MOST_WALKED
+    assert len(many) > fitting
+    assert count_walked(prepared, settings, len(many)) == fitting
+    assert count_walked(prepared, settings, 10 * len(many)) == fitting
