@@ -36,6 +36,8 @@ def move(tracer: ChannelTracer, call: Call) -> None:
     if cut in tracer.spread_ids(source):
         tracer.tie_spread(source)
     for axis, ids in tracer.ids(source).items():
+        if not ids.size:
+            continue
         if axis not in tracer.spread_ids(source) and (ids == ids[0]).all():
             tracer.trace.sets.freeze(ids[:1], TIED_TOGETHER)
             continue

@@ -16,7 +16,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   network, so a measurement decides (`compress.quantize.timed_forms`).
 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
-(`group_norms`) and what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `softmax_ranks`).
+(`group_norms`) and what OpenVINO does not take (`wrapped_pads`, `partial_gathers`,
+`softmax_ranks`).
 """
 
 from collections.abc import Callable, Collection
