@@ -30,10 +30,24 @@ def _export_by_torch_export(module: nn.Module, arguments: Any, names: Any, path:
         opset_version=OPSET,
         input_names=names[0],
         output_names=names[1],
+        custom_translation_table=_translations(),
         verbose=False,
     )
     _register_constants(program.model.graph)
     program.save(str(path), external_data=False)
+
+
+def _translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Returns how operators are written for which the exporter has no form."""
+    import torch
+    from onnxscript import opset19
+
+    def write_all(values: Any) -> Any:
+        """`torch._check_tensor_all`, a check while tracing (RT-DETRv2, D-FINE)."""
+        ones = opset19.Cast(values, to=onnx.TensorProto.INT32)
+        return opset19.Cast(opset19.ReduceMin(ones, keepdims=0), to=onnx.TensorProto.BOOL)
+
+    return {torch.ops.aten._is_all_true.default: write_all}
 
 
 def _export_by_tracing(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:

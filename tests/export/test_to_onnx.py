@@ -123,6 +123,21 @@ def test_a_tensor_that_is_clipped_twice_in_two_ways_keeps_both_bounds(exporter):
     assert max(verify_export(model, [{"input": x}], wanted).values()) < 1e-6
 
 
+def test_a_check_of_all_values_is_left_out_by_the_first_exporter(tmp_path):
+    """`torch._check_tensor_all`, as RT-DETRv2 and D-FINE of `transformers` call it."""
+
+    class Checked(nn.Module):
+        def forward(self, x):
+            weights = x.softmax(1)
+            torch._check_tensor_all(weights >= 0)
+            return weights * 2
+
+    told = []
+    path = export_onnx(Checked(), tmp_path / "m.onnx", input_shape=(1, 8), notify=told.append)
+    assert told == []
+    assert [node.op_type for node in onnx.load(path).graph.node] == ["Softmax", "Mul"]
+
+
 def test_the_second_exporter_takes_what_the_first_refuses_and_says_so(tmp_path, capfd):
     notes = []
     path = export_onnx(

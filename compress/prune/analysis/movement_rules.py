@@ -36,7 +36,7 @@ def move(tracer: ChannelTracer, call: Call) -> None:
     if cut in tracer.spread_ids(source):
         tracer.tie_spread(source)
     for axis, ids in tracer.ids(source).items():
-        if axis not in tracer.spread_ids(source) and (ids == ids[0]).all():
+        if axis not in tracer.spread_ids(source) and (ids == ids[:1]).all():
             tracer.trace.sets.freeze(ids[:1], TIED_TOGETHER)
             continue
         if call.name == "constant_pad_nd":

@@ -16,7 +16,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   network, so a measurement decides (`compress.quantize.timed_forms`).
 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
-(`group_norms`) and what OpenVINO does not take (`wrapped_pads`, `partial_gathers`).
+(`group_norms`) and what OpenVINO does not take (`wrapped_pads`, `partial_gathers`,
+`covering_pools`, `softmax_ranks`).
 """
 
 from collections.abc import Callable, Collection
@@ -28,8 +29,10 @@ from onnx import helper
 from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.channels_first import write_channels_first
+from compress.quantize.placement.covering_pools import write_covering_pools
 from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
 from compress.quantize.placement.partial_gathers import write_partial_gathers
+from compress.quantize.placement.softmax_ranks import write_softmax_ranks
 from compress.quantize.placement.wrapped_pads import write_wrapped_pads
 
 FEW_CHANNELS = 4
@@ -44,6 +47,8 @@ def write_forms(graph: Graph) -> list[str]:
         "wrote with the channels first, without": write_channels_first,
         "wrote as Slices and a Concat": write_wrapped_pads,
         "wrote as OpenVINO compiles it": write_partial_gathers,
+        "wrote as GlobalAveragePool": write_covering_pools,
+        "gave the rank of what it is multiplied with": write_softmax_ranks,
     }
     done = {what: form(graph) for what, form in forms.items()}
     graph.drop_unused_weights()

@@ -19,7 +19,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     for softmax in graph.of("Softmax"):
         before = _walk_back(graph, softmax.input[0])
         after = _walk_forward(graph, softmax.output[0])
-        if before is None or after is None:
+        if before is None or after is None or _has_fixed_values(graph, after):
             continue
         states = [_state(graph, node) for node in (before, after)]
         if states[0] == states[1] and "half" not in states:
@@ -60,6 +60,11 @@ def _walk_forward(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
             return None
         tensor = readers[0].output[0]
     return None
+
+
+def _has_fixed_values(graph: LintGraph, product: onnx.NodeProto) -> bool:
+    """Whether a product behind a Softmax is no attention: a mean of constants, or a layer."""
+    return any(graph.is_fixed(name) for name in product.input[:2])
 
 
 def _state(graph: LintGraph, node: onnx.NodeProto) -> str:

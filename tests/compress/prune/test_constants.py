@@ -110,3 +110,26 @@ def test_a_first_state_of_zeros_follows() -> None:
     assert widths == {"first.weight": 6, "step.weight": 8}
     removed = {root for family in network.channels.families for root in family.roots[::2]}
     assert network.largest_difference(removed) < 1e-9
+
+
+class WithoutTokens(nn.Module):
+    """A learned table of no rows in front of the tokens, as DINOv3's registers by default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(3, WIDTH, 1)
+        self.registers = nn.Parameter(torch.empty(1, 0, WIDTH))
+        self.hidden, self.last = nn.Linear(WIDTH, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.first(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.registers.expand(len(x), -1, -1), tokens], dim=1)
+        return self.last(self.hidden(tokens).relu())
+
+
+def test_a_table_of_no_rows_is_no_obstacle() -> None:
+    network = open_network(WithoutTokens().eval(), IMAGE)
+    assert any(family.width == 8 or len(family.roots) == 8 for family in network.channels.families)
+    for family in network.channels.families:
+        assert network.largest_difference(set(family.roots[::2])) < 1e-9

@@ -5,9 +5,11 @@ import onnx
 import pytest
 from onnx import helper
 
+from artifacts.decided_outputs import find_choices, pin_choices
 from compress.compare import compare_models
 from compress.diagnose.layers import inspect_layers
 from compress.head_judge import HeadJudge
+from compress.model_runner import open_runner
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
@@ -60,6 +62,28 @@ def test_a_judge_of_heads_goes_on_from_the_same_places(queries):
     judge = HeadJudge(queries, samples[8:], {"y": ("y",)})
     assert judge.measure(queries)["y"] > 100
     assert judge.measure(result.model)["y"] > 30
+
+
+def test_places_are_given_where_the_file_leaves_their_number_open(queries):
+    """As PyTorch's older exporter does: shapes behind its Shape operators are not known."""
+    at, first = next(item for item in enumerate(queries.graph.node) if item[1].name == "first")
+    first.input[0] = "merged"
+    merge = helper.make_node("Reshape", ["queries", "merged_shape"], ["merged"], "merge")
+    queries.graph.node.insert(at, merge)
+    expand = next(item for item in queries.graph.node if item.op_type == "Expand")
+    expand.CopyFrom(helper.make_node("Tile", ["column", "times"], ["wide"], "repeat"))
+    queries.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.array(value), name)
+        for name, value in (("times", [1, 1, 8]), ("merged_shape", [1, 10, -1]))
+    )
+    (choice,) = find_choices(queries)
+    free = helper.make_tensor_value_info(choice, onnx.TensorProto.INT64, [1, None])
+    del queries.graph.value_info[:]
+    queries.graph.value_info.append(free)
+    picture = {"x": np.random.default_rng(1).random((1, 3, 12, 16), np.float32)}
+    chosen = open_runner(queries, (choice,))(picture)
+    pinned = open_runner(pin_choices(queries, (choice,)))({**picture, choice: chosen[choice]})
+    np.testing.assert_array_equal(pinned["y"], chosen["y"])
 
 
 def test_the_target_is_given_the_same_places(queries):

@@ -213,6 +213,14 @@ def attention(draw, quantized, mask=None, *, is_first=False):
     return d.model(d.op("MatMul", weights, names["v"], name="mix"))
 
 
+def distribution(draw):
+    """The mean of constants by a Softmax, in float, behind a product in int8 (D-FINE's boxes)."""
+    d = draw(q=(1, 2, 16, 32), k=(1, 2, 32, 16))
+    scores = d.op("MatMul", d.pair("q"), d.pair("k"), name="scores")
+    weights = d.op("Softmax", scores, name="softmax")
+    return d.model(d.op("MatMul", weights, d.floats(16, 1), name="mix"))
+
+
 def float_island(draw):
     d = draw()
     first = d.op("Relu", d.conv("x", "first"), name="act")
@@ -369,7 +377,7 @@ EXAMPLES = {
     "double-quantization": ([quantized_twice], [chain]),
     "attention": (
         [lambda d: attention(d, "qk"), lambda d: attention(d, "q")],
-        [lambda d: attention(d, "qkvp"), lambda d: attention(d, "")],
+        [lambda d: attention(d, "qkvp"), lambda d: attention(d, ""), distribution],
     ),
     "float-island": ([float_island, float_before], [chain]),
     "reformat": ([float_before], [lambda d: residual(d, "shortcut")]),
