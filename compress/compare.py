@@ -27,8 +27,9 @@ class OutputComparison:
 
     Agreement is the share of positions where both networks decide alike. A decision is the class
     with the largest value; classes are on axis 1, and on the shorter one of the axes 1 and 2 of a
-    tensor with three axes ([N, anchors, classes] or [N, classes, anchors]). Where there is a
-    single class, or a vector, it is the side of the reference's mean.
+    tensor with three axes ([N, anchors, classes] or [N, classes, anchors]), unless it is a map
+    [N, height, width] in the proportions of the picture. Where there is a single class, none, or a
+    vector, it is the side of the reference's mean.
 
     Args:
         ends: indices of samples that have a figure of their own, such as the last of sequences.
@@ -43,15 +44,18 @@ class OutputComparison:
         self._first: Array | None = None
         self._varies = False
 
-    def update(self, reference: Array, candidate: Array) -> None:
-        """Adds one sample."""
+    def update(
+        self, reference: Array, candidate: Array, pictures: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """Adds one sample; `pictures` are the heights and widths of the network's inputs."""
         alone = SignalToNoise()
         alone.update(reference, candidate)
         if len(self._per_sample_db) in self._ends:
             self._end_noise.add(alone)
         self._per_sample_db.append(alone.sqnr_db)
         self._noise.add(alone)
-        alike = _decide(reference, reference) == _decide(candidate, reference)
+        axis = _find_classes(reference.shape, pictures)
+        alike = _decide(reference, reference, axis) == _decide(candidate, reference, axis)
         self._agreeing += int(np.count_nonzero(alike))
         self._decisions += alike.size
         first = self._first = reference if self._first is None else self._first
@@ -109,11 +113,16 @@ class DecidedComparison:
         return min(found, key=lambda item: item["sqnr_db"]) | {"agreement": agreement}
 
 
-def _decide(values: Array, reference: Array) -> Array:
-    axis = 2 if values.ndim == 3 and values.shape[2] < values.shape[1] else 1
-    if values.ndim >= 2 and values.shape[axis] > 1:
-        return np.asarray(values.argmax(axis=axis))
-    return np.asarray(values > reference.mean())
+def _find_classes(shape: Sequence[int], pictures: Sequence[tuple[int, int]]) -> int | None:
+    """Returns the axis of an output's classes; None where there are none."""
+    if len(shape) == 3 and any(shape[1] * width == shape[2] * height for height, width in pictures):
+        return None
+    axis = 2 if len(shape) == 3 and shape[2] < shape[1] else 1
+    return axis if len(shape) >= 2 and shape[axis] > 1 else None
+
+
+def _decide(values: Array, reference: Array, axis: int | None) -> Array:
+    return np.asarray(values > reference.mean() if axis is None else values.argmax(axis=axis))
 
 
 def compare_outputs(
@@ -155,6 +164,7 @@ def compare_outputs(
         if progress is not None:
             progress("compare", done, len(samples))
         expected, got = reference(samples[done]), candidate(samples[done])
+        pictures = [value.shape[2:] for value in samples[done].values() if value.ndim == 4]
         for name, value in expected.items():
             if name not in got:
                 raise InputError(
@@ -168,7 +178,7 @@ def compare_outputs(
                     f"output '{name}' has shape {got[name].shape} in the candidate",
                     f"{value.shape} as in the reference",
                 )
-            outputs[name].update(value, got[name])
+            outputs[name].update(value, got[name], pictures)
         for part in parts:
             split[part.name].update(part.take(expected[part.tensor]), part.take(got[part.tensor]))
     if progress is not None:

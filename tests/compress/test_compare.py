@@ -57,6 +57,25 @@ def test_classes_are_on_the_shorter_axis_of_three(is_swapped):
     assert comparison.result()["agreement"] == 0.75
 
 
+@pytest.mark.parametrize(("height", "width"), [(6, 10), (12, 20), (3, 5)])
+def test_a_map_without_channels_has_no_classes(height, width):
+    """Its argmax over rows would change wherever two rows are nearly alike."""
+    rng = np.random.default_rng(0)
+    depth = rng.standard_normal((1, height, width))
+    changed = depth.copy()
+    changed[0, 0] = 2 * depth.mean() - depth[0, 0]
+    assert _beside_a_picture(depth, changed)["agreement"] == pytest.approx(1 - 1 / height)
+
+
+def test_queries_and_classes_beside_a_picture_stay_classes():
+    scores = np.random.default_rng(0).standard_normal((1, 100, 3))
+    samples = [{"image": np.zeros((1, 3, 12, 20), np.float32)}]
+    found = compare_outputs(lambda feeds: {"y": scores}, lambda feeds: {"y": scores + 5}, samples)[
+        "outputs"
+    ]["y"]
+    assert found["agreement"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("candidate", "message"),
     [({}, "no output 'y'"), ({"y": np.ones((1, 3))}, r"shape \(1, 3\)")],
