@@ -69,11 +69,13 @@ def test_a_map_without_channels_has_no_classes(height, width):
 
 def test_queries_and_classes_beside_a_picture_stay_classes():
     scores = np.random.default_rng(0).standard_normal((1, 100, 3))
+    assert _beside_a_picture(scores, scores + 5)["agreement"] == 1.0
+
+
+def _beside_a_picture(reference, candidate):
     samples = [{"image": np.zeros((1, 3, 12, 20), np.float32)}]
-    found = compare_outputs(lambda feeds: {"y": scores}, lambda feeds: {"y": scores + 5}, samples)[
-        "outputs"
-    ]["y"]
-    assert found["agreement"] == 1.0
+    runs = (lambda feeds, value=value: {"y": value} for value in (reference, candidate))
+    return compare_outputs(*runs, samples)["outputs"]["y"]
 
 
 @pytest.mark.parametrize(
