@@ -87,12 +87,13 @@ def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelPro
     return pinned
 
 
-def _shape(model: onnx.ModelProto, tensor: str) -> list[int] | None:
+def _shape(model: onnx.ModelProto, tensor: str) -> list[int | None] | None:
+    """Returns a tensor's shape as far as it is known."""
     found = (value for value in model.graph.value_info if value.name == tensor)
     kind = next((value.type.tensor_type for value in found), None)
     if kind is None or not kind.HasField("shape"):
         return None
-    return [dim.dim_value for dim in kind.shape.dim]
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
 
 
 def _find_in(model: onnx.ModelProto) -> DecidedOutputs:

@@ -62,6 +62,17 @@ def test_a_judge_of_heads_goes_on_from_the_same_places(queries):
     assert judge.measure(result.model)["y"] > 30
 
 
+def test_places_whose_number_the_graph_leaves_open_are_given_too(queries):
+    free = onnx.ModelProto()
+    free.CopyFrom(queries)
+    known = helper.make_tensor_value_info("places", onnx.TensorProto.INT64, ["batch", None])
+    kept = [item for item in free.graph.value_info if item.name != "places"]
+    del free.graph.value_info[:]
+    free.graph.value_info.extend([*kept, known])
+    samples = [{"x": np.random.default_rng(1).random((1, 3, 12, 16), np.float32)}]
+    assert HeadJudge(free, samples, {"y": ("y",)}).measure(free)["y"] > 100
+
+
 def test_the_target_is_given_the_same_places(queries):
     pictures = np.random.default_rng(1).random((12, 1, 3, 12, 16), np.float32)
     samples = [{"x": item} for item in pictures]
