@@ -7,13 +7,20 @@ errors are as large as the values. The spectrum of photographs falls with the fr
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from artifacts.input_spec import InputSpec
+
 PICTURE_RANK = 4
 """Inputs of this many dimensions are taken for pictures, [N, C, H, W]."""
+MAX_PIXEL = 255
+MEAN_PIXEL = 118
+PIXEL_DEVIATION = 60
+"""About those of photographs, with which ImageNet networks are normalized."""
 
 
 def draw_pictures(shape: Sequence[int], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -47,3 +54,27 @@ def draw_input(shape: Sequence[int], rng: np.random.Generator) -> NDArray[np.flo
     if len(shape) == PICTURE_RANK:
         return draw_pictures(shape, rng)
     return rng.standard_normal(tuple(shape), dtype=np.float32)
+
+
+def draw_prepared(
+    shape: Sequence[int], rng: np.random.Generator, spec: InputSpec
+) -> NDArray[np.floating[Any]]:
+    """Returns random pixels as an input spec prepares them; mean and std only where it has them.
+
+    Args:
+        shape: of the input, whatever it means.
+        rng: what is drawn from.
+        spec: how pixels become the input.
+    """
+    pixels = MEAN_PIXEL + PIXEL_DEVIATION * draw_input(shape, rng)
+    values = np.clip(pixels, 0, MAX_PIXEL) * spec.pixel_scale
+    if not has_colors(shape, spec):
+        return values
+    mean, std = (np.reshape(part, (1, -1, 1, 1)) for part in (spec.mean, spec.std))
+    prepared: NDArray[np.floating[Any]] = (values - mean) / std
+    return prepared
+
+
+def has_colors(shape: Sequence[int], spec: InputSpec) -> bool:
+    """Returns whether an input has the shape of pictures with the channels of an input spec."""
+    return len(shape) == PICTURE_RANK and shape[1] == len(spec.mean)

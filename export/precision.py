@@ -23,7 +23,7 @@ from artifacts.half_precision import computes_in_bfloat16, widen_half
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
 from artifacts.shape_inference import infer_shapes
-from artifacts.synthetic_pictures import PICTURE_RANK, draw_input
+from artifacts.synthetic_pictures import draw_prepared
 from export.fp16_check import (
     Arrays,
     count_precisions,
@@ -46,11 +46,6 @@ MIN_RANDOM_SQNR_DB = 20.0
 MIN_AGREEMENT = 0.8
 """Share of an output's decisions (labels, masks) that FP16 by itself leaves as they are, at least;
 on random pictures many are close."""
-
-MAX_PIXEL = 255
-MEAN_PIXEL = 118
-PIXEL_DEVIATION = 60
-"""About those of photographs, with which ImageNet networks are normalized."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,10 +299,6 @@ def _random_sample(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
             continue
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim]
-        pixels = MEAN_PIXEL + PIXEL_DEVIATION * draw_input(shape, rng)
-        values = np.clip(pixels, 0, MAX_PIXEL) * spec.pixel_scale
-        if len(shape) == PICTURE_RANK and shape[1] == len(spec.mean):
-            mean, std = (np.reshape(part, (1, -1, 1, 1)) for part in (spec.mean, spec.std))
-            values = (values - mean) / std
+        values = draw_prepared(shape, rng, spec)
         sample[value.name] = values.astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
     return sample

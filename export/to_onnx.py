@@ -21,7 +21,7 @@ from artifacts.module_inputs import find_byte_inputs
 from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_metadata import read_metadata
-from artifacts.synthetic_pictures import draw_input
+from artifacts.synthetic_pictures import draw_input, draw_prepared, has_colors
 from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
 from export.own_rounding import measure_own_rounding
@@ -73,8 +73,9 @@ def export_onnx(
 
     The module is put into evaluation mode for the export and given back as it was. Outputs are
     named by `flatten_outputs`; a module's own `output_names` fix their order. The exporters are
-    tried in turn; each result is run by onnxruntime on seeded random pictures and has to give the
-    module's own outputs within `export.parity.TOLERANCES` and `OWN_ROUNDINGS`.
+    tried in turn; each result is run by onnxruntime on seeded random pictures, prepared as the spec
+    says, and has to give the module's own outputs within `export.parity.TOLERANCES` and
+    `OWN_ROUNDINGS`.
 
     Args:
         module: the network; float32, on any device.
@@ -99,7 +100,8 @@ def export_onnx(
     _check_shapes(shapes)
     order = tuple(getattr(module, "output_names", None) or ())
     with _evaluation(module), torch.no_grad():
-        samples = [_sample(module, shapes, _SEED + index) for index in range(_PARITY_SAMPLES)]
+        spec = input_spec or InputSpec()
+        samples = [_sample(module, shapes, spec, _SEED + index) for index in range(_PARITY_SAMPLES)]
         wanted = [_run_module(module, sample, order) for sample in samples]
         require_names(outputs, list(wanted[0]), "output of the module")
 
@@ -250,14 +252,21 @@ def _evaluation(module: nn.Module) -> Iterator[None]:
 
 
 def _sample(
-    module: nn.Module, shapes: Mapping[str, tuple[int, ...]], seed: int
+    module: nn.Module, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, seed: int
 ) -> dict[str, Tensor]:
     rng = np.random.default_rng(seed)
     weight = next(module.parameters(), torch.zeros(()))
     return {
-        name: torch.from_numpy(draw_input(shape, rng)).to(weight.device)
+        name: torch.from_numpy(_draw(shape, rng, spec)).to(weight.device)
         for name, shape in shapes.items()
     }
+
+
+def _draw(shape: tuple[int, ...], rng: np.random.Generator, spec: InputSpec) -> NDArray[np.float32]:
+    """Returns a picture as the spec prepares it: far from those, networks amplify rounding."""
+    if has_colors(shape, spec):
+        return draw_prepared(shape, rng, spec).astype(np.float32)
+    return draw_input(shape, rng)
 
 
 def _run_module(module: nn.Module, sample: dict[str, Tensor], order: tuple[str, ...]) -> Arrays:

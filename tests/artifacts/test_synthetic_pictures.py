@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from artifacts.synthetic_pictures import draw_input, draw_pictures
+from artifacts.input_spec import InputSpec
+from artifacts.synthetic_pictures import draw_input, draw_pictures, draw_prepared
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 96, 96), (2, 1, 33, 70), (1, 2, 1, 1), (1, 700, 5, 3)])
@@ -32,3 +33,14 @@ def test_seed_repeats_it_and_other_ranks_are_noise():
     np.testing.assert_array_equal(first, second)
     noise = draw_input((1, 20_000), np.random.default_rng(0))
     assert noise.std() == pytest.approx(1, abs=0.02)
+
+
+def test_prepared_pictures_are_pixels_as_the_spec_scales_them():
+    draw = np.random.default_rng
+    plain = draw_prepared((1, 3, 20, 20), draw(0), InputSpec())
+    assert 0 <= plain.min() < 0.2
+    assert 0.8 < plain.max() <= 1
+    spec = InputSpec(pixel_scale=1, mean=(100, 110, 120), std=(50, 60, 70))
+    scaled = draw_prepared((1, 3, 20, 20), draw(0), spec)
+    mean, std = (np.reshape(part, (1, -1, 1, 1)) for part in (spec.mean, spec.std))
+    np.testing.assert_allclose(scaled, (plain * 255 - mean) / std, atol=1e-5)

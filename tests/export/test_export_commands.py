@@ -86,7 +86,7 @@ def test_python_m_export_is_the_same_command(folder):
         (["trt", "model.pt"], "export onnx"),
         (["trt", "model.onnx", "--data", "nowhere"], "nowhere"),
         (["onnx", "missing.pt"], "missing.pt"),
-        (["onnx", "model.onnx"], "no network that can be exported"),
+        (["onnx", "model.onnx"], "model.onnx is an .onnx already"),
         (["onnx", "text.pt"], "text.pt"),
     ],
 )

@@ -40,6 +40,20 @@ class DependsOnData(nn.Module):
         return -features
 
 
+class RoughBelowZero(nn.Module):
+    """Adds the rounding of sums, a million times enlarged, where no pixel is above 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums = nn.Conv2d(3, 8, 3)
+        nn.init.uniform_(self.sums.weight, 0.1, 1)
+        nn.init.zeros_(self.sums.bias)
+
+    def forward(self, x):
+        sums = self.sums(x)
+        return sums + torch.sin(1e7 * (-sums).relu())
+
+
 def run(path, x):
     with open_session(path, "onnxruntime") as session:
         return session.run({session.inputs[0].name: x})
@@ -162,6 +176,17 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_the_old_file(tmp_path):
         export_onnx(Impossible(), path, input_shape=SHAPE)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == b"old"
+
+
+def test_a_network_is_checked_on_pictures_as_its_input_spec_prepares_them(tmp_path):
+    torch.manual_seed(0)
+    module = RoughBelowZero()
+    path = export_onnx(module, tmp_path / "m.onnx", input_shape=SHAPE)
+    x = torch.rand(SHAPE)
+    np.testing.assert_allclose(run(path, x.numpy())["output"], module(x).detach(), rtol=1e-4)
+    darker = InputSpec(mean=(1.0, 1.0, 1.0))
+    with pytest.raises(InputError, match="is off by"):
+        export_onnx(module, tmp_path / "m.onnx", input_shape=SHAPE, input_spec=darker)
 
 
 def test_wrong_shapes_and_weights_are_named(tmp_path):

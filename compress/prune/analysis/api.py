@@ -96,8 +96,8 @@ def _find(
 ) -> Channels:
     """Finds the channel groups, where these splits are turned."""
     tracer, result = _follow(module, inputs, turned)
-    for number, tensor in enumerate(output_tensors(result)):
-        tracer.freeze(tensor, f"output {number} of the network")
+    for name, tensor in _name_tensors(result):
+        tracer.freeze(tensor, f"output '{name}' of the network")
     for name, axes in tracer.trace.weights.items():
         if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
             tracer.trace.sets.freeze(axes[0], "protected by the user")
@@ -172,10 +172,14 @@ def output_tensors(result: Any) -> list[Tensor]:
     Raises:
         InputError: there is none, or there may be some in an object that cannot be looked into.
     """
+    return [tensor for _, tensor in _name_tensors(result)]
+
+
+def _name_tensors(result: Any) -> list[tuple[str, Tensor]]:
     tensors = []
     for name, leaf in name_leaves(result):
         if isinstance(leaf, Tensor):
-            tensors.append(leaf)
+            tensors.append((name, leaf))
         elif not isinstance(leaf, _PLAIN):
             raise InputError(
                 f"output '{name}' of the network is a {type(leaf).__name__}, in which no tensors "

@@ -5,7 +5,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 * A constant per channel of shape [C, 1, 1] beside an activation [N, C, H, W], as exporters write a
   PReLU's slopes: with ranks that differ it computes channel by channel, and reorders before and
   after. With [1, C, 1, 1] it computes in the layout that layers have.
-* A slope that several PReLUs read is not fused into the layers before them.
+* Slopes per channel that several PReLUs read are not fused into the layers before them; a single
+  slope is.
 * AveragePool of a picture's few channels is computed in blocks of 16 channels, and reordered into
   them; a depthwise Conv with equal weights is not.
 * HardSigmoid runs in a reference kernel, one value at a time. alpha x + beta, clipped to [0, 1], is

@@ -1,5 +1,6 @@
 """Operators in a form for which OpenVINO's CPU plugin has no fast kernel, or another layout."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import onnx
@@ -47,7 +48,10 @@ def _has_low_constant(graph: LintGraph, node: onnx.NodeProto) -> bool:
 
 
 def _is_shared(graph: LintGraph, slope: str) -> bool:
-    return graph.is_folded(slope) and len(graph.consumers(slope)) > 1
+    """Whether several PReLUs read a constant of more than one value: a single one is fused."""
+    shape = graph.shape(slope)
+    is_single = shape is not None and math.prod(shape) == 1
+    return graph.is_folded(slope) and not is_single and len(graph.consumers(slope)) > 1
 
 
 def _is_always(graph: LintGraph, node: onnx.NodeProto) -> bool:

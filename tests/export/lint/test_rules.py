@@ -399,6 +399,8 @@ EXAMPLES = {
         [
             sloped,
             lambda d: sloped(d, (1,)),
+            lambda d: sloped(d, (1,), is_shared=True),
+            lambda d: sloped(d, (1, 1, 1, 1), is_shared=True),
             lambda d: gated(d, "HardSwish"),
             lambda d: normed(d, None),
             lambda d: moved_last(d, "Relu"),
