@@ -5,11 +5,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from artifacts.decided_outputs import find_choices, pin_choices
 from compress.compare import compare_models
 from compress.diagnose.layers import inspect_layers
 from compress.head_judge import HeadJudge
-from compress.model_runner import open_runner
 from compress.quantize.api import quantize_model
 from compress.quantize.prepared import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
