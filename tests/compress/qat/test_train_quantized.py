@@ -234,28 +234,33 @@ def test_every_output_learns_by_its_squared_error(tmp_path: Path) -> None:
 
 
 def test_labels_are_learned_from_where_there_are_some(network) -> None:
-    """Labels that say something else than the float network pull away from it."""
+    """Labels a tenth of a metre beyond the float network pull away from it."""
 
     def label_loss(outputs, targets):
         return {"metres": (outputs["metres"] - targets["far"]).square().mean()}
 
-    far = np.full((1, 1, 1), 3, np.float32)
-    given, held_out = ([one | {"far": far} for one in samples(n, n)] for n in (16, 4))
+    def find_metres(model, one):
+        return run_exactly(model, one["image"][None])["metres"][0]
+
+    def label(one):
+        return one | {"far": find_metres(network, one) + np.float32(0.1)}
+
+    given, held_out = (list(map(label, samples(n, n))) for n in (16, 4))
     losses = {}
-    for weight in (0.0, 1.0):
+    for weight in (0.0, 10.0, 100.0):
         result = train_quantized(
             quantize(network, weights="int4"),
             network,
             given,
             held_out,
             QatSettings(label_weight=weight),
-            TRAINING,
+            replace(TRAINING, steps=25),
             label_loss=label_loss,
         )
-        outputs = run_exactly(result.model, images(1, 4)[0])
-        losses[weight] = float(np.square(outputs["metres"] - far).mean())
+        errors = [find_metres(result.model, one) - one["far"] for one in held_out]
+        losses[weight] = float(np.mean(np.square(errors)))
         assert ("labels" in result.training.losses_before) == (weight > 0)
-    assert losses[1.0] < losses[0.0]
+    assert losses[100.0] < losses[10.0] < losses[0.0]
 
 
 def test_networks_that_shuffle_channels_learn_in_batches(tmp_path: Path) -> None:
