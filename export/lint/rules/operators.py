@@ -15,11 +15,12 @@ _PLUGINS = frozenset(
 )
 """Plugins that classic TensorRT ships."""
 
+_CUT = "framefit export onnx MODEL --output TENSOR ends a network there"
 _INSTEAD = {
-    "NonMaxSuppression": "end the network at the raw boxes and scores, and suppress outside",
+    "NonMaxSuppression": f"suppress outside, behind the raw boxes and scores: {_CUT}",
     "NonZero": "keep a mask of fixed size instead of a list of positions; where it chooses boxes, "
-    "export the network without suppression",
-    "RoiAlign": "end the network before the regions; classic TensorRT has it",
+    f"choose outside: {_CUT}",
+    "RoiAlign": f"do what follows the regions elsewhere ({_CUT}); classic TensorRT has it",
     "DeformConv": "compose it of GridSample and Conv; classic TensorRT has it",
     "DynamicQuantizeLinear": "quantize with calibration data: compress quantize",
     "QLinearConv": "write Q/DQ pairs around Conv: compress quantize on the float network",
