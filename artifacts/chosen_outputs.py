@@ -73,6 +73,8 @@ def _forget_heads(model: onnx.ModelProto, names: set[str]) -> None:
     """Leaves the heads in the metadata that still have all of their outputs."""
     metadata = read_metadata(model)
     stated = json.loads(metadata.get(HEADS_KEY, "{}"))
-    heads = {name: head for name, head in stated.items() if names.issuperset(head["outputs"])}
+    heads = {
+        name: head for name, head in stated.items() if names.issuperset(head.get("outputs", [name]))
+    }
     if heads != stated:
         onnx.helper.set_model_props(model, metadata | {HEADS_KEY: json.dumps(heads)})

@@ -65,8 +65,9 @@ def export_onnx_file(
         raise InputError(f"--out is {target}", "a file name that ends in .onnx")
     source = require_file(model, "a network (.pt, .safetensors or .pt2)")
     parent = {PARENT_KEY: sha256_file(source)}
+    kind = "float-onnx"
     if is_cut:
-        _cut_onnx(source, target, model_options, spec_options, outputs, parent)
+        kind = _cut_onnx(source, target, model_options, spec_options, outputs, parent)
     else:
         from export.network_file import open_network
         from export.to_onnx import export_onnx
@@ -81,7 +82,7 @@ def export_onnx_file(
             outputs=outputs,
             notify=_log.warning,
         )
-    Workspace().record_artifact(target, "float-onnx", "export onnx")
+    Workspace().record_artifact(target, kind, "export onnx")
     return target
 
 
@@ -98,8 +99,8 @@ def _cut_onnx(
     spec_options: Mapping[str, Any],
     outputs: Sequence[str],
     metadata: Mapping[str, str],
-) -> None:
-    """Writes the part of an `.onnx` that its outputs, or tensors inside, need."""
+) -> str:
+    """Writes the part of an `.onnx` that its outputs, or tensors inside, need; returns its kind."""
     if target.resolve() == source.resolve():
         raise InputError(f"--out is {target}, the network itself", "another file")
     opened = open_model(source, model_options)
@@ -107,6 +108,8 @@ def _cut_onnx(
     spec = _find_spec(opened.spec, spec_options)
     stated = {} if spec is None else {INPUT_SPEC_KEY: spec.to_json()}
     save_onnx(opened.model, target, metadata={**stated, **metadata})
+    is_quantized = any(node.op_type == "DequantizeLinear" for node in opened.model.graph.node)
+    return "int8-onnx" if is_quantized else "float-onnx"
 
 
 def export_plan(

@@ -7,6 +7,9 @@ import numpy as np
 import onnx
 import pytest
 
+from artifacts.errors import InputError
+from framefit.workspace import Workspace
+
 FACTORY = """
 from torch import nn
 
@@ -96,3 +99,13 @@ def test_a_cut_file_computes_what_the_whole_one_computes(run, network: Path) -> 
         for model in ("cut.onnx", whole.SerializeToString())
     )
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_is_cut_of_integers_is_kept_as_such(run, network: Path, pictures: Path) -> None:
+    assert run("compress", "quantize", network, "--data", pictures).code == 0
+    result = run("export", "onnx", "net.int8.onnx", "--output", "b")
+
+    assert result.code == 0, result.err
+    assert Workspace().find_artifact("int8-onnx").name == "net.int8.cut.onnx"
+    with pytest.raises(InputError):
+        Workspace().find_artifact("float-onnx")
