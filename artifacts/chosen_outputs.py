@@ -47,7 +47,8 @@ def keep_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
     values = {item.name: item for item in typed_values(model)}
     made = [name for node in graph.node for name in node.output if name in values]
     outputs = [item.name for item in graph.output]
-    require_names(names, [*outputs, *made], "output or tensor of the network")
+    known = list(dict.fromkeys([*outputs, *made]))
+    require_names(names, known, "output or tensor of the network")
     needed = set(names)
     kept: list[onnx.NodeProto] = []
     for node in reversed(graph.node):

@@ -93,7 +93,7 @@ def test_what_the_kept_outputs_need_stays(
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (["a", "d"], "'d' is no output or tensor of the network"),
+        (["a", "d"], "'d' is no output or tensor of the network; expected a, b, c, t, m$"),
         (["x"], "'x' is no output"),
         (["one"], "'one' is no output"),
         (["a", "a"], "'a' is asked for twice"),
