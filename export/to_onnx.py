@@ -20,7 +20,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.module_inputs import find_byte_inputs
 from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
-from artifacts.onnx_metadata import read_metadata
+from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.synthetic_pictures import draw_input, draw_prepared, has_colors
 from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
@@ -138,7 +138,7 @@ def export_onnx(
         entries[BYTE_INPUTS_KEY] = json.dumps(sorted(in_bytes))
     found_heads = heads if heads is not None else getattr(module, "heads_metadata", None)
     if found_heads:
-        entries["framefit.heads"] = json.dumps(found_heads)
+        entries[HEADS_KEY] = json.dumps(found_heads)
     onnx.helper.set_model_props(model, {**read_metadata(model), **entries})
     if outputs:
         keep_outputs(model, outputs)

@@ -247,7 +247,7 @@ def test_labels_are_learned_from_where_there_are_some(network) -> None:
 
     given, held_out = (list(map(label, samples(n, n))) for n in (16, 4))
     losses = {}
-    for weight in (0.0, 10.0, 100.0):
+    for weight in (0.0, 1.0, 10.0, 100.0):
         result = train_quantized(
             quantize(network, weights="int4"),
             network,
@@ -260,6 +260,7 @@ def test_labels_are_learned_from_where_there_are_some(network) -> None:
         errors = [find_metres(result.model, one) - one["far"] for one in held_out]
         losses[weight] = float(np.mean(np.square(errors)))
         assert ("labels" in result.training.losses_before) == (weight > 0)
+    assert losses[1.0] < losses[0.0]
     assert losses[100.0] < losses[10.0] < losses[0.0]
 
 
