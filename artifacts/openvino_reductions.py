@@ -98,8 +98,10 @@ def drops_an_inner_axis(node: onnx.NodeProto, rank: int | None, given: NDArray |
         rank: of its first input; None if unknown.
         given: the axes, where they are a constant input.
     """
+    if not node.op_type.startswith("Reduce") or not rank:
+        return False
     values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
     axes = values.get("axes") if given is None else given.reshape(-1).tolist()
-    if not node.op_type.startswith("Reduce") or values.get("keepdims", 1) or not axes or not rank:
+    if values.get("keepdims", 1) or not axes:
         return False
     return bool(min(axis % rank for axis in axes) < rank - len(axes))

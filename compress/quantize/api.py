@@ -120,7 +120,8 @@ def quantize_model(
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     _warn_of_constants(samples)
-    result = _quantize_checked(model, samples, settings, progress, clock, log_folder, judge)
+    with DecisionLog(log_folder) as log:
+        result = _quantize_checked(model, samples, settings, progress, clock, log, judge)
     for name, how in result.constant_outputs.items():
         _log.warning(
             "%s", warn_of_constant(f"output '{name}' of the float network", how, "calibration")
@@ -140,14 +141,13 @@ def _quantize_checked(
     settings: QuantizeSettings,
     progress: Progress | None,
     clock: Clock | None,
-    log_folder: Path | None,
+    log: DecisionLog,
     judge: Judge | None,
 ) -> QuantizeResult:
     """Quantizes what `quantize_model` has checked."""
     if settings.weights == "int4" and len(samples) < FEW_SAMPLES:
         samples = [*pick_evenly(samples, len(samples)), *enlarge_quarters(samples)]
     settings = choose_int8_weights(model, samples, settings, progress)
-    log = DecisionLog(log_folder)
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
     work = Work.begin(model, samples, forms.chosen, progress, log)
     if settings.allowance is not None and clock is not None:

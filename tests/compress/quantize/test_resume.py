@@ -1,13 +1,15 @@
 """A quantization that was killed goes on where it stopped; what it will need is known before."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from artifacts.errors import InputError
-from compress.quantize import layer_plan, memory_estimate
+from compress.quantize import decision_log, layer_plan, memory_estimate
 from compress.quantize.api import quantize_model
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.layer_weights import QuantizedWeight
@@ -43,6 +45,14 @@ def interrupt_after(layers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return rounded
 
 
+@contextmanager
+def interrupted(log: DecisionLog) -> Iterator[DecisionLog]:
+    """Lets a run that keeps decisions in a log be interrupted after them."""
+    with pytest.raises(Killed), log:
+        yield log
+        raise Killed
+
+
 def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_happened(
     residual_model, samples, tmp_path, monkeypatch
 ):
@@ -63,7 +73,6 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_happened(
 
 
 def test_decisions_come_back_as_they_were(tmp_path):
-    log = DecisionLog(tmp_path / "log")
     qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
     weight = QuantizedWeight(
         integers=np.arange(-4, 4, dtype=np.int8).reshape(2, 4),
@@ -71,23 +80,41 @@ def test_decisions_come_back_as_they_were(tmp_path):
         axis=0,
         bits=4,
     )
-    log.keep_qparams("a/b:c", qparams)
-    log.keep_weight("conv", weight, "gptq")
-    assert log.find_qparams("a/b:c") == qparams
-    assert log.find_qparams("a/b") is None
-    found = log.find_weight("conv")
-    assert found is not None
-    assert found[1] == "gptq"
-    assert (found[0].axis, found[0].block, found[0].bits) == (0, None, 4)
-    np.testing.assert_array_equal(found[0].integers, weight.integers)
-    np.testing.assert_array_equal(found[0].scales, weight.scales)
+    with interrupted(DecisionLog(tmp_path / "log")) as writing:
+        writing.keep_qparams("a/b:c", qparams)
+        writing.keep_weight("conv", weight, "gptq")
+    for log in (writing, DecisionLog(tmp_path / "log")):
+        assert log.find_qparams("a/b:c") == qparams
+        assert log.find_qparams("a/b") is None
+        found = log.find_weight("conv")
+        assert found is not None
+        assert found[1] == "gptq"
+        assert (found[0].axis, found[0].block, found[0].bits) == (0, None, 4)
+        np.testing.assert_array_equal(found[0].integers, weight.integers)
+        np.testing.assert_array_equal(found[0].scales, weight.scales)
+
+
+def test_only_runs_that_are_long_or_end_badly_write_files(tmp_path, monkeypatch):
+    qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
+    folder = tmp_path / "log"
+    with DecisionLog(folder) as log:
+        log.keep_qparams("x", qparams)
+        assert log.find_qparams("x") == qparams
+        assert log.branch("symmetric").find_qparams("x") is None
+    assert not folder.exists()
+    with DecisionLog(folder) as log:
+        log.branch("symmetric").keep_qparams("x", qparams)
+        monkeypatch.setattr(decision_log, "UNWRITTEN_SECONDS", 0.0)
+        log.keep_qparams("x", qparams)
+        assert DecisionLog(folder).find_qparams("x") == qparams
+        assert DecisionLog(folder).branch("symmetric").find_qparams("x") == qparams
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "one bit"])
 def test_what_a_power_loss_damaged_is_decided_again(damage, tmp_path):
-    log = DecisionLog(tmp_path / "log")
     qparams = QParams(scale=0.1, zero_point=3, grid=IntegerGrid(is_signed=False))
-    log.keep_qparams("x", qparams)
+    with interrupted(DecisionLog(tmp_path / "log")) as log:
+        log.keep_qparams("x", qparams)
     (path,) = tmp_path.glob("log/*")
     whole = path.read_bytes()
     place = whole.index("scale".encode("utf-32-le"))
