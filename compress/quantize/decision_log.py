@@ -23,7 +23,6 @@ from compress.quantize.graph import Array
 from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.qparams import IntegerGrid, QParams
 
-
 _Decision = tuple[dict[str, Any], dict[str, Array]]
 
 UNWRITTEN_SECONDS = 5.0
