@@ -14,12 +14,13 @@ weights leave the smallest share of the error with W, on average over held-out p
 which counts alike: one picture with values that no other has must not decide for all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from scipy import linalg
 
 from compress.quantize.graph import Array, attribute
 from compress.quantize.layer_weights import from_rows, pick_outputs, widest_scales
@@ -31,7 +32,7 @@ from compress.quantize.side_by_side import map_ahead
 
 COLUMNS = 4096
 """Positions that are looked at, of all pictures together."""
-JUDGED_ROWS = 512
+JUDGED_ROWS = 256
 """Rows of the weight, one per output channel and kernel position, whose errors are measured."""
 RIDGES = (1.0, 0.1, 0.01)
 LEAST_GAIN = 0.98
@@ -105,13 +106,6 @@ class InputColumns:
         _, places, counts = np.unique(self.pictures, return_inverse=True, return_counts=True)
         return np.bincount(places, np.einsum("gon,gon->n", left, left)) / counts
 
-    def moments(self) -> "ErrorMoments":
-        """Returns the mean products of errors and inputs."""
-        both = np.concatenate([self.errors, self.inputs], axis=1)
-        products = multiply_groups(both, self.inputs).astype(np.float64) / both.shape[2]
-        size = self.inputs.shape[1]
-        return ErrorMoments(cross=products[:, :size], hessian=products[:, size:])
-
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorMoments:
@@ -120,19 +114,58 @@ class ErrorMoments:
     Attributes:
         cross: E[d q'].
         hessian: E[q q'].
+        count: positions that were looked at.
     """
 
     cross: Real
     hessian: Real
+    count: int
 
-    def find_change(self, rows: Real, ridge: float) -> Real:
-        """Returns W B with B = A - I, [groups, out, in], of W as such `rows`."""
+    def joined(self, other: "ErrorMoments") -> "ErrorMoments":
+        """Returns the moments of both sets of positions."""
+        count = self.count + other.count
+        own, their = self.count / count, other.count / count
+        return ErrorMoments(
+            cross=own * self.cross + their * other.cross,
+            hessian=own * self.hessian + their * other.hessian,
+            count=count,
+        )
+
+    def find_change(self, aim: Real, ridge: float) -> Real:
+        """Returns W B with B = A - I, [groups, out, in].
+
+        Args:
+            aim: W E[d q'], [groups, out, in].
+            ridge: in units of each channel's variance.
+        """
         variance = np.einsum("gii->gi", self.hessian)
         least = max(_SMALLEST_SHARE * float(variance.max()), np.finfo(np.float64).tiny)
         added = ridge * np.maximum(variance, least)
         damped = self.hessian + np.eye(variance.shape[1]) * added[:, None, :]
-        change = np.linalg.solve(damped, (rows @ self.cross).transpose(0, 2, 1))
-        return np.asarray(change).transpose(0, 2, 1)
+        return _solve(damped, aim.transpose(0, 2, 1)).transpose(0, 2, 1)
+
+
+def _solve(matrices: Real, right: Real) -> Real:
+    """Returns what positive definite [groups, n, n] times it is `right`, [groups, n, m].
+
+    A single one is large, and Cholesky's factors take half of the time of LU's.
+    """
+    if len(matrices) > 1:
+        return np.asarray(np.linalg.solve(matrices, right))
+    factors = linalg.cho_factor(matrices[0], lower=True, check_finite=False)
+    return np.asarray(linalg.cho_solve(factors, right[0], check_finite=False))[None]
+
+
+def measure_moments(parts: Sequence[InputColumns]) -> list[ErrorMoments]:
+    """Returns the moments of some sets of columns, whose products take most of a correction."""
+    pairs = [(left, part.inputs) for part in parts for left in (part.errors, part.inputs)]
+    products = map_ahead(lambda pair: multiply_groups(*pair).astype(np.float64), pairs)
+    found = []
+    for part in parts:
+        count = part.inputs.shape[2]
+        cross, hessian = next(products) / count, next(products) / count
+        found.append(ErrorMoments(cross=cross, hessian=hessian, count=count))
+    return found
 
 
 @dataclass(frozen=True)
@@ -206,12 +239,13 @@ def correct_for_inputs(
         kept = changed if grid is None else round_weight(changed, axis, grid, widest_scales)
         return some.split(kept) - rows
 
-    fit, held_out = columns.of_pictures(~outside).moments(), columns.of_pictures(outside)
+    held_out = columns.of_pictures(outside)
+    fit, others = measure_moments([columns.of_pictures(~outside), held_out])
     wanted = rows.astype(np.float32) @ held_out.errors
-    before = held_out.output_errors(wanted, rounded_change(None))
+    before, aim = held_out.output_errors(wanted, rounded_change(None)), rows @ fit.cross
 
     def remaining(ridge: float) -> float:
-        change = rounded_change(fit.find_change(rows, ridge))
+        change = rounded_change(fit.find_change(aim, ridge))
         after = held_out.output_errors(wanted, change)
         return float(np.mean(after / np.maximum(before, np.finfo(np.float64).tiny)))
 
@@ -219,8 +253,9 @@ def correct_for_inputs(
     best = min(shares, key=shares.__getitem__)
     if not shares[best] < LEAST_GAIN:
         return None
-    rows = layout.split(weight)
-    return layout.join(rows + columns.moments().find_change(rows, best)).astype(np.float32)
+    whole, rows = fit.joined(others), layout.split(weight)
+    change = whole.find_change(rows @ whole.cross, best)
+    return layout.join(rows + change).astype(np.float32)
 
 
 def _read_columns(inputs: ChannelInputs, groups: int, *, is_product: bool) -> InputColumns:

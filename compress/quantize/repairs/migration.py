@@ -26,11 +26,14 @@ from compress.quantize.repairs.linear_group import (
     rescale_linear,
 )
 from compress.quantize.repairs.trial_rounding import round_activation, round_weight
+from compress.quantize.side_by_side import map_ahead
 
 EXPONENTS = (0.25, 0.5, 0.75)
 LARGEST_FACTOR = 32.0
 LEAST_GAIN = 0.97
 HELD_OUT_EVERY = 3
+JUDGED_OUTPUTS = 256
+"""Of each layer, evenly spread, whose errors are measured."""
 
 Real = NDArray[np.float64]
 
@@ -87,17 +90,16 @@ def _choose(
     if not (np.isfinite(rows.fit).all() and rows.fit.any()):
         return 1.0, "it is 0 or not finite", None
     weights = {name: _as_rows(graph, name) for name in group.readers}
-    plain = np.ones(group.channels)
-    before = [_error(part, weights, plain, placement, grids) for part in (rows.fit, rows.held_out)]
+    products = _Products(rows, weights, placement, grids)
+    candidates = _candidates(rows.fit, list(weights.values()))
+    tried = [np.ones(group.channels), *(factors for _, factors in candidates)]
+    before, *errors = map_ahead(products.measure, tried)
     best: tuple[float, str, Real | None] = (
         1.0,
         "no factors lower the error on held-out data",
         None,
     )
-    for how, factors in _candidates(rows.fit, list(weights.values())):
-        after = [
-            _error(part, weights, factors, placement, grids) for part in (rows.fit, rows.held_out)
-        ]
+    for (how, factors), after in zip(candidates, errors, strict=True):
         shares = [new / max(old, 1e-30) for new, old in zip(after, before, strict=True)]
         if max(shares) < min(LEAST_GAIN, best[0]):
             best = (max(shares), how, factors)
@@ -136,20 +138,47 @@ def _bounded(factors: Real) -> Real:
     return np.asarray(np.clip(centred, 1 / LARGEST_FACTOR, LARGEST_FACTOR))
 
 
-def _error(
-    rows: NDArray[np.float32],
-    weights: Mapping[str, Real],
-    factors: Real,
-    placement: Placement,
-    grids: WeightGrids,
-) -> float:
-    """Returns the products' squared output error, each relative to its signal, added up."""
-    scaled = (rows / factors).astype(np.float32)
-    inputs = round_activation(scaled, placement).astype(np.float64)
-    total = 0.0
-    for name, weight in weights.items():
-        rounded = round_weight(weight * factors, 0, grids.of(name), choose_row_scales)
-        wanted = rows.astype(np.float64) @ weight.T
-        noise = np.square(inputs @ rounded.T - wanted).sum()
-        total += float(noise / max(np.square(wanted).sum(), 1e-30))
-    return total
+class _Products:
+    """Layers that read a tensor, by some of their output channels.
+
+    Args:
+        rows: what the tensor holds.
+        weights: [out, in] of each layer.
+        placement: tells the integers of activations.
+        grids: the integers of weights.
+    """
+
+    def __init__(
+        self, rows: _Rows, weights: Mapping[str, Real], placement: Placement, grids: WeightGrids
+    ) -> None:
+        self._parts = (rows.fit, rows.held_out)
+        self._placement, self._grids = placement, grids
+        self._weights = {
+            name: weight[:: -(-len(weight) // JUDGED_OUTPUTS)] for name, weight in weights.items()
+        }
+        self._wanted = {
+            name: [part @ weight.T.astype(np.float32) for part in self._parts]
+            for name, weight in self._weights.items()
+        }
+
+    def measure(self, factors: Real) -> list[float]:
+        """Returns the squared output error on both parts of the rows.
+
+        Those of the layers are added up, each relative to its signal.
+        """
+        inputs = [
+            round_activation((part / factors).astype(np.float32), self._placement)
+            for part in self._parts
+        ]
+        totals = [0.0 for _ in inputs]
+        for name, weight in self._weights.items():
+            rounded = round_weight(weight * factors, 0, self._grids.of(name), choose_row_scales)
+            columns = rounded.T.astype(np.float32)
+            for place, wanted in enumerate(self._wanted[name]):
+                noise = _sum_squares(inputs[place] @ columns - wanted)
+                totals[place] += noise / max(_sum_squares(wanted), 1e-30)
+        return totals
+
+
+def _sum_squares(values: NDArray[np.float32]) -> float:
+    return float(np.square(values).sum(dtype=np.float64))

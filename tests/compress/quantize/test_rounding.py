@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compress.quantize.layer_weights import (
+    CLIP_FACTORS,
     choose_block_scales,
     choose_row_scales,
     from_rows,
@@ -116,6 +117,22 @@ def test_the_scales_are_no_worse_than_the_largest_weight_s(seed):
 
     widest = (np.abs(weights).max(axis=1) / GRID.highest).astype(np.float32)
     assert (error(choose_row_scales(weights, GRID)) <= error(widest) * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("grid", WEIGHT_GRIDS.values(), ids=str)
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1000), degrees=st.sampled_from([1, 3, 100]), width=st.integers(1, 40))
+def test_a_row_s_scale_is_the_best_of_all_factors(grid, seed, degrees, width):
+    weights = np.random.default_rng(seed).standard_t(degrees, (6, width))
+    widest = np.abs(weights).max(axis=1) / grid.highest
+    scales = (CLIP_FACTORS[::-1, None] * widest).astype(np.float32).astype(np.float64)
+    integers = np.clip(np.rint(weights / scales[:, :, None]), grid.lowest, grid.highest)
+    errors = np.square(integers * scales[:, :, None] - weights).sum(axis=2)
+    chosen = choose_row_scales(weights, grid)
+    places = np.argmax(scales == chosen, axis=0)
+    assert (scales == chosen).any(axis=0).all()
+    found = np.take_along_axis(errors, places[None], 0)[0]
+    np.testing.assert_allclose(found, errors.min(axis=0), rtol=1e-9, atol=1e-15)
 
 
 def test_a_dead_channel_gets_a_scale_that_its_bias_can_be_stored_in():

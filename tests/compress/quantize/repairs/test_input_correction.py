@@ -14,6 +14,7 @@ from compress.quantize.repairs.input_correction import (
     ChannelInputs,
     InputColumns,
     correct_for_inputs,
+    measure_moments,
 )
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
@@ -76,7 +77,10 @@ def columns() -> InputColumns:
 def test_the_mix_is_that_of_least_squares(columns):
     plain = columns.errors[0] + columns.inputs[0]
     wanted, *_ = np.linalg.lstsq(columns.inputs[0].T, plain.T, rcond=None)
-    mix = np.eye(5) + columns.moments().find_change(np.eye(5)[None], 0.0)[0]
+    parts = [columns.of_pictures(columns.pictures == picture) for picture in (0, 3)]
+    one, other = measure_moments(parts)
+    moments = one.joined(other)
+    mix = np.eye(5) + moments.find_change(moments.cross, 0.0)[0]
     np.testing.assert_allclose(mix, wanted.T, atol=1e-5)
 
 
