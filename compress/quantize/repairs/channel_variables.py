@@ -125,11 +125,11 @@ class ChannelVariables:
         """
         if tensor not in self.of and tensor in self._moved:
             channels = np.moveaxis(self._moved[tensor], 1, 0)
-            found = [np.unique(values).tolist() for values in channels]
-            for first, *others in found:
-                for other in others:
-                    self._join(other, first)
-            self.of[tensor] = np.array([first for first, *_ in found], np.intp)
+            held = channels.reshape(len(channels), -1).astype(np.intp)
+            self.of[tensor] = held.min(axis=1)
+            pairs = np.unique(self.of[tensor][:, None] * self.count + held)
+            for pair in pairs.tolist():
+                self._join(pair % self.count, pair // self.count)
         if tensor not in self.of:
             self._open(tensor, _count_channels(graph, tensor), is_free=False)
         return self.of[tensor]
