@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from export.quiet import quiet
+from export.written_slices import write_without_scatters
 
 OPSET = 19
 """The first opset whose Q/DQ take FP16 scales; every runtime of `engines` reads it."""
@@ -126,7 +127,7 @@ def export_with(
         except Exception as error:
             raise InputError(f"{exporter} cannot export it: {_reason(error)}") from error
     _strip(model)
-    return model
+    return write_without_scatters(model)
 
 
 def _reason(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.parallel_convs import join_parallel_convs
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.split_sequences import split_sequences
+from compress.quantize.written_slices import join_slices
 
 NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
 FOLDED_SIZE_LIMIT = 1 << 26
@@ -30,6 +31,7 @@ def simplify(graph: Graph) -> list[str]:
     if split:
         done += split + remove_identities(graph) + fold_constants(graph)
     for simplification in (
+        join_slices,
         drop_idle_masks,
         remove_dead_nodes,
         transpose_gemm_weights,

@@ -41,6 +41,16 @@ def find_layers_behind_reduction(graph: Graph) -> dict[str, str]:
     return reasons
 
 
+def find_unscalable(graph: Graph) -> set[str]:
+    """Finds the tensors whose product with a constant per channel OpenVINO would misread."""
+    reduced = find_reduced(graph.nodes, graph.shapes.get, graph.weights.get)
+    return {
+        name
+        for name, item in reduced.items()
+        if graph.shapes.get(name) in (None, item.shape) or item.is_misread
+    }
+
+
 def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
     """Returns whether a node gives maxima or minima, moved or computed from nothing else.
 

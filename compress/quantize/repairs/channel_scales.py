@@ -20,6 +20,7 @@ from compress.quantize.channel_survey import AXES, ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
 from compress.quantize.placement.movement import MOVING
+from compress.quantize.placement.reductions import find_unscalable
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.equalization import (
     Reach,
@@ -129,12 +130,15 @@ def insert_where_it_pays(
 
 
 def _find_reads(graph: Graph, quantized: frozenset[str]) -> list[ScaledRead]:
-    """Returns the tensors that only quantized layers read, and whose writer takes no factor up."""
-    linear = {group.tensor for group in find_linear_groups(graph)}
+    """Returns the tensors that only quantized layers read, and whose writer takes no factor up.
+
+    Not those behind which OpenVINO would misread a product.
+    """
+    left = {group.tensor for group in find_linear_groups(graph)} | find_unscalable(graph)
     found = []
     for node in graph.nodes:
         tensor = next(iter(node.output), "")
-        if not tensor or node.op_type in READERS | MOVING | CARRIERS or tensor in linear:
+        if not tensor or node.op_type in READERS | MOVING | CARRIERS or tensor in left:
             continue
         readers = find_readers(graph, tensor)
         if not readers or not quantized.issuperset(readers):

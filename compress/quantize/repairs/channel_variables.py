@@ -19,6 +19,7 @@ from artifacts.graph_reading import read_tensors
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement.movement import MOVING, moved_inputs
+from compress.quantize.placement.reductions import find_unscalable
 from compress.quantize.repairs.channel_scales import READERS
 from compress.quantize.repairs.linear_group import find_linear_groups
 from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
@@ -50,11 +51,13 @@ class ChannelVariables:
     _moved: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     _parents: list[int] = field(default_factory=list)
     _pinned: set[int] = field(default_factory=set)
+    _unscalable: set[str] = field(default_factory=set)
 
     @classmethod
     def follow(cls, graph: Graph) -> "ChannelVariables":
         """Returns the variables of a graph whose shapes are known."""
         found = cls()
+        found._unscalable = find_unscalable(graph)
         for node in graph.nodes:
             found._follow(graph, node)
         found._pin([*graph.outputs, *(group.tensor for group in find_linear_groups(graph))])
@@ -111,7 +114,8 @@ class ChannelVariables:
     def _compute(self, graph: Graph, node: onnx.NodeProto) -> None:
         """Pins what a node reads that would notice factors; a product may go behind it."""
         self._pin(read_tensors(node))
-        is_maker = node.op_type not in MOVING | READERS and len(node.output) == 1
+        can_be_scaled = node.op_type not in MOVING | READERS and len(node.output) == 1
+        is_maker = can_be_scaled and node.output[0] not in self._unscalable
         for name in filter(None, node.output):
             channels = _count_channels(graph, name)
             self._open(name, channels, is_free=is_maker)

@@ -15,6 +15,7 @@ from artifacts.graph_reading import read_tensors
 from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import Placement
+from compress.quantize.placement.reductions import find_unscalable
 from compress.quantize.qparams import WeightGrids
 from compress.quantize.repairs.channel_scales import READERS, ScaledRead, insert_where_it_pays
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, Reach
@@ -59,7 +60,9 @@ def _find_readers(
     graph: Graph, nodes: list[onnx.NodeProto], quantized: frozenset[str]
 ) -> dict[tuple[str, int], list[str]]:
     """Returns the layers that read what the network is given: (tensor, channel axis) → names."""
-    given = [*graph.inputs, *(name for node in nodes for name in node.output)]
+    left = find_unscalable(graph)
+    made = (name for node in nodes for name in node.output)
+    given = [name for name in (*graph.inputs, *made) if name not in left]
     found: dict[tuple[str, int], list[str]] = {}
     for tensor in given:
         rank = len(graph.shapes.get(tensor, ()))

@@ -240,3 +240,32 @@ def test_products_leave_with_the_last_quantizer_behind_them(
     assert count_products(plain) == 0
     expected = run_model(model, samples[0])["y"]
     np.testing.assert_allclose(run_model(plain, samples[0])["y"], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_no_product_goes_where_openvino_would_misread_it(make_model, samples):
+    """Means of products, group by group, as a stereo network joins them for every disparity."""
+    rng = np.random.default_rng(0)
+    loudness = np.tile(np.geomspace(1, 64, 4), 2).astype(np.float32)
+    weights = {
+        "w0": rng.standard_normal((16, 3, 3, 3), np.float32),
+        "w1": rng.standard_normal((4, 8, 3, 3), np.float32) / loudness[:, None, None],
+        "w2": rng.standard_normal((4, 4, 3, 3), np.float32) / loudness[:4, None, None],
+        "groups": np.array([1, 4, 4, 10, 14], np.int64),
+        "two": np.array([2], np.int64),
+        "loud": np.repeat(loudness[:4], 4).reshape(1, 16, 1, 1),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c"], "features"),
+        helper.make_node("Mul", ["c", "loud"], ["l"], "scales"),
+        helper.make_node("Reshape", ["l", "groups"], ["g"], "group"),
+        helper.make_node("ReduceMean", ["g"], ["m"], "mean", axes=[2], keepdims=0),
+        helper.make_node("ReduceL2", ["g"], ["n"], "norm", axes=[2], keepdims=0),
+        helper.make_node("Concat", ["m", "n"], ["j"], "join", axis=1),
+        helper.make_node("Conv", ["j", "w1"], ["y"], "joined"),
+        helper.make_node("ReduceSum", ["g", "two"], ["s"], "sum", keepdims=0),
+        helper.make_node("Conv", ["s", "w2"], ["z"], "alone"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y", "z"])
+    prepared = prepare_network(model, samples, QuantizeSettings())
+    assert {"joined", "alone"} <= {item.node for item in prepared.quantized}
+    assert not any("OpenVINO" in item.reason for item in prepared.declined)
