@@ -115,8 +115,15 @@ class ImageSamples(Samples):
         self._spec = spec
         _check_fit(self._name, self._tensor, self._is_channels_last, spec)
 
+    @property
+    def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
+        """A black and a white picture as samples."""
+        return tuple(self._prepare(np.full((1, 1, 3), level, np.uint8)) for level in (0, 255))
+
     def _read(self, index: int) -> dict[str, NDArray[Any]]:
-        image = read_picture(self._paths[index])
+        return self._prepare(read_picture(self._paths[index]))
+
+    def _prepare(self, image: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         _, *sizes = self._tensor.shape
         height, width = sizes[:2] if self._is_channels_last else sizes[1:]
         values = self._spec.prepare(image, height, width)

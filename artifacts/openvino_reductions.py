@@ -4,7 +4,8 @@ OpenVINO (seen with 2026.4) computes a quantizer in the kernel of the reduction 
 that stands between. Extrema come out wrong always, but for a guard in front of the quantizer
 (`artifacts/openvino_guard.py`). Where the reduced axis is dropped and others follow it, as in the
 mean over a transformer's tokens, one value per channel in between (a BatchNormalization, a Mul or
-an Add) is read along the wrong axis, activations before it or not. A Reshape to another shape, a
+an Add) is read along the wrong axis, activations before it or not; one value per place (cells seen
+by several cameras) is read right. A Reshape to another shape, a
 Transpose or a Slice in between ends the kernel, and all is right.
 """
 
@@ -82,7 +83,9 @@ def find_reduced(
         if node.op_type not in _JOINED or not before or len(before) < len(computed):
             continue
         is_as_reduced = shape_of(computed[0]) in (None, before[0].shape)
-        scales = node.op_type in SCALING and any(value.size > 1 for value in constants)
+        scales = node.op_type in SCALING and any(
+            _differs_by_channel(node, value, before[0].shape) for value in constants
+        )
         is_passed = node.op_type in _MOVED_PAST and any(item.is_misread for item in before)
         found[node.output[0]] = replace(
             before[0], is_misread=is_passed or (scales and is_as_reduced)
@@ -105,3 +108,16 @@ def drops_an_inner_axis(node: onnx.NodeProto, rank: int | None, given: NDArray |
     if values.get("keepdims", 1) or not axes:
         return False
     return bool(min(axis % rank for axis in axes) < rank - len(axes))
+
+
+def _differs_by_channel(
+    node: onnx.NodeProto, value: NDArray, shape: tuple[int, ...] | None
+) -> bool:
+    """Whether a constant beside a reduction's result has one value per index of axis 1.
+
+    Of a result with two axes, or of unknown shape, any constant of several values counts.
+    """
+    if node.op_type == "BatchNormalization" or shape is None or len(shape) < 3:
+        return value.size > 1
+    spread = [axis - value.ndim for axis, size in enumerate(value.shape) if size > 1]
+    return spread == [1 - len(shape)]

@@ -51,6 +51,11 @@ class Samples(Sequence[dict[str, NDArray[Any]]]):
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
+        """A black and a white picture as samples; none where samples do not know what these are."""
+        return ()
+
     @overload
     def __getitem__(self, index: int) -> dict[str, NDArray[Any]]: ...
     @overload

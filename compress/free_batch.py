@@ -3,10 +3,11 @@
 Shapes that were computed from the batch have become constants meanwhile. Those that reshapes and
 resizes lead to, and constants that need a row for each sample (class tokens, the grids of
 GridSample), are written for any batch again. Two samples at once then have to give what each gives
-alone.
+alone, rounded or, where a value that falls to the next integer changes much of an output, without
+the rounding of activations.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from artifacts.graph_reading import read_tensors
+from artifacts.removed_pairs import remove_qdq
 from compress.model_runner import open_runner
 from compress.sqnr import SignalToNoise
 
@@ -42,16 +44,13 @@ def free_batch(
     first = dict(samples[0])
     second = dict(samples[1]) if len(samples) > 1 else {k: _mirror(v) for k, v in first.items()}
     second = {**first, **{name: second[name] for name in batches}}
-    pair = {name: np.concatenate([first[name], second[name]]) for name in batches}
-    run = open_runner(model)
-    alone = run(first), run(second)
+    pair = {**first, **{name: np.concatenate([first[name], second[name]]) for name in batches}}
     for freed in _candidates(model, batches, first):
-        try:
-            together = open_runner(freed)({**first, **pair})
-        except Exception:  # onnxruntime has a class of its own for each of many reasons
-            continue
-        if all(_agree(value, *(part[name] for part in alone)) for name, value in together.items()):
-            _name_batch(freed.graph, together, alone[0], next(iter(batches.values())))
+        grown = _find_grown(model, freed, (first, second, pair))
+        if grown is None:
+            grown = _find_grown(remove_qdq(model), remove_qdq(freed), (first, second, pair))
+        if grown is not None:
+            _name_batch(freed.graph, grown, next(iter(batches.values())))
             return freed
     return None
 
@@ -66,13 +65,36 @@ def find_computed_sizes(model: onnx.ModelProto) -> list[str]:
     ]
 
 
-def _name_batch(
-    graph: onnx.GraphProto, together: Mapping[str, Array], alone: Mapping[str, Array], name: str
-) -> None:
-    """Gives the first axis of what two samples make twice as much of the batch's name."""
+def _find_grown(
+    model: onnx.ModelProto,
+    freed: onnx.ModelProto,
+    feeds: tuple[Mapping[str, Array], Mapping[str, Array], Mapping[str, Array]],
+) -> frozenset[str] | None:
+    """Returns the outputs that two samples make twice as much of; None if a sample gets others.
+
+    Args:
+        model: computes one sample.
+        freed: computes any number.
+        feeds: two samples, and both at once.
+    """
+    try:
+        together = open_runner(freed)(feeds[2])
+    except Exception:  # onnxruntime has a class of its own for each of many reasons
+        return None
+    run = open_runner(model)
+    first, second = run(feeds[0]), run(feeds[1])
+    if not all(_agree(value, first[name], second[name]) for name, value in together.items()):
+        return None
+    return frozenset(
+        name for name, value in together.items() if value.shape[:1] != first[name].shape[:1]
+    )
+
+
+def _name_batch(graph: onnx.GraphProto, grown: Collection[str], name: str) -> None:
+    """Gives the first axis of outputs the batch's name."""
     for value in graph.output:
         dims = value.type.tensor_type.shape.dim
-        if dims and together[value.name].shape[0] == 2 * alone[value.name].shape[0]:
+        if dims and value.name in grown:
             dims[0].dim_param = name
 
 

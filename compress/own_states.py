@@ -109,6 +109,11 @@ class FramesWithStates(Samples):
                 self._states.append(dict(carrier.states))
             carrier(feeds)
 
+    @property
+    def extremes(self) -> tuple[dict[str, Array], ...]:
+        """The frames' own, with the states of the first sample."""
+        return tuple({**sample, **self._states[0]} for sample in self.frames.extremes)
+
     def _read(self, index: int) -> dict[str, Array]:
         return {**self.frames[self._rows[index]], **self._states[index]}
 

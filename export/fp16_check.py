@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
-from export.fp16_plan import DEQUANTIZE, QUANTIZE, captured_names
+from export.fp16_plan import DEQUANTIZE, QUANTIZE
 
 _FP16 = TensorProto.FLOAT16
 _FP32 = TensorProto.FLOAT
@@ -83,36 +83,6 @@ def _round(source: str, target: str) -> list[onnx.NodeProto]:
         helper.make_node("Cast", [source], [half], to=_FP16),
         helper.make_node("Cast", [half], [target], to=_FP32),
     ]
-
-
-def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the network with its activations unquantized; its weights stay what they are.
-
-    Integers that something else reads than a DQ (a Transpose, an output of the network) stay too.
-
-    Args:
-        model: a network with or without Q/DQ.
-    """
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
-    graph = bare.graph
-    kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == QUANTIZE}
-    wanted = {value.name for value in graph.output} | captured_names(graph)
-    read = wanted.union(*(node.input for node in graph.node if node.op_type != DEQUANTIZE))
-    nodes = []
-    for node in graph.node:
-        if node.op_type == DEQUANTIZE and node.input[0] in sources:
-            kind = kinds.get(node.input[1], _FP32)
-            node = helper.make_node("Cast", [sources[node.input[0]]], [node.output[0]], to=kind)
-        if node.op_type != QUANTIZE or node.output[0] in read:
-            nodes.append(node)
-    used = wanted.union(*(node.input for node in nodes))
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.node[:], graph.initializer[:], graph.value_info[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(kept)
-    return bare
 
 
 def run_model(

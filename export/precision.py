@@ -22,13 +22,13 @@ from artifacts.graph_reading import read_tensors
 from artifacts.half_precision import computes_in_bfloat16, widen_half
 from artifacts.input_spec import InputSpec
 from artifacts.opset import upgrade_opset
+from artifacts.removed_pairs import remove_qdq
 from artifacts.shape_inference import infer_shapes
 from artifacts.synthetic_pictures import draw_prepared
 from export.fp16_check import (
     Arrays,
     count_precisions,
     measure_ranges,
-    remove_qdq,
     run_model,
     simulate_fp16,
 )

@@ -111,10 +111,24 @@ def _with_states_named(error: MissingInputsError, model: onnx.ModelProto) -> Inp
 
 
 def _find_next_state(model: onnx.ModelProto, name: str) -> str | None:
-    """Returns the output that looks most like an input's next state: its shape, and a like name."""
-    like = next(item.type for item in model.graph.input if item.name == name)
-    outputs = [item.name for item in model.graph.output if item.type == like]
+    """Returns the output that looks most like an input's next state: its shape, and a like name.
+
+    What the file does not say of an output's shape may be the state's.
+    """
+    like = next(item for item in model.graph.input if item.name == name)
+    outputs = [item.name for item in model.graph.output if _may_follow(item, like)]
     return max(outputs, key=lambda out: SequenceMatcher(None, name, out).ratio(), default=None)
+
+
+def _may_follow(output: onnx.ValueInfoProto, state: onnx.ValueInfoProto) -> bool:
+    result, wanted = output.type.tensor_type, state.type.tensor_type
+    if result.elem_type != wanted.elem_type:
+        return False
+    sizes = zip(result.shape.dim, wanted.shape.dim, strict=False)
+    return not result.HasField("shape") or (
+        len(result.shape.dim) == len(wanted.shape.dim)
+        and all(one == other or not one.HasField("dim_value") for one, other in sizes)
+    )
 
 
 def _count_channels(inputs: Mapping[str, TensorShape], states: Collection[str]) -> int:

@@ -165,6 +165,7 @@ def prune_file(
     from compress.prune.sparsity import make_sparse
     from compress.train.threads import use_threads
 
+    _check_values(goal)
     model = model or Workspace().find_artifact("checkpoint")
     target = require_writable(out or Path(f"{model.stem}.pruned.pt"))
     if target.suffix not in (".pt", ".safetensors"):
@@ -229,6 +230,19 @@ def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
         if all(bool((value != value.flatten()[0]).any()) or value.numel() < 2 for value in sample)
     )
     return next(told, None) or draw_example(source.shapes)
+
+
+def _check_values(goal: PruneGoal) -> None:
+    """Refuses a goal out of range before the network is loaded."""
+    from compress.prune.api import MacsGoal, RatioGoal
+    from compress.prune.latency import check_latency
+
+    if goal.ratio is not None:
+        RatioGoal(goal.ratio)
+    elif goal.macs is not None:
+        MacsGoal(goal.macs)
+    else:
+        check_latency(goal.target_ms, goal.speed_up)
 
 
 def _make_goal(

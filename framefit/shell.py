@@ -207,18 +207,22 @@ class _OneLine(logging.Formatter):
 def _quiet_libraries() -> Iterator[None]:
     """Shows our own messages as one line each, and none of the libraries' warnings.
 
-    What is no warning is shown only to people, as the progress bars are.
+    What is no warning is shown only to people, as the progress bars are. Handlers that a user's
+    module gives the root logger do not show ours once more.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     loggers = [logging.getLogger(name) for name in OUR_PACKAGES]
+    propagated = [logger.propagate for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for logger in loggers:
             logger.addHandler(handler)
+            logger.propagate = False
             logger.setLevel(logging.INFO if sys.stderr.isatty() else logging.WARNING)
         try:
             yield
         finally:
-            for logger in loggers:
+            for logger, is_propagated in zip(loggers, propagated, strict=True):
                 logger.removeHandler(handler)
+                logger.propagate = is_propagated

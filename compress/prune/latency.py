@@ -48,12 +48,7 @@ class LatencyGoal:
     speed_up: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.target_ms is None) == (self.speed_up is None):
-            raise InputError("a latency has two goals or none", "--target-ms or --speed-up")
-        if self.target_ms is not None and not 0 < self.target_ms < math.inf:
-            raise InputError(f"--target-ms is {self.target_ms:g}", "a number above 0")
-        if self.speed_up is not None and not 1 < self.speed_up < math.inf:
-            raise InputError(f"--speed-up is {self.speed_up:g}", "a number above 1")
+        check_latency(self.target_ms, self.speed_up)
 
     def require_faster(self, original_ms: float) -> None:
         """Refuses a target that the original keeps already.
@@ -72,6 +67,20 @@ class LatencyGoal:
         if self.speed_up is not None:
             return 1 / self.speed_up
         return (self.target_ms or 0.0) / original_ms
+
+
+def check_latency(target_ms: float | None, speed_up: float | None) -> None:
+    """Checks what latency is asked for: one of a time in ms and a factor of speed.
+
+    Raises:
+        InputError: both are given or none, or it is out of range.
+    """
+    if (target_ms is None) == (speed_up is None):
+        raise InputError("a latency has two goals or none", "--target-ms or --speed-up")
+    if target_ms is not None and not 0 < target_ms < math.inf:
+        raise InputError(f"--target-ms is {target_ms:g}", "a number above 0")
+    if speed_up is not None and not 1 < speed_up < math.inf:
+        raise InputError(f"--speed-up is {speed_up:g}", "a number above 1")
 
 
 @dataclass

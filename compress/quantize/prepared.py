@@ -19,6 +19,7 @@ from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.insert import insert_qdq
+from compress.quantize.pixel_extremes import reach_pixel_extremes
 from compress.quantize.placement import Declined, Placement, QuantizedNode, find_read
 from compress.quantize.placement.layers import LAYERS, quantize_layer
 from compress.quantize.repairs.centered_ranges import (
@@ -367,7 +368,9 @@ def _survey(
     ranged = list_ranged(graph, quantized)
     known = channels.take(ranged)
     unknown = [name for name in ranged if name not in known or not known[name].is_finite]
-    return known | survey_tensors(graph, unknown, channels.samples, progress)
+    survey = known | survey_tensors(graph, unknown, channels.samples, progress)
+    reach_pixel_extremes(survey, graph, channels.samples, MOST_GROWTH)
+    return survey
 
 
 def _survey_altered(

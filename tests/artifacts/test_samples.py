@@ -84,6 +84,17 @@ def test_grey_becomes_three_equal_channels(tmp_path: Path, picture: np.ndarray) 
     assert values.std() > 0
 
 
+def test_the_extremes_are_black_and_white_as_the_spec_prepares_them(
+    tmp_path: Path, picture: np.ndarray
+) -> None:
+    write(tmp_path / "a.png", picture)
+    spec = InputSpec(mean=(0.5, 0.4, 0.3), std=(0.5, 0.5, 0.25))
+    black, white = open_samples(tmp_path, INPUTS, spec).extremes
+    assert black["x"].shape == white["x"].shape == INPUTS["x"].shape
+    np.testing.assert_allclose(black["x"][0, :, 0, 0], [-1, -0.8, -1.2], rtol=1e-6)
+    np.testing.assert_allclose(white["x"][0, :, -1, -1], [1, 1.2, 2.8], rtol=1e-6)
+
+
 def test_16_bit_is_scaled_to_8(tmp_path: Path, picture: np.ndarray) -> None:
     write(tmp_path / "deep.png", picture.astype(np.uint16) * 257)
     values = read_one(tmp_path)

@@ -6,7 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import compress.free_batch
 from compress.free_batch import find_computed_sizes, free_batch
+from compress.model_runner import open_runner
 
 SHAPE = (1, 3, 8, 8)
 RNG = np.random.default_rng(0)
@@ -256,3 +258,41 @@ def test_an_output_of_no_sample_keeps_its_shape():
 @pytest.mark.parametrize("samples", [SAMPLES, SAMPLES[:1]])
 def test_a_network_that_mixes_samples_keeps_one(samples):
     assert free_batch(mixed(), {"x": "N"}, samples) is None
+
+
+def rounded(build):
+    """The same network; what it reads is rounded to steps of 1."""
+    model = build()
+    constants = {"one": np.float32(1), "zero": np.int8(0)}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in constants.items()
+    )
+    for node in model.graph.node:
+        node.input[:] = ["read" if name == "x" else name for name in node.input]
+    pair = [
+        helper.make_node("QuantizeLinear", ["x", "one", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "one", "zero"], ["read"]),
+    ]
+    nodes = [*pair, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+@pytest.mark.parametrize(("build", "is_free"), [(flattened, True), (mixed, False)])
+def test_values_on_the_edge_between_integers_say_nothing_about_the_batch(
+    build, is_free, monkeypatch
+):
+    """Sums in another order, as batches are computed, move such values to another integer."""
+
+    def open_inexact(model):
+        run = open_runner(model)
+        return lambda feed: run({"x": feed["x"] + np.float32(1e-5) * (len(feed["x"]) - 1)})
+
+    def open_any(model, outputs=None):
+        return open_inexact(model) if outputs is None else open_runner(model, outputs)
+
+    monkeypatch.setattr(compress.free_batch, "open_runner", open_any)
+    edges = [{"x": np.round(sample["x"]) + np.float32(0.5)} for sample in SAMPLES]
+    freed = free_batch(rounded(build), {"x": "N"}, edges)
+    assert (freed is not None) == is_free

@@ -168,6 +168,19 @@ def test_each_sequence_begins_with_the_state_of_its_first_frame() -> None:
     assert [float(sample["pose"][0, 0]) for sample in samples] == [0, 0, 0, 3, 3, 3]
 
 
+def test_black_and_white_frames_have_the_first_states() -> None:
+    class Known(ArraySamples):
+        extremes = tuple({"x": np.full((1, 8), level, np.float32)} for level in (0, 1))
+
+    model = make_integrator()
+    given = [{"x": np.ones((1, 8), np.float32), "pose": np.full((1, 2), 4, np.float32)}] * 3
+    frames = Known(given, input_tensors(model))
+    samples = FramesWithStates(model, frames, Recurrence.parse(["pose=pose_next"]))
+    black, white = samples.extremes
+    assert [float(sample["x"].max()) for sample in (black, white)] == [0, 1]
+    assert np.array_equal(black["pose"], samples[0]["pose"])
+
+
 @pytest.mark.parametrize(
     ("frames", "length", "ends"),
     [(8, None, {6, 7}), (3, None, {2}), (10, 4, {3, 7, 9}), (16, 8, {6, 7, 14, 15})],

@@ -4,7 +4,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.errors import InputError
-from export.fp16_check import remove_qdq, run_model
+from artifacts.removed_pairs import remove_qdq
+from export.fp16_check import run_model
 from export.precision import apply_fp16
 
 SHAPE = [1, 2, 4, 4]

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from artifacts.decided_outputs import find_choices
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
-from export.fp16_check import measure_ranges, remove_qdq, run_model, simulate_fp16
+from artifacts.removed_pairs import remove_qdq
+from export.fp16_check import measure_ranges, run_model, simulate_fp16
 from export.fp16_plan import FP16_MAX, MAX_SCALE_ERROR
 from export.fp16_scales import _requantize, raise_scales
 from export.parity import measure_sqnr_db

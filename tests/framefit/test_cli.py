@@ -1,6 +1,7 @@
 """The command line: help without heavy imports, one-line errors, exit codes, pipes, interrupts."""
 
 import json
+import logging
 import os
 import shlex
 import signal
@@ -138,6 +139,21 @@ def test_exit_codes(
     assert captured.out == ""
     assert text in captured.err
     assert captured.err.count("\n") == (1 if text else 0)
+
+
+def test_a_warning_comes_once_where_a_users_module_gives_the_root_logger_a_handler(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+
+    def warn() -> None:
+        root.addHandler(logging.StreamHandler(sys.stderr))
+        logging.getLogger("framefit.somewhere").warning("look here")
+
+    assert run_function(warn) == 0
+    assert capsys.readouterr().err == "warning: look here\n"
+    assert logging.getLogger("framefit").propagate
 
 
 @pytest.mark.parametrize("error", [ModuleNotFoundError("x", name="torch"), None])

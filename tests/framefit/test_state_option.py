@@ -111,6 +111,32 @@ def test_a_wrong_state_is_bad_input(options, message, run, recurrent, folder) ->
     assert message in result.err
 
 
+def test_the_state_named_may_have_a_batch_that_the_file_does_not_say(
+    run, recurrent, folder
+) -> None:
+    model = onnx.load(recurrent)
+    add = next(node for node in model.graph.node if node.op_type == "Add")
+    add.output[0] = "sum"
+    sized = [
+        helper.make_node("NonZero", ["ones"], ["places"]),
+        helper.make_node("ReduceMax", ["places"], ["last"], axes=[1], keepdims=0),
+        helper.make_node("Add", ["last", "sizes"], ["shape"]),
+        helper.make_node("Reshape", ["sum", "shape"], ["h_next"]),
+    ]
+    constants = {"sizes": np.array([1, 6, 8, 12]), "ones": np.ones(1, np.float32)}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in constants.items()
+    )
+    for node in reversed(sized):
+        model.graph.node.insert(4, node)
+    model.graph.output[1].type.tensor_type.shape.dim[0].dim_param = "unk__0"
+    onnx.save(model, recurrent)
+    np.savez(folder / "frames.npz", image=np.zeros((4, 3, 8, 12), np.float32))
+    result = run("compress", "quantize", recurrent, "--data", "frames.npz")
+    assert result.code == 2
+    assert result.err.rstrip().endswith("--state h=h_next")
+
+
 def test_data_without_the_state_name_the_option(run, recurrent, folder) -> None:
     np.savez(folder / "frames.npz", image=np.zeros((4, 3, 8, 12), np.float32))
     np.savez(folder / "states.npz", h=np.zeros((4, 6, 8, 12), np.float32))
