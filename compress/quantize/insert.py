@@ -1,6 +1,6 @@
 """Writes the decisions of the streaming pass into the graph as Q/DQ pairs."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 
 import numpy as np
 import onnx
@@ -20,10 +20,21 @@ AFFINE = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 PASSED_BY_QUANTIZERS = MOVING - {"Concat"} | {"Relu", "Clip", "AveragePool", "Identity"} | AFFINE
 
 
-def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions) -> None:
+def insert_qdq(
+    graph: Graph,
+    quantized: Sequence[QuantizedNode],
+    decisions: Decisions,
+    passed: Collection[str] = (),
+) -> None:
     """Inserts one Q/DQ pair per activation, stores weights as integers, and what was corrected.
 
     All quantized readers of a tensor share its pair; readers that stay in float read the tensor.
+
+    Args:
+        graph: is changed in place.
+        quantized: its nodes in integers.
+        decisions: what was decided for them.
+        passed: tensors without a pair of their own (`Placement.find_passed`).
     """
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
@@ -35,7 +46,8 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
         choice = choices.get(node.name)
         data = node.input[0] if node.input else ""
         if choice is not None:
-            nodes += _pair_activations(graph, node, choice, decisions, paired, extrema)
+            own = [at for at in choice.activations if node.input[at] not in passed]
+            nodes += _pair_activations(graph, node, own, decisions, paired, extrema)
             if choice.weight is not None:
                 nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
         elif node.name in decisions.float_weights:
@@ -55,14 +67,14 @@ def insert_qdq(graph: Graph, quantized: Sequence[QuantizedNode], decisions: Deci
 def _pair_activations(
     graph: Graph,
     node: onnx.NodeProto,
-    choice: QuantizedNode,
+    positions: Sequence[int],
     decisions: Decisions,
     paired: set[str],
     extrema: set[str],
 ) -> list[onnx.NodeProto]:
-    """Lets a node read Q/DQ pairs; returns those of tensors that had none yet."""
+    """Lets a node read Q/DQ pairs at some positions; returns those of tensors that had none yet."""
     nodes: list[onnx.NodeProto] = []
-    for position in choice.activations:
+    for position in positions:
         tensor = node.input[position]
         if tensor not in paired:
             guard = _find_guard(graph, tensor, decisions.activations[tensor], extrema)

@@ -184,7 +184,7 @@ class PreparedNetwork:
     def insert_uncorrected(self, decisions: Decisions, only: frozenset[str]) -> Graph:
         """Returns the graph of `write_uncorrected` with all float nodes as they are."""
         graph = self.graph.copy()
-        insert_qdq(graph, *self._uncorrected(decisions, only))
+        self._insert(graph, *self._uncorrected(decisions, only))
         return graph
 
     def _uncorrected(
@@ -203,10 +203,15 @@ class PreparedNetwork:
     def _write(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> onnx.ModelProto:
         graph = self.graph.copy()
         self.placement.write_late_forms(graph, {item.node for item in quantized})
-        insert_qdq(graph, quantized, decisions)
+        self._insert(graph, quantized, decisions)
         fold_idle_scales(graph)
         fold_idle_joined(graph)
         return graph.to_model()
+
+    def _insert(
+        self, graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions
+    ) -> None:
+        insert_qdq(graph, quantized, decisions, self.placement.find_passed(graph, quantized))
 
     def _is_decided(self, item: QuantizedNode, decisions: Decisions) -> bool:
         node = self.graph.node(item.node)

@@ -90,6 +90,13 @@ class Placement(Protocol):
         """Finds the spared tensors that have to be signed even if no value is negative."""
         ...
 
+    def find_passed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds the tensors that integers reach without a Q/DQ pair, through nodes that move them.
+
+        Their pairs would change no value.
+        """
+        ...
+
     def without_zero_points(self) -> "Placement":
         """Returns the placement whose integers are those of the spared tensors."""
         ...

@@ -64,3 +64,5 @@ _RULES: dict[str, Callable[[Graph, onnx.NodeProto], bool]] = {
 }
 
 MOVING = frozenset(_RULES)
+VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Those whose output has every value of the input, once."""

@@ -16,6 +16,7 @@ from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import QuantizedNode
 from compress.quantize.placement.float_kernels import find_float_kernels
 from compress.quantize.placement.group_norms import write_group_norms
+from compress.quantize.placement.movement import VIEWS
 from compress.quantize.placement.openvino_forms import (
     convolve_pools,
     write_forms,
@@ -79,6 +80,19 @@ class OpenVINO(TensorRT):
         """Finds the right operands of products of two computed matrices."""
         return frozenset(
             graph.node(item.node).input[1] for item in quantized if _is_attention(graph, item)
+        )
+
+    def find_passed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Finds what comes of Transposes and Reshapes of integers.
+
+        OpenVINO moves the DQ past them. With another pair behind them it converts int8 to uint8
+        there, and computes the Transpose instead of changing the layout.
+        """
+        return frozenset(
+            name
+            for item in quantized
+            if item.tied and (node := graph.node(item.node)).op_type in VIEWS
+            for name in node.output
         )
 
     def without_zero_points(self) -> Self:
