@@ -156,17 +156,22 @@ def drop_axis(value: Value, axis: int) -> Value:
 
 
 def fit_ones(value: Value, shape: Sequence[int]) -> Value | None:
-    """Returns a value reshaped by axes of size 1 only; None if `shape` differs in others."""
+    """Returns a value reshaped by axes of size 1 only; None if `shape` differs in others.
+
+    Axes that both have stay: a batch of 1 may be a free one.
+    """
     if [size for size in value.shape if size != 1] != [size for size in shape if size != 1]:
         return None
-    if value.shape == tuple(shape):
-        return value
-    for axis in reversed(range(len(value.shape))):
-        if value.shape[axis] == 1:
+    axis = 0
+    while axis < max(len(value.shape), len(shape)):
+        own, wanted = (sizes[axis] if axis < len(sizes) else None for sizes in (value.shape, shape))
+        if own == wanted:
+            axis += 1
+        elif own == 1:
             value = drop_axis(value, axis)
-    for axis, size in enumerate(shape):
-        if size == 1:
+        else:
             value = insert_axis(value, axis)
+            axis += 1
     return value
 
 

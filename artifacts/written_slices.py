@@ -334,12 +334,17 @@ class _Writer:
             bounds = [self._constant(stem, values) for values in (starts, stops, cut)]
             name = self._add("Slice", [name, *bounds], box.sizes, stem)
         held = [axis for axis in box.axes if axis is not None]
-        order = [axis for axis in range(len(shape)) if axis not in held] + held
-        sizes = tuple(box.sizes[axis] for axis in order)
+        missing = [axis for axis in range(len(shape)) if axis not in held]
+        sizes = tuple(box.sizes[axis] for axis in held)
+        if missing:
+            kept = tuple(box.sizes[axis] for axis in sorted(held))
+            name = self._add("Squeeze", [name, self._constant(stem, missing)], kept, stem)
+        order = [sorted(held).index(axis) for axis in held]
         if order != sorted(order):
             name = self._add("Transpose", [name], sizes, stem, perm=order)
-        if sizes != box.shape:
-            name = self._add("Reshape", [name, self._constant(stem, box.shape)], box.shape, stem)
+        added = [place for place, axis in enumerate(box.axes) if axis is None]
+        if added:
+            name = self._add("Unsqueeze", [name, self._constant(stem, added)], box.shape, stem)
         return name
 
     def _write_fill(self, fill: Fill, stem: str) -> str:

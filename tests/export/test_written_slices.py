@@ -123,6 +123,22 @@ def test_what_is_read_between_writes_is_what_was_there_then():
     assert written.replaced == ["scatter", "again"]
 
 
+def test_a_batch_of_one_is_named_nowhere():
+    """A batch that is free in the file is one sample while the network is quantized."""
+    update = helper.make_node("Unsqueeze", ["x", "two"], ["u"], "unsqueeze")
+    scatter = helper.make_node("ScatterElements", ["data", "places", "u"], ["y"], "write", axis=2)
+    end = helper.make_node("Neg", ["y"], ["out"], "end")
+    places = np.full((1, 4, 1, 5), 3)
+    shapes = {"x": (1, 4, 5), "u": (1, 4, 1, 5)} | dict.fromkeys(("data", "y", "out"), SHAPE)
+    weights = {"places": places, "two": np.array([2])}
+    written = join_written_slices([update, scatter, end], weights, shapes, ["out"])
+    assert written is not None
+    kinds = [node.op_type for node in written.nodes]
+    assert kinds == ["Slice", "Unsqueeze", "Slice", "Concat", "Neg"]
+    named = [node for node in written.nodes if node.op_type in ("Slice", "Unsqueeze")]
+    assert all(written.weights[node.input[-1]].tolist() == [2] for node in named)
+
+
 class CostVolume(nn.Module):
     """Fills a volume of features at every disparity in place, as PSMNet's code does."""
 
