@@ -117,6 +117,7 @@ def compare_files(
         related_spec=left.spec,
         progress=progress,
     )
+    _name_input_alike(right, left)
     _refuse_other_inputs(right, left)
     if left.spec is not None and spec is not None and left.spec != spec:
         raise InputError(
@@ -146,6 +147,23 @@ def compare_files(
         for kind in ("outputs", "parts")
     )
     return ComparisonOutcome(outputs=outputs, parts=parts, samples=len(data_samples))
+
+
+def _name_input_alike(right: OpenedModel, left: OpenedModel) -> None:
+    """Calls the candidate's only input as the reference's is called, where they are alike.
+
+    A module's argument and an export by hand call the same input differently.
+    """
+    from onnx import helper
+
+    ours, theirs = input_tensors(right.model), input_tensors(left.model)
+    if len(ours) != 1 or list(ours.values()) != list(theirs.values()) or ours == theirs:
+        return
+    (name,), (old,), graph = ours, theirs, left.model.graph
+    if any(name in (*node.input, *node.output) for node in graph.node):
+        return
+    next(item for item in graph.input if item.name == old).name = name
+    graph.node.insert(0, helper.make_node("Identity", [name], [old], f"{name}/{old}"))
 
 
 def _refuse_other_inputs(right: OpenedModel, left: OpenedModel) -> None:

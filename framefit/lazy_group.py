@@ -7,6 +7,9 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""Typer brings its own copy of click, and does not name this class."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -40,6 +43,23 @@ class LazyGroup(TyperGroup):
         """Imports a command; None if there is none of that name."""
         row = self.rows.get(cmd_name)
         return build_command(cmd_name, row) if row else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command; where there is none of that name, says which group has one.
+
+        Nothing is imported for that: groups that are drawn elsewhere are not looked into.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            places = [
+                f"'{ctx.command_path} {name} {args[0]}'"
+                for name, row in self.rows.items()
+                if args[0] in (row.group or {})
+            ]
+            if places:
+                error.message = f"{error.message.rstrip('.')}; there is {' and '.join(places)}"
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the list of commands of `--help`."""

@@ -188,15 +188,9 @@ def cut_to_latency(
     whole = candidates.add(pruner.select(layers, math.inf))
     floor = candidates.add(pruner.floor(layers))
     original_ms = candidates.original_ms
-    asked_ms = goal.share(original_ms) * original_ms
     goal.require_faster(original_ms)
     if floor.share > goal.share(original_ms):
-        raise LatencyError(
-            f"{asked_ms:.4g} ms is faster than the narrowest network",
-            f"{floor.share * original_ms:.3g} ms at least",
-            "allow narrower layers with --fewest, or choose another network",
-            fastest_ms=floor.share * original_ms,
-        )
+        raise _refuse_below(goal, original_ms, floor.share * original_ms)
     ends = (whole.selection, floor.selection)
     landings = []
     for _ in range(SEARCHES):
@@ -213,6 +207,22 @@ def cut_to_latency(
             candidates.add(selection)
     _, cut, times_ms, chosen, off = min(landings, key=lambda item: item[0])
     return cut, times_ms, _notes(pruner, layers, chosen, off)
+
+
+def _refuse_below(goal: LatencyGoal, original_ms: float, fastest_ms: float) -> LatencyError:
+    """Returns the error for what no network within the limits reaches, in the goal's own terms."""
+    asked_ms = goal.share(original_ms) * original_ms
+    what, expected = f"{asked_ms:.4g} ms is faster", f"{fastest_ms:.3g} ms at least"
+    if goal.speed_up is not None:
+        most = math.floor(100 * original_ms / fastest_ms) / 100
+        what = f"{goal.speed_up:g} times as fast ({asked_ms:.4g} ms) is faster"
+        expected = f"{most:g} times at most ({fastest_ms:.3g} ms)"
+    return LatencyError(
+        f"{what} than the narrowest network",
+        expected,
+        "allow narrower layers with --fewest, or choose another network",
+        fastest_ms=fastest_ms,
+    )
 
 
 def _search_both(

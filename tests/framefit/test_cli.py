@@ -141,6 +141,23 @@ def test_exit_codes(
     assert captured.err.count("\n") == (1 if text else 0)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ("quantize model.onnx", "there is 'framefit compress quantize'; see"),
+        ("prune", "there is 'framefit compress prune'; see"),
+        ("quantise", "No such command 'quantise'; see 'framefit --help'"),
+    ],
+)
+def test_a_command_of_a_group_is_named_in_full(
+    capsys: pytest.CaptureFixture[str], arguments: str, place: str
+) -> None:
+    assert cli.main(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert place in captured.err
+    assert captured.err.count("\n") == 1
+
+
 def test_a_warning_comes_once_where_a_users_module_gives_the_root_logger_a_handler(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,21 @@ def test_compare_names_the_head_of_each_output(run, network: Path, pictures: Pat
     assert any(line.split()[:2] == ["logits", "segmentation"] for line in result.out.splitlines())
 
 
+def test_compare_takes_an_only_input_of_another_name(run, network: Path, pictures: Path) -> None:
+    """Exports by hand seldom call it as the module's argument is called."""
+    other = onnx.load(network)
+    old = other.graph.input[0].name
+    other.graph.input[0].name = "camera"
+    for node in other.graph.node:
+        node.input[:] = ["camera" if name == old else name for name in node.input]
+    onnx.save(other, "other.onnx")
+    result = run(
+        "compress", "compare", network, "other.onnx", "--data", pictures, "--json", "c.json"
+    )
+    assert result.code == 0, result.err
+    assert json.loads(Path("c.json").read_text())["outputs"]["logits"]["max_abs"] == 0
+
+
 def test_compare_refuses_networks_of_other_inputs(run, network: Path, pictures: Path) -> None:
     other = onnx.load(network)
     other.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 32

@@ -358,6 +358,9 @@ def test_target_below_the_floor_says_the_floor() -> None:
     goal = LatencyGoal(target_ms=3.1, measure=clock, layer_time=count_macs)
     with pytest.raises(InputError, match="narrowest network; expected 1"):
         prune_module(network, INPUTS, goal, settings)
+    fast = LatencyGoal(speed_up=1e3, measure=clock, layer_time=count_macs)
+    with pytest.raises(InputError, match=r"1000 times as fast .* narrowest.* times at most"):
+        prune_module(network, INPUTS, fast, settings)
     slow = LatencyGoal(target_ms=1e6, measure=clock, layer_time=count_macs)
     with pytest.raises(InputError, match="not below"):
         prune_module(network, INPUTS, slow, settings)
