@@ -22,6 +22,7 @@ from compress.quantize.placement.layers import find_lone_sums, place_layers, sor
 from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
+from compress.quantize.placement.vector_layers import read_vectors_in_float
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -36,6 +37,8 @@ class TensorRT(UniformIntegers):
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
         spares_float_sums: whether Adds read in float what others read in float, and only Adds
             would read in integers.
+        reads_vectors_in_float: whether small layers that compute one vector have integer weights
+            only.
     """
 
     fuses_products: ClassVar[bool] = True
@@ -44,6 +47,7 @@ class TensorRT(UniformIntegers):
     integer_sums: str = "none"
     trunk_loses_on: str = ""
     spares_float_sums: bool = True
+    reads_vectors_in_float: bool = False
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -62,6 +66,8 @@ class TensorRT(UniformIntegers):
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
         )
+        if self.reads_vectors_in_float:
+            quantized = read_vectors_in_float(graph, quantized)
         if self.integer_sums != "none":
             in_float = keep_float | {item.node for item in declined}
             has_pyramids = self.integer_sums != "blocks"
