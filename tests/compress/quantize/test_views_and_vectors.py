@@ -1,0 +1,131 @@
+"""OpenVINO's own rules: one pair around Transposes and Reshapes, vectors read in float."""
+
+import numpy as np
+import openvino
+import pytest
+from onnx import helper
+
+from compress.quantize.api import quantize_model
+from compress.quantize.graph import Graph
+from compress.quantize.placement import OpenVINO, TensorRT
+from compress.quantize.settings import QuantizeSettings
+
+CHANNELS, SIDE = 16, 6
+
+
+@pytest.fixture
+def mix_ffn(make_model):
+    """Tokens, as a picture for a depthwise Conv, and tokens again (SegFormer's, PVTv2's)."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "up": rng.standard_normal((8, CHANNELS)).astype(np.float32),
+        "kernel": rng.standard_normal((CHANNELS, 1, 3, 3)).astype(np.float32),
+        "down": rng.standard_normal((CHANNELS, 8)).astype(np.float32),
+        "picture": np.array([1, CHANNELS, SIDE, SIDE]),
+        "line": np.array([1, CHANNELS, SIDE * SIDE]),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["a"], "raise"),
+        helper.make_node("Transpose", ["a"], ["b"], "columns", perm=[0, 2, 1]),
+        helper.make_node("Reshape", ["b", "picture"], ["c"], "unfold"),
+        helper.make_node(
+            "Conv", ["c", "kernel"], ["d"], "depthwise", group=CHANNELS, pads=[1, 1, 1, 1]
+        ),
+        helper.make_node("Relu", ["d"], ["e"], "relu"),
+        helper.make_node("Reshape", ["e", "line"], ["f"], "fold"),
+        helper.make_node("Transpose", ["f"], ["g"], "rows", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["g", "down"], ["y"], "lower"),
+    ]
+    return make_model(nodes, weights, {"x": (1, SIDE * SIDE, 8)}, ["y"])
+
+
+@pytest.fixture
+def tokens():
+    rng = np.random.default_rng(1)
+    return [{"x": rng.standard_normal((1, SIDE * SIDE, 8)).astype(np.float32)} for _ in range(4)]
+
+
+def read_pairs(model):
+    """Returns the activations that have a Q/DQ pair."""
+    graph = Graph(model)
+    return {
+        node.input[0]
+        for node in graph.nodes
+        if node.op_type == "QuantizeLinear" and node.input[0] not in graph.weights
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "pairs"),
+    [("openvino", {"x", "a", "e"}), ("tensorrt", {"x", "a", "c", "e", "g"})],
+)
+def test_openvino_has_one_pair_for_all_views_of_a_tensor(target, pairs, mix_ffn, tokens):
+    quantized = quantize_model(mix_ffn, tokens, QuantizeSettings(target=target)).model
+    assert read_pairs(quantized) == pairs
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_missing_pairs_would_change_nothing(symmetric, mix_ffn, tokens, run_model, monkeypatch):
+    settings = QuantizeSettings(target="openvino", symmetric=symmetric)
+    without = quantize_model(mix_ffn, tokens, settings).model
+    monkeypatch.setattr(OpenVINO, "find_passed", TensorRT.find_passed)
+    with_pairs = quantize_model(mix_ffn, tokens, settings).model
+    assert len(read_pairs(with_pairs)) > len(read_pairs(without))
+    for sample in tokens:
+        one, other = (run_model(model, sample)["y"] for model in (without, with_pairs))
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_convolution_between_views_computes_in_integers(mix_ffn, tokens, run_model):
+    quantized = quantize_model(mix_ffn, tokens, QuantizeSettings(target="openvino")).model
+    core = openvino.Core()
+    read = core.read_model(quantized.SerializeToString())
+    compiled = core.compile_model(read, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    kinds = {
+        node.get_rt_info()["layerType"].astype(str): node.get_rt_info()["runtimePrecision"]
+        for node in compiled.get_runtime_model().get_ordered_ops()
+    }
+    assert kinds["Convolution"].astype(str) in ("u8", "i8")
+    wanted = run_model(quantized, tokens[0])["y"]
+    got = compiled(tokens[0])[0]
+    assert np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+@pytest.fixture
+def excited(make_model):
+    """A Conv with squeeze-and-excite, and a Gemm that reads the mean."""
+    rng = np.random.default_rng(2)
+    weights = {
+        "w": rng.standard_normal((12, 3, 3, 3)).astype(np.float32),
+        "squeeze": rng.standard_normal((4, 12, 1, 1)).astype(np.float32),
+        "excite": rng.standard_normal((12, 4, 1, 1)).astype(np.float32),
+        "head": rng.standard_normal((5, 12)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "stem"),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("GlobalAveragePool", ["b"], ["c"], "mean"),
+        helper.make_node("Conv", ["c", "squeeze"], ["d"], "squeeze"),
+        helper.make_node("Relu", ["d"], ["e"], "relu_2"),
+        helper.make_node("Conv", ["e", "excite"], ["f"], "excite"),
+        helper.make_node("Sigmoid", ["f"], ["g"], "gate"),
+        helper.make_node("Mul", ["b", "g"], ["h"], "gated"),
+        helper.make_node("GlobalAveragePool", ["h"], ["i"], "mean_2"),
+        helper.make_node("Flatten", ["i"], ["j"], "flat"),
+        helper.make_node("Gemm", ["j", "head"], ["y"], "head", transB=1),
+    ]
+    return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+
+
+def test_small_layers_of_one_vector_have_integer_weights_only(excited, samples, monkeypatch):
+    def read(target):
+        model = quantize_model(excited, samples, QuantizeSettings(target=target)).model
+        graph = Graph(model)
+        for name in ("squeeze", "excite", "head"):
+            assert graph.producer(graph.node(name).input[1]).op_type == "DequantizeLinear"
+        return read_pairs(model)
+
+    assert read("openvino") == {"x"}
+    assert read("tensorrt") == {"x", "c", "e", "i", "j"}
+    monkeypatch.setattr("compress.quantize.placement.vector_layers.MOST_WEIGHTS", 50)
+    assert read("openvino") == {"x", "i"}
