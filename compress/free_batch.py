@@ -8,6 +8,7 @@ the rounding of activations.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -45,10 +46,11 @@ def free_batch(
     second = dict(samples[1]) if len(samples) > 1 else {k: _mirror(v) for k, v in first.items()}
     second = {**first, **{name: second[name] for name in batches}}
     pair = {**first, **{name: np.concatenate([first[name], second[name]]) for name in batches}}
+    rounded, unrounded = (_Samples(form, (first, second)) for form in (model, remove_qdq(model)))
     for freed in _candidates(model, batches, first):
-        grown = _find_grown(model, freed, (first, second, pair))
+        grown = rounded.find_grown(freed, pair)
         if grown is None:
-            grown = _find_grown(remove_qdq(model), remove_qdq(freed), (first, second, pair))
+            grown = unrounded.find_grown(remove_qdq(freed), pair)
         if grown is not None:
             _name_batch(freed.graph, grown, next(iter(batches.values())))
             return freed
@@ -65,29 +67,40 @@ def find_computed_sizes(model: onnx.ModelProto) -> list[str]:
     ]
 
 
-def _find_grown(
-    model: onnx.ModelProto,
-    freed: onnx.ModelProto,
-    feeds: tuple[Mapping[str, Array], Mapping[str, Array], Mapping[str, Array]],
-) -> frozenset[str] | None:
-    """Returns the outputs that two samples make twice as much of; None if a sample gets others.
+class _Samples:
+    """Two samples, and what a network makes of each alone.
 
     Args:
         model: computes one sample.
-        freed: computes any number.
-        feeds: two samples, and both at once.
+        feeds: the two.
     """
-    try:
-        together = open_runner(freed)(feeds[2])
-    except Exception:  # onnxruntime has a class of its own for each of many reasons
-        return None
-    run = open_runner(model)
-    first, second = run(feeds[0]), run(feeds[1])
-    if not all(_agree(value, first[name], second[name]) for name, value in together.items()):
-        return None
-    return frozenset(
-        name for name, value in together.items() if value.shape[:1] != first[name].shape[:1]
-    )
+
+    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> None:
+        self._model, self._feeds = model, feeds
+
+    @cached_property
+    def _alone(self) -> list[dict[str, Array]]:
+        return list(map(open_runner(self._model), self._feeds))
+
+    def find_grown(
+        self, freed: onnx.ModelProto, both: Mapping[str, Array]
+    ) -> frozenset[str] | None:
+        """Returns the outputs that two samples make twice as much of; None if one gets others.
+
+        Args:
+            freed: computes any number of samples.
+            both: the two at once.
+        """
+        try:
+            together = open_runner(freed)(both)
+        except Exception:  # onnxruntime has a class of its own for each of many reasons
+            return None
+        first, second = self._alone
+        if not all(_agree(value, first[name], second[name]) for name, value in together.items()):
+            return None
+        return frozenset(
+            name for name, value in together.items() if value.shape[:1] != first[name].shape[:1]
+        )
 
 
 def _name_batch(graph: onnx.GraphProto, grown: Collection[str], name: str) -> None:
