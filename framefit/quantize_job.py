@@ -270,6 +270,7 @@ def quantize_file(
     from compress.free_batch import free_batch
     from compress.own_states import FramesWithStates, compare_own_states
     from compress.quantize.api import quantize_model
+    from compress.quantize.decision_log import DecisionLog
 
     model = model or Workspace().find_artifact("float-onnx", "checkpoint")
     stored = "int4" if settings.weights == "int4" else "int8"
@@ -290,22 +291,23 @@ def quantize_file(
         "quantize", _digest_work(opened.sha256, calibration, settings)
     )
     judge = open_labels(opened.model, labels, spec) if labels is not None else None
-    result = quantize_model(opened.model, calibration, settings, progress, clock, log_folder, judge)
-    metadata = {
-        **read_metadata(opened.model),
-        SETTINGS_KEY: json.dumps(
-            {"quantize": result.settings.to_dict(), "calibration_samples": len(calibration)}
-        ),
-        VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
-        PARENT_KEY: opened.sha256,
-    }
-    if spec is not None:
-        metadata[INPUT_SPEC_KEY] = spec.to_json()
-    batches = _find_batches(model, model_options)
-    freed = free_batch(result.model, batches, calibration[:2]) if batches else None
-    if freed is not None and settings.target == "openvino":
-        warn_of_computed_sizes(freed)
-    save_onnx(opened.finish(freed or result.model), out, metadata=metadata)
+    with DecisionLog(log_folder) as log:
+        result = quantize_model(opened.model, calibration, settings, progress, clock, log, judge)
+        metadata = {
+            **read_metadata(opened.model),
+            SETTINGS_KEY: json.dumps(
+                {"quantize": result.settings.to_dict(), "calibration_samples": len(calibration)}
+            ),
+            VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
+            PARENT_KEY: opened.sha256,
+        }
+        if spec is not None:
+            metadata[INPUT_SPEC_KEY] = spec.to_json()
+        batches = _find_batches(model, model_options)
+        freed = free_batch(result.model, batches, calibration[:2]) if batches else None
+        if freed is not None and settings.target == "openvino":
+            warn_of_computed_sizes(freed)
+        save_onnx(opened.finish(freed or result.model), out, metadata=metadata)
     if log_folder is not None:
         shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")

@@ -88,7 +88,7 @@ def quantize_model(
     settings: QuantizeSettings | None = None,
     progress: Progress | None = None,
     clock: Clock | None = None,
-    log_folder: Path | None = None,
+    log: DecisionLog | None = None,
     judge: Judge | None = None,
 ) -> QuantizeResult:
     """Quantizes a float model with calibration samples.
@@ -102,9 +102,9 @@ def quantize_model(
         clock: times networks on the target; `settings.prefer` and `within_ms` need it. Without
             them the result is timed, and layers stay in float only where it is not faster than
             float.
-        log_folder: decisions are kept here, so that a run that was killed goes on where it
-            stopped. The caller names it after model, samples and settings, and removes it once
-            the result is stored.
+        log: keeps decisions, so that a run that was killed goes on where it stopped. The caller
+            names its folder after model, samples and settings, and removes it once the result is
+            stored.
         judge: measures by how much each head's metric is worse than in float, for contracts on it.
 
     Returns:
@@ -120,8 +120,8 @@ def quantize_model(
         raise InputError("prefer or within_ms was given, and there is no clock to time with")
     check_contracts(settings.contracts, read_heads(model), judge)
     _warn_of_constants(samples)
-    with DecisionLog(log_folder) as log:
-        result = _quantize_checked(model, samples, settings, progress, clock, log, judge)
+    log = log or DecisionLog()
+    result = _quantize_checked(model, samples, settings, progress, clock, log, judge)
     for name, how in result.constant_outputs.items():
         _log.warning(
             "%s", warn_of_constant(f"output '{name}' of the float network", how, "calibration")

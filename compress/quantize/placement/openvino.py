@@ -89,12 +89,9 @@ class OpenVINO(TensorRT):
         OpenVINO moves the DQ past them. With another pair behind them it converts int8 to uint8
         there, and computes the Transpose instead of changing the layout.
         """
-        return frozenset(
-            name
-            for item in quantized
-            if item.tied and (node := graph.node(item.node)).op_type in VIEWS
-            for name in node.output
-        )
+        tied = {item.node for item in quantized if item.tied}
+        views = (node for node in graph.nodes if node.op_type in VIEWS and node.name in tied)
+        return frozenset(name for node in views for name in node.output)
 
     def without_zero_points(self) -> Self:
         """Returns the same, with int8 where values are negative."""

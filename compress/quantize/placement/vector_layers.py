@@ -19,11 +19,14 @@ MOST_WEIGHTS = 1 << 16
 
 
 def read_vectors_in_float(graph: Graph, quantized: Sequence[QuantizedNode]) -> list[QuantizedNode]:
-    """Returns the nodes, those that compute one vector by few weights without activations."""
-    return [
-        replace(item, activations=()) if _is_small_vector(graph, graph.node(item.node)) else item
-        for item in quantized
-    ]
+    """Returns the nodes, those that compute one vector by few weights without activations.
+
+    All as they are where there is nothing but vectors: they are the network's work then.
+    """
+    vectors = {item.node for item in quantized if _is_small_vector(graph, graph.node(item.node))}
+    if all(item.node in vectors for item in quantized if item.weight is not None):
+        return list(quantized)
+    return [replace(item, activations=()) if item.node in vectors else item for item in quantized]
 
 
 def _is_small_vector(graph: Graph, node: onnx.NodeProto) -> bool:

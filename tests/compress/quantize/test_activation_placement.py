@@ -12,7 +12,7 @@ from artifacts.openvino_guard import remove_guards
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.observers import MinMax
-from compress.quantize.placement import PLACEMENTS, OnnxRuntime, tensorrt
+from compress.quantize.placement import PLACEMENTS, OnnxRuntime, tensorrt, vector_layers
 from compress.quantize.settings import QuantizeSettings
 
 
@@ -54,7 +54,8 @@ def make_network(make_model):
 
 @pytest.fixture
 def quantize(make_network, samples, monkeypatch, quantized):
-    """Quantizes a network; for onnxruntime as if its tiny layers were large enough to pay."""
+    """Quantizes a network, as if its tiny layers were large enough to pay."""
+    monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
     eager = partial(OnnxRuntime, fewest_multiplications=0, fewest_at_border=0)
     monkeypatch.setitem(PLACEMENTS, "onnxruntime", eager)
 
@@ -187,6 +188,7 @@ def test_openvino_misreads_integers_behind_a_reduction(
 ):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
     monkeypatch.setattr(tensorrt, "find_layers_behind_reduction", lambda graph: {})
+    monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
     settings = QuantizeSettings(target="openvino", observer=MinMax(), equalization=False)
     model = remove_guards(quantize_model(make_network(name), samples[:2], settings).model)
     (result,) = (item.name for item in model.graph.output)

@@ -60,12 +60,12 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_happened(
     whole = quantize_model(residual_model, samples)
     with monkeypatch.context() as patch:
         first = interrupt_after(2, patch)
-        with pytest.raises(Killed):
-            quantize_model(residual_model, samples, log_folder=folder)
+        with pytest.raises(Killed), DecisionLog(folder) as log:
+            quantize_model(residual_model, samples, log=log)
     assert folder.exists()
     with monkeypatch.context() as patch:
         second = interrupt_after(99, patch)
-        resumed = quantize_model(residual_model, samples, log_folder=folder)
+        resumed = quantize_model(residual_model, samples, log=DecisionLog(folder))
     assert resumed.model.SerializeToString() == whole.model.SerializeToString()
     assert len(first) == 2
     assert set(first).isdisjoint(second)
@@ -172,8 +172,8 @@ def test_a_finished_run_is_repeated_from_its_log_where_weights_make_up_for_error
     rng = np.random.default_rng(2)
     samples = [{"x": rng.standard_normal((1, 3, 12, 16)).astype(np.float32)} for _ in range(8)]
     settings = QuantizeSettings(observer=Percentile(percent=80.0))
-    first = quantize_model(residual_model, samples, settings, log_folder=tmp_path / "log")
+    first = quantize_model(residual_model, samples, settings, log=DecisionLog(tmp_path / "log"))
     assert any("inputs corrected" in item.rounding for item in first.layers)
-    again = quantize_model(residual_model, samples, settings, log_folder=tmp_path / "log")
+    again = quantize_model(residual_model, samples, settings, log=DecisionLog(tmp_path / "log"))
     assert again.model.SerializeToString() == first.model.SerializeToString()
     assert again.layers == first.layers

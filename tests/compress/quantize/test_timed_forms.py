@@ -6,6 +6,7 @@ from onnx import helper, numpy_helper
 
 from artifacts.errors import InputError
 from compress.quantize.api import quantize_model
+from compress.quantize.placement.movement import VIEWS
 from compress.quantize.settings import QuantizeSettings
 
 
@@ -249,6 +250,18 @@ def attention_clock(share):
     return measure
 
 
+def read_by_products(model):
+    """Returns the nodes that make what MatMuls read, before it was turned and reshaped."""
+    made = {name: node for node in model.graph.node for name in node.output}
+    found = []
+    for node in model.graph.node:
+        for name in node.input if node.op_type == "MatMul" else ():
+            while made[name].op_type in VIEWS:
+                name = made[name].input[0]
+            found.append(made[name])
+    return found
+
+
 @pytest.mark.parametrize(
     ("prefer", "share", "taken"),
     [(None, 0.9, True), (None, 0.97, None), ("speed", 0.97, True), (None, 1.2, None)],
@@ -260,9 +273,7 @@ def test_attention_goes_by_integers_where_that_saves_time(
     settings = QuantizeSettings(target="openvino", prefer=prefer, integer_sums="none")
     result = quantize_model(model, samples, settings, clock=attention_clock(share))
     assert result.settings.integer_attention is taken
-    products = [node for node in result.model.graph.node if node.op_type == "MatMul"]
-    made = {name: node.op_type for node in result.model.graph.node for name in node.output}
-    kinds = {made[name] for node in products for name in node.input}
+    kinds = {node.op_type for node in read_by_products(result.model)}
     assert ("DequantizeLinear" in kinds) == (taken is True)
 
 
@@ -280,13 +291,7 @@ def test_what_attention_reads_in_integers_has_no_zero_points(make_pattern, sampl
     settings = QuantizeSettings(target="openvino", integer_attention=True)
     quantized = quantize_model(make_pattern("attention"), samples, settings).model
     stored = {item.name: numpy_helper.to_array(item) for item in quantized.graph.initializer}
-    made = {name: node for node in quantized.graph.node for name in node.output}
-    read = [
-        stored[made[name].input[2]]
-        for node in quantized.graph.node
-        if node.op_type == "MatMul"
-        for name in node.input
-    ]
+    read = [stored[node.input[2]] for node in read_by_products(quantized)]
     assert [int(value) for value in read] == [0, 0, 0, 0]
     assert {value.dtype for value in read} == {np.dtype(np.int8)}, "probabilities are on the right"
 

@@ -129,3 +129,18 @@ def test_small_layers_of_one_vector_have_integer_weights_only(excited, samples, 
     assert read("tensorrt") == {"x", "c", "e", "i", "j"}
     monkeypatch.setattr("compress.quantize.placement.vector_layers.MOST_WEIGHTS", 50)
     assert read("openvino") == {"x", "i"}
+
+
+def test_a_network_of_vectors_alone_computes_in_integers(make_model):
+    """They are its work then, as in a policy of linear layers."""
+    rng = np.random.default_rng(3)
+    weights = {name: rng.standard_normal((8, 8)).astype(np.float32) for name in ("v", "w")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("MatMul", ["b", "w"], ["y"], "second"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 8)}, ["y"])
+    samples = [{"x": rng.standard_normal((1, 8)).astype(np.float32)} for _ in range(4)]
+    settings = QuantizeSettings(target="openvino", equalization=False)
+    assert read_pairs(quantize_model(model, samples, settings).model) == {"x", "b"}
