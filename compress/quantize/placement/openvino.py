@@ -87,11 +87,17 @@ class OpenVINO(TensorRT):
         """Finds what comes of Transposes and Reshapes of integers.
 
         OpenVINO moves the DQ past them. With another pair behind them it converts int8 to uint8
-        there, and computes the Transpose instead of changing the layout.
+        there, and computes the Transpose instead of changing the layout. Past the Concats and
+        Slices of a shifted window it does not move it, and layers would read floats.
         """
         tied = {item.node for item in quantized if item.tied}
-        views = (node for node in graph.nodes if node.op_type in VIEWS and node.name in tied)
-        return frozenset(name for node in views for name in node.output)
+        passed: set[str] = set()
+        for node in graph.nodes:
+            if node.op_type in VIEWS and node.name in tied:
+                maker = graph.producer(node.input[0])
+                if node.input[0] in passed or maker is None or maker.name not in tied:
+                    passed.update(node.output)
+        return frozenset(passed)
 
     def without_zero_points(self) -> Self:
         """Returns the same, with int8 where values are negative."""

@@ -3,7 +3,7 @@
 import numpy as np
 import openvino
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
@@ -62,6 +62,22 @@ def read_pairs(model):
 def test_openvino_has_one_pair_for_all_views_of_a_tensor(target, pairs, mix_ffn, tokens):
     quantized = quantize_model(mix_ffn, tokens, QuantizeSettings(target=target)).model
     assert read_pairs(quantized) == pairs
+
+
+def test_views_of_what_was_joined_have_pairs(mix_ffn, tokens):
+    """OpenVINO does not move a DQ past Concat and views to the layer behind."""
+    turn = mix_ffn.graph.node[1]
+    join = helper.make_node("Concat", ["a", "a"], ["joined"], "join", axis=1)
+    turn.input[0] = "joined"
+    mix_ffn.graph.node.insert(1, join)
+    for name, size in (("picture", 2 * SIDE), ("line", 2 * SIDE * SIDE)):
+        (shape,) = [item for item in mix_ffn.graph.initializer if item.name == name]
+        values = numpy_helper.to_array(shape).copy()
+        values[2] = size
+        shape.CopyFrom(numpy_helper.from_array(values, name))
+    del mix_ffn.graph.value_info[:]
+    quantized = quantize_model(mix_ffn, tokens, QuantizeSettings(target="openvino")).model
+    assert read_pairs(quantized) == {"x", "a", "c", "e"}
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
