@@ -59,7 +59,7 @@ class DecisionLog:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """Writes what waits to be written where an error or an interrupt ends the run."""
         if error is not None:
-            with suppress(InputError):
+            with suppress(InputError, OSError):
                 self._waiting.write()
 
     def find_qparams(self, tensor: str) -> QParams | None:
