@@ -1,6 +1,7 @@
 """What a node reads, and what a model says of its tensors."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import onnx
 
@@ -22,6 +23,14 @@ def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
             yield from (name for name in read_tensors(child) if name not in inner)
             inner |= set(child.output)
         yield from (item.name for item in subgraph.output if item.name not in inner)
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """Returns the value of a node's attribute, or `default` where it is not given."""
+    for item in node.attribute:
+        if item.name == name:
+            return onnx.helper.get_attribute_value(item)
+    return default
 
 
 def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -4,6 +4,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from artifacts.graph_reading import read_tensors
+from artifacts.unread_constants import drop_unread_constants
 
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
@@ -30,9 +31,7 @@ def remove_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
             node = helper.make_node("Cast", [sources[node.input[0]]], [node.output[0]], to=kind)
         if node.op_type != _QUANTIZE or node.output[0] in read:
             nodes.append(node)
-    used = wanted.union(*(read_tensors(node) for node in nodes))
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    del graph.node[:], graph.value_info[:]
     graph.node.extend(nodes)
-    graph.initializer.extend(kept)
+    drop_unread_constants(graph)
     return bare

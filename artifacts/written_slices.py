@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from artifacts.graph_reading import read_tensors
+from artifacts.graph_reading import attribute, read_tensors
 from artifacts.tensor_boxes import (
     Box,
     Fill,
@@ -166,13 +166,8 @@ class _Reader:
         return self._weights.get(node.input[place]) if len(node.input) > place else None
 
 
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    found = [item for item in node.attribute if item.name == name]
-    return helper.get_attribute_value(found[0]) if found else default
-
-
 def _read_fill(reader: _Reader, node: onnx.NodeProto) -> Value | None:
-    given = _attribute(node, "value", None)
+    given = attribute(node, "value", None)
     number = np.zeros(1, np.float32) if given is None else onnx.numpy_helper.to_array(given)
     shape = reader.shapes[node.output[0]]
     known = reader.constant(node, 0) is not None and 0 not in shape
@@ -183,7 +178,7 @@ def _read_transpose(reader: _Reader, node: onnx.NodeProto) -> Value | None:
     value = reader.value(node.input[0])
     if value is None:
         return None
-    return transpose(value, _attribute(node, "perm", tuple(range(len(value.shape)))[::-1]))
+    return transpose(value, attribute(node, "perm", tuple(range(len(value.shape)))[::-1]))
 
 
 def _read_slice(reader: _Reader, node: onnx.NodeProto) -> Value | None:
@@ -212,7 +207,7 @@ def _read_gather(reader: _Reader, node: onnx.NodeProto) -> Value | None:
     value, place = reader.value(node.input[0]), reader.constant(node, 1)
     if value is None or place is None or place.ndim:
         return None
-    axis = _attribute(node, "axis", 0) % len(value.shape)
+    axis = attribute(node, "axis", 0) % len(value.shape)
     start = int(place) % value.shape[axis]
     return drop_axis(take(value, axis, start, start + 1), axis)
 
@@ -232,11 +227,11 @@ def _read_same(reader: _Reader, node: onnx.NodeProto) -> Value | None:
 def _read_scatter(reader: _Reader, node: onnx.NodeProto) -> Value | None:
     value, update = reader.value(node.input[0]), reader.value(node.input[2])
     places = reader.constant(node, 1)
-    reduces = _attribute(node, "reduction", b"none") != b"none"
+    reduces = attribute(node, "reduction", b"none") != b"none"
     if value is None or update is None or places is None or reduces or not places.size:
         return None
     find = _find_rows if node.op_type == "ScatterND" else _find_elements
-    found = find(places, value.shape, _attribute(node, "axis", 0))
+    found = find(places, value.shape, attribute(node, "axis", 0))
     if found is None:
         return None
     starts, sizes = found

@@ -17,8 +17,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from artifacts.graph_reading import read_tensors
 from artifacts.removed_pairs import remove_qdq
+from artifacts.unread_constants import drop_unread_constants
 from compress.model_runner import open_runner
 from compress.sqnr import SignalToNoise
 
@@ -46,11 +46,11 @@ def free_batch(
     second = dict(samples[1]) if len(samples) > 1 else {k: _mirror(v) for k, v in first.items()}
     second = {**first, **{name: second[name] for name in batches}}
     pair = {**first, **{name: np.concatenate([first[name], second[name]]) for name in batches}}
-    rounded, unrounded = (_Samples(form, (first, second)) for form in (model, remove_qdq(model)))
+    alone = _Samples(model, (first, second))
     for freed in _candidates(model, batches, first):
-        grown = rounded.find_grown(freed, pair)
+        grown = alone.find_grown(freed, pair)
         if grown is None:
-            grown = unrounded.find_grown(remove_qdq(freed), pair)
+            grown = alone.unrounded.find_grown(remove_qdq(freed), pair)
         if grown is not None:
             _name_batch(freed.graph, grown, next(iter(batches.values())))
             return freed
@@ -77,6 +77,11 @@ class _Samples:
 
     def __init__(self, model: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> None:
         self._model, self._feeds = model, feeds
+
+    @cached_property
+    def unrounded(self) -> "_Samples":
+        """The same of the network without its activations' rounding."""
+        return _Samples(remove_qdq(self._model), self._feeds)
 
     @cached_property
     def _alone(self) -> list[dict[str, Array]]:
@@ -159,7 +164,7 @@ def _candidates(
     _free_reshapes(copy.graph, shapes)
     _free_resizes(copy, source, shapes)
     _repeat_constants(copy.graph, source, shapes)
-    _drop_unread(copy.graph)
+    drop_unread_constants(copy.graph)
     yield copy
 
 
@@ -179,15 +184,6 @@ def _let_zero_copy(node: onnx.NodeProto) -> None:
     kept = [item for item in node.attribute if item.name != "allowzero"]
     del node.attribute[:]
     node.attribute.extend(kept)
-
-
-def _drop_unread(graph: onnx.GraphProto) -> None:
-    """Forgets the constants that named a batch of 1: onnxruntime warns of each."""
-    read = {name for node in graph.node for name in read_tensors(node)}
-    read |= {value.name for value in graph.output}
-    kept = [item for item in graph.initializer if item.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
 
 
 def _free_resizes(model: onnx.ModelProto, source: str, shapes: Shapes) -> None:

@@ -3,8 +3,9 @@
 import onnx
 from onnx import helper, numpy_helper
 
-from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values
+from artifacts.graph_reading import read_static_shapes, typed_values
 from artifacts.shape_inference import infer_shapes
+from artifacts.unread_constants import drop_unread_constants
 from artifacts.written_slices import SCATTERS, join_written_slices
 
 
@@ -42,11 +43,8 @@ def write_without_scatters(model: onnx.ModelProto) -> onnx.ModelProto:
 def _drop_unread(model: onnx.ModelProto) -> None:
     """Forgets constants and types of tensors that are gone."""
     graph = model.graph
+    drop_unread_constants(graph)
     made = {name for node in graph.node for name in node.output}
-    read = {name for node in graph.node for name in read_tensors(node)}
-    read |= {item.name for item in graph.output}
-    constants = [item for item in graph.initializer if item.name in read]
     values = [item for item in graph.value_info if item.name in made]
-    del graph.initializer[:], graph.value_info[:]
-    graph.initializer.extend(constants)
+    del graph.value_info[:]
     graph.value_info.extend(values)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
+from artifacts.graph_reading import attribute as attribute
 from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values
 from artifacts.output_parts import OutputPart, find_output_parts
 
@@ -220,14 +221,6 @@ def _rename_in_place(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
             _rename_in_place(child, names)
         for result in subgraph.output:
             result.name = names.get(result.name, result.name)
-
-
-def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    """Returns the value of a node's attribute, or `default` where it is not given."""
-    for item in node.attribute:
-        if item.name == name:
-            return onnx.helper.get_attribute_value(item)
-    return default
 
 
 def _without_tensors(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -148,8 +148,9 @@ def look_at_samples(
     size = sum(4 * math.prod(graph.shapes.get(name, ())) for name in computed)
     at_once = 1 if size > MOST_BYTES else len(samples)
     threads = threads_each(at_once)
-    network = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed, threads=threads)
-    run = network.run if computed else dict
+    run: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
+    if computed:
+        run = Subgraph(graph, graph.nodes, graph.weights, samples[0], computed, threads=threads).run
 
     def compute(sample: Mapping[str, Array]) -> Seen:
         return look(dict(sample) | run(sample))

@@ -9,7 +9,7 @@ float. Softmax and the rest of the decoders do too: the provider's integer Softm
 slower than the float one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -82,11 +82,6 @@ class OnnxRuntime(UniformIntegers):
         """Returns uint8, whatever the values."""
         del low
         return IntegerGrid(bits=8, is_signed=False)
-
-    def find_passed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Finds none: onnxruntime looks for pairs next to each node."""
-        del graph, quantized
-        return frozenset()
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Leaves operators as they are."""

@@ -8,7 +8,7 @@ integers, such as a trunk whose blocks begin with a normalization, stays in floa
 1.7.1 makes the same kernels of both, and only rounds on the way (`tests/export/lint/test_fusions`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -96,11 +96,6 @@ class TensorRT(UniformIntegers):
         """Returns int8, whatever the values."""
         del low
         return IntegerGrid(bits=8, is_signed=True)
-
-    def find_passed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
-        """Finds none: TensorRT joins what has pairs on all sides."""
-        del graph, quantized
-        return frozenset()
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Puts masks first, for OpenVINO; TensorRT compiles kernels for what it finds."""

@@ -25,6 +25,11 @@ class UniformIntegers:
         del graph, quantized
         return frozenset()
 
+    def find_passed(self, graph: Graph, quantized: Sequence[QuantizedNode]) -> frozenset[str]:
+        """Returns nothing: the runtime looks for pairs on all sides of what moves integers."""
+        del graph, quantized
+        return frozenset()
+
     def without_zero_points(self) -> Self:
         """Returns the same."""
         return self
