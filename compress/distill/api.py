@@ -29,7 +29,8 @@ from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
 from compress.train.batch_norm import improve_batch_norm, name_norms
 from compress.train.batches import Sample, stack_samples
-from compress.train.lesson import Batch, require_learning
+from compress.train.lesson import Batch, find_device, require_learning
+from compress.train.placing import choose_device, full_float32, move_batch, placed
 from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
 from compress.train.trainer import Probe, Progress, TrainStep, train
@@ -138,63 +139,66 @@ def distill_module(
     require_learning(student)
     student.eval()
     teacher.eval()
-    example = stack_samples([held_out[0]])
-    few = min(len(samples), settings.batch_norm_batches * training.batch_size)
-    seen = _batches([samples[i] for i in range(few)], training.batch_size)
-    calibration = [tuple(batch[name] for name in inputs) for batch in seen]
-    follows = settings.feature_weight > 0
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(training.seed)
-        given = tuple(example[name] for name in inputs)
-        whole = _match(student, teacher, given, {} if settings.by_output else heads)
-        parts = _find_parts(teacher, whole, calibration, own_losses(settings))
-        match = split_heads(whole, parts)
-        taps = choose_taps(student, teacher, given, settings.features) if follows else []
-        lesson = DistillLesson(
-            student, teacher, match, taps, settings, label_loss, inputs, parts=parts
+    # A probe of the caller's gets networks where they were.
+    device = choose_device(training) if probe is None else find_device(student)
+    with placed(device, student, teacher), full_float32():
+        example = move_batch(stack_samples([held_out[0]]), device)
+        few = min(len(samples), settings.batch_norm_batches * training.batch_size)
+        seen = _batches([samples[i] for i in range(few)], training.batch_size, device)
+        calibration = [tuple(batch[name] for name in inputs) for batch in seen]
+        follows = settings.feature_weight > 0
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(training.seed)
+            given = tuple(example[name] for name in inputs)
+            whole = _match(student, teacher, given, {} if settings.by_output else heads)
+            parts = _find_parts(teacher, whole, calibration, own_losses(settings))
+            match = split_heads(whole, parts)
+            taps = choose_taps(student, teacher, given, settings.features) if follows else []
+            lesson = DistillLesson(
+                student, teacher, match, taps, settings, label_loss, inputs, parts=parts
+            )
+        batches = _batches(held_out, training.batch_size, device)
+        before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+        _require_finite(before, lesson, batches)
+        relative = RelativeProbe(lesson, batches, before, floors)
+        probe = probe or relative
+        identity = _identify(lesson, batches)
+        score_before = probe(student)
+        settled = name_norms(student, with_statistics=True)
+        improve_batch_norm(student, calibration, probe)
+        lesson.balance.start(measure_losses(lesson, batches), floors)
+        lesson.held = _choose_held(lesson, settled, relative, samples, training.batch_size)
+        relative.forget()
+        trained = train(
+            lesson,
+            samples,
+            training,
+            probe=probe,
+            renew=lambda network: improve_batch_norm(network, calibration, probe),
+            state_path=state_path,
+            identity=identity,
+            progress=progress,
+            report=report,
         )
-    batches = _batches(held_out, training.batch_size)
-    before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
-    _require_finite(before, lesson, batches)
-    relative = RelativeProbe(lesson, batches, before, floors)
-    probe = probe or relative
-    identity = _identify(lesson, batches)
-    score_before = probe(student)
-    settled = name_norms(student, with_statistics=True)
-    improve_batch_norm(student, calibration, probe)
-    lesson.balance.start(measure_losses(lesson, batches), floors)
-    lesson.held = _choose_held(lesson, settled, relative, samples, training.batch_size)
-    relative.forget()
-    trained = train(
-        lesson,
-        samples,
-        training,
-        probe=probe,
-        renew=lambda network: improve_batch_norm(network, calibration, probe),
-        state_path=state_path,
-        identity=identity,
-        progress=progress,
-        report=report,
-    )
-    obstacle = relative.find_obstacle() if trained.best_step == 0 else None
-    load_by_name(student.to("cpu"), trained.weights)
-    student.eval()
-    known = improve_batch_norm(student, calibration, probe)
-    return DistillResult(
-        module=student,
-        match=lesson.match,
-        taps=lesson.taps,
-        losses_before=before,
-        losses_after=measure_losses(lesson.cpu(), batches),
-        score_before=score_before,
-        score_after=probe(student) if known is None else known,
-        scores=trained.scores,
-        steps=trained.steps,
-        best_step=trained.best_step,
-        is_early=trained.is_early,
-        resumed_step=trained.resumed_step,
-        obstacle=obstacle,
-    )
+        obstacle = relative.find_obstacle() if trained.best_step == 0 else None
+        load_by_name(student.to(device), trained.weights)
+        student.eval()
+        known = improve_batch_norm(student, calibration, probe)
+        return DistillResult(
+            module=student,
+            match=lesson.match,
+            taps=lesson.taps,
+            losses_before=before,
+            losses_after=measure_losses(lesson.to(device), batches),
+            score_before=score_before,
+            score_after=probe(student) if known is None else known,
+            scores=trained.scores,
+            steps=trained.steps,
+            best_step=trained.best_step,
+            is_early=trained.is_early,
+            resumed_step=trained.resumed_step,
+            obstacle=obstacle,
+        )
 
 
 def _choose_held(
@@ -220,7 +224,8 @@ def _choose_held(
     if choice == "hold" or norms == settled:
         return norms
     judged = range(min(len(samples), JUDGED_BATCHES * batch_size))
-    batches = _batches([samples[index] for index in judged], batch_size)
+    device = find_device(lesson.student)
+    batches = _batches([samples[index] for index in judged], batch_size, device)
     rise = relative.rise_by_batch_statistics(lesson, batches)
     if rise <= MOST_RISE:
         return settled
@@ -299,8 +304,9 @@ def _identify(lesson: DistillLesson, held_out: Sequence[Batch]) -> str:
     return sha256_bytes((digest_values(*values, *samples) + text).encode())
 
 
-def _batches(samples: Sequence[Sample], size: int) -> list[Batch]:
-    return [
-        stack_samples([samples[i] for i in range(first, min(first + size, len(samples)))])
+def _batches(samples: Sequence[Sample], size: int, device: torch.device) -> list[Batch]:
+    parts = (
+        [samples[i] for i in range(first, min(first + size, len(samples)))]
         for first in range(0, len(samples), size)
-    ]
+    )
+    return [move_batch(stack_samples(part), device) for part in parts]

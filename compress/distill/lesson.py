@@ -94,13 +94,25 @@ class DistillLesson(Lesson):
         wanted, theirs = self._ask_teacher(inputs)
         with captured(self.student, [tap.student for tap in self.taps]) as ours:
             got = name_outputs(self.student, self.student(*inputs))
-        losses = self._compare_heads(got, wanted)
-        if self.taps:
-            losses["features"] = self._compare_features(self._adapt(ours), theirs)
-        if self.label_loss is not None:
-            labels = {name: value for name, value in batch.items() if name not in self.inputs}
-            losses["labels"] = torch.stack(list(self.label_loss(got, labels).values())).sum()
+        adapted = self._adapt(ours)
+        # Logarithms of probabilities are no matter of 8 bits; some losses refuse autocast on a GPU.
+        with torch.autocast(inputs[0].device.type, enabled=False):
+            losses = self._compare_heads(got, wanted)
+            if self.taps:
+                losses["features"] = self._compare_features(adapted, theirs)
+            if self.label_loss is not None:
+                losses["labels"] = self._compare_labels(self.label_loss, got, batch)
         return losses
+
+    def _compare_labels(
+        self, label_loss: LabelLoss, got: Mapping[str, Tensor], batch: Batch
+    ) -> Tensor:
+        answers = {
+            name: value.float() if value.is_floating_point() else value
+            for name, value in got.items()
+        }
+        labels = {name: value for name, value in batch.items() if name not in self.inputs}
+        return torch.stack(list(label_loss(answers, labels).values())).sum()
 
     def compare_constants(self, batch: Batch) -> dict[str, Tensor]:
         """Returns the losses of a student whose outputs and features are their means."""

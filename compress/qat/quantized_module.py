@@ -79,6 +79,7 @@ class QuantizedModule(OnnxModule):
         self._scale_keys: dict[str, str] = {}
         self._weights: dict[str, _Weight] = {}
         self._bias_keys: dict[str, str] = {}
+        self._grids: dict[str, tuple[int, int, int]] = {}
         self._bias_scales: dict[str, tuple[str, str]] = {}
         makers = {output: node for node in model.graph.node for output in node.output}
         for node in model.graph.node:
@@ -223,11 +224,16 @@ class QuantizedModule(OnnxModule):
         return moved
 
     def _grid(self, node: onnx.NodeProto) -> tuple[int, int, int]:
+        """Returns the lowest and highest integer and the zero point, read once for a GPU."""
         if len(node.input) < 3 or not node.input[2]:
             return 0, 255, 0
-        zero_point = self.constant(node.input[2])
-        low, high = _LIMITS[self._types[node.input[2]]]
-        return low, high, 0 if zero_point is None else int(zero_point.reshape(-1)[0])
+        name = node.input[2]
+        if name not in self._grids:
+            zero_point = self.constant(name)
+            low, high = _LIMITS[self._types[name]]
+            zero = 0 if zero_point is None else int(zero_point.reshape(-1)[0])
+            self._grids[name] = low, high, zero
+        return self._grids[name]
 
     def _scale(self, name: str) -> LearnedScale:
         module = self.scales[self._scale_keys[name]]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from artifacts.module_copy import copy_module
+from compress.train.lesson import find_device
 
 
 def count_batch_norms(module: nn.Module) -> int:
@@ -25,11 +26,12 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
 
     Args:
         module: changed in place; its mode (training or evaluation) stays.
-        batches: arguments of the module, [N, ...] each; without any, nothing changes. A BatchNorm
-            that sees one value per channel of the smallest (after a mean over the picture) has
-            nothing to take statistics of, and keeps those it has.
+        batches: arguments of the module, [N, ...] each, on any device; without any, nothing
+            changes. A BatchNorm that sees one value per channel of the smallest (after a mean over
+            the picture) has nothing to take statistics of, and keeps those it has.
     """
-    batches = list(batches)
+    device = find_device(module)
+    batches = [tuple(value.to(device) for value in batch) for batch in batches]
     if not _norms(module) or not batches:
         return
     modes = {part: part.training for part in module.modules()}

@@ -20,6 +20,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from artifacts.errors import FramefitError, InputError
+from compress.train.placing import choose_device
 from compress.train.settings import PRECISIONS, TrainerSettings
 
 WAIT = timedelta(minutes=5)
@@ -34,8 +35,9 @@ def open_fabric(settings: TrainerSettings) -> Fabric:
     one; otherwise there is one.
 
     Raises:
-        InputError: the processes do not find each other.
+        InputError: the processes do not find each other, or this machine has not enough GPUs.
     """
+    choose_device(settings)
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     processes = int(os.environ.get("WORLD_SIZE", "1"))

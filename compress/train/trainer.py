@@ -17,7 +17,8 @@ from artifacts.state_dict import load_by_name
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches, stack_samples
 from compress.train.launch import open_fabric, watch_other_processes
-from compress.train.lesson import Batch, Lesson, copy_lesson
+from compress.train.lesson import Batch, Lesson, copy_lesson, find_device
+from compress.train.placing import full_float32, move_batch
 from compress.train.recompute import recompute_activations
 from compress.train.run_state import (
     Standing,
@@ -105,7 +106,8 @@ def train(
         samples: arrays by name; with `settings.workers` they are read in other processes.
         settings: how.
         probe: called before the first step, every `probe_every` steps and at the end, in the first
-            process, with a copy of the student that has the averaged weights.
+            process, with a copy of the student that has the averaged weights; it is where the
+            student was, on the CPU for one that was not moved.
         renew: called with that copy before it is scored; may change its statistics, which are kept
             with the weights. What it returns is taken for the probe's score, unless it is None.
         state_path: where the state is kept to resume from; deleted at the end. None keeps none.
@@ -127,6 +129,7 @@ def train(
     run = _Run(learner, fabric, settings, probe, renew, identity)
     run.keep_saved = keep_saved_values if overwrites else nullcontext
     with use_threads(settings.threads), watch_other_processes(fabric), ExitStack() as stack:
+        stack.enter_context(full_float32())
         if settings.recomputes_activations:
             stack.enter_context(recompute_activations(learner.student))
         if state_path is not None and state_path.exists():
@@ -281,7 +284,9 @@ def _overwrites_saved(lesson: Lesson, samples: Sequence[Sample], settings: Train
         InputError: they would be computed again, and be overwritten again.
     """
     few = [samples[index] for index in range(min(len(samples), _TRIED))]
-    if settings.is_compiled or not few or not overwrites_saved(lesson, stack_samples(few)):
+    if settings.is_compiled or not few:
+        return False
+    if not overwrites_saved(lesson, move_batch(stack_samples(few), find_device(lesson))):
         return False
     if settings.recomputes_activations:
         raise InputError(

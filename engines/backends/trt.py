@@ -64,6 +64,12 @@ class TrtSession(SessionBase):
 
     def _open(self, path: Path, plan: bytes) -> None:
         self._capability = self._cuda.compute_capability()
+        if not _runs_on(self._module, self._capability):
+            raise UnavailableError(
+                f"{path}: {_refusal(self._manifest.flavour, self._module, self._capability)}",
+                "a GPU that it runs on, or a plan of the other flavour",
+                "build one on this machine with: framefit export trt --flavour tensorrt",
+            )
         self._engine = _deserialize(self._module, plan, path, self._manifest, self._capability)
         self._context = self._engine.create_execution_context()
         if self._context is None:
@@ -173,6 +179,18 @@ def _import_flavour(flavour: str) -> Any:
         raise MissingExtraError(FLAVOURS[flavour], flavour, "running a TensorRT plan") from error
 
 
+def _runs_on(module: Any, capability: int) -> bool:
+    """Returns whether a TensorRT names a GPU's kind among its own, or names none (TensorRT)."""
+    kinds = getattr(module, "ComputeCapability", None)
+    return kinds is None or hasattr(kinds, f"SM{capability}")
+
+
+def _refusal(flavour: str, module: Any, capability: int) -> str:
+    return (
+        f"{flavour} {module.__version__} does not run on a GPU of compute capability {capability}"
+    )
+
+
 @cache
 def _logger(module: Any) -> Any:
     """Returns the one logger of a TensorRT module; it keeps the errors instead of printing them.
@@ -215,25 +233,30 @@ def _deserialize(
 
 
 def _probe() -> RuntimeStatus:
-    """Takes the first flavour that is installed, then asks for a GPU."""
-    versions = []
+    """Looks for the flavours that are installed, then for a GPU that one of them runs on."""
+    modules = {}
     for flavour in FLAVOURS:
         try:
-            versions.append((flavour, str(_import_flavour(flavour).__version__)))
+            modules[flavour] = _import_flavour(flavour)
         except Exception:
             continue
-    if not versions:
+    if not modules:
         return RuntimeStatus(
             _NAME,
             False,
             reason="neither flavour is installed; pip install 'framefit[tensorrt-rtx]'"
             " or 'framefit[tensorrt]'",
         )
-    version = ", ".join(f"{flavour} {number}" for flavour, number in versions)
+    version = ", ".join(f"{flavour} {module.__version__}" for flavour, module in modules.items())
     try:
-        Cuda(0, versions[0][0]).close()
+        cuda = Cuda(0, next(iter(modules)))
+        capability = cuda.compute_capability()
+        cuda.close()
     except FramefitError as error:
         return RuntimeStatus(_NAME, False, version, first_line(error))
+    if not any(_runs_on(module, capability) for module in modules.values()):
+        refusals = (_refusal(*found, capability) for found in modules.items())
+        return RuntimeStatus(_NAME, False, version, "; ".join(refusals))
     return RuntimeStatus(_NAME, True, version)
 
 

@@ -266,6 +266,26 @@ def test_a_plan_for_another_gpu_says_what_it_was_built_for(cuda, tmp_path):
     assert not cuda.live
 
 
+def test_a_gpu_that_rtx_does_not_run_on_is_told_before_the_plan_is_loaded(
+    cuda, tmp_path, monkeypatch
+):
+    """Its own message suggests to build again for that GPU, which it refuses too."""
+    module = sys.modules["tensorrt_rtx"]
+    module.ComputeCapability = SimpleNamespace(SM80=1, SM89=2)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(
+        UnavailableError, match=r"1\.2\.3 does not run on .* 86.*--flavour tensorrt"
+    ):
+        open_session(make_plan(tmp_path))
+    assert not cuda.live
+    assert FakeRuntime.seen == []
+    status = next(status for status in list_runtimes() if status.name == "tensorrt")
+    assert not status.available
+    assert "does not run on a GPU of compute capability 86" in status.reason
+    module.ComputeCapability.SM86 = 3
+    open_session(make_plan(tmp_path)).close()
+
+
 def test_no_driver_no_memory_and_no_such_gpu(cuda, tmp_path):
     path = make_plan(tmp_path)
     cuda.broken = "driver"

@@ -71,6 +71,28 @@ def test_a_narrower_student_gets_closer_in_every_head_without_labels() -> None:
     assert not result.module.training
 
 
+def test_losses_are_no_matter_of_bfloat16() -> None:
+    """On a GPU, autocast refuses the cross-entropy of probabilities."""
+    seen = []
+
+    def label_loss(outputs, labels):
+        seen.append((torch.is_autocast_enabled("cpu"), outputs["masks"].dtype))
+        return {"masks": outputs["masks"].square().mean()}
+
+    coarse = replace(TRAINING, steps=2, probe_every=1, precision="bfloat16")
+    labelled = [sample | {"label": np.zeros(1, np.float32)} for sample in samples(8)]
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    network = student.masks.register_forward_hook(
+        lambda module, arguments, output: seen.append((torch.is_autocast_enabled("cpu"), None))
+    )
+    distill_module(
+        student, teacher, labelled, samples(4, 1), training=coarse, label_loss=label_loss
+    )
+    network.remove()
+    assert (True, None) in seen, "the network itself computes in bfloat16"
+    assert {pair for pair in seen if pair[1] is not None} == {(False, torch.float32)}
+
+
 def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
     """MNASNet of torchvision refuses weights without one."""
     versions = []
