@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingInputsError, UnsafeFileError
 from artifacts.file_kind import printable
+from artifacts.input_spec import InputSpec
+from artifacts.pixel_levels import find_extremes
 from artifacts.samples import Samples, TensorShape, spread_indices
 
 _SKIP_BYTES = 2**24
@@ -65,6 +67,7 @@ class NpzSamples(Samples):
             training call the same input differently.
         limit: use at most this many rows, spread evenly.
         optional: inputs that are left out where the file has no array of their name.
+        spec: how pixels become a picture's tensor, where that is known.
 
     Attributes:
         unused: arrays of the file that are no input of the network.
@@ -77,8 +80,10 @@ class NpzSamples(Samples):
         inputs: dict[str, TensorShape],
         limit: int | None,
         optional: Collection[str] = (),
+        spec: InputSpec | None = None,
     ) -> None:
         self._label = printable(path)
+        self._spec = spec
         try:
             self._archive = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError) as error:
@@ -102,6 +107,13 @@ class NpzSamples(Samples):
         count = self._common_count()
         self._rows = spread_indices(count, limit)
         super().__init__([f"{self._label}[{row}]" for row in self._rows])
+
+    @property
+    def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
+        """A black and a white picture as samples; none where no array has pixels of the spec."""
+        if self._spec is None:
+            return ()
+        return find_extremes(self, [self._spec])
 
     def _open_member(self, name: str) -> _Member:
         try:

@@ -128,7 +128,7 @@ def open_samples(
     if problem:
         raise InputError(f"data {printable(path)} {problem}", _WHAT)
     if path.is_file() and path.suffix.lower() == ".npz":
-        return NpzSamples(path, inputs, limit, optional)
+        return NpzSamples(path, inputs, limit, optional, spec)
     needed = {name: item for name, item in inputs.items() if name not in optional}
     if path.is_dir():
         return ImageSamples(path, list_pictures(path), needed, spec, limit)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_writable, write_json, write_text
-from framefit.model_data import open_model_with_data
+from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions
 from framefit.workspace import Workspace
 
@@ -69,6 +69,7 @@ def diagnose_file(
     opened, _, calibration = open_model_with_data(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
+    warn_of_few(calibration)
     diagnosis = diagnose_model(opened.model, calibration, settings, progress)
     if outputs.json is not None:
         write_json(outputs.json, {"model": str(model)} | diagnosis.to_dict())

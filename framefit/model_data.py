@@ -15,6 +15,7 @@ from artifacts.npz_samples import NpzSamples
 from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
+from framefit.foreign_pixels import warn_of_foreign_pixels
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import warn_of_arrays
@@ -22,6 +23,8 @@ from framefit.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 _log = logging.getLogger(__name__)
+FEWEST = 4
+"""Ranges of fewer samples fit these and little else."""
 
 
 def open_model_with_data(
@@ -70,12 +73,25 @@ def open_model_with_data(
         samples = _open_frames(opened, data_path, spec, limit, recurrence, progress)
     except MissingInputsError as error:
         raise (_with_states_named(error, opened.model) if takes_states else error) from error
+    if isinstance(samples, NpzSamples):
+        known = None if warning else spec
+        warn_of_foreign_pixels(opened.model, samples, data_path.name, known)
     if not warning:
         return opened, spec, samples
     if data_path.suffix.lower() == ".npz":
         return opened, None, samples
     _log.warning(warning)
     return opened, spec, samples
+
+
+def warn_of_few(samples: Samples) -> None:
+    """Warns of calibration data that are too few to say what the network sees."""
+    if len(samples) < FEWEST:
+        _log.warning(
+            "few calibration samples (%d): ranges fit them and may clip what others hold; give 16 "
+            "to 64 like those that the camera sees",
+            len(samples),
+        )
 
 
 def _open_frames(

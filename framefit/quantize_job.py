@@ -22,7 +22,7 @@ from artifacts.onnx_metadata import (
     read_metadata,
 )
 from artifacts.processor import overflows_on_int8, read_flags
-from framefit.model_data import open_model_with_data
+from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions
 from framefit.network_clock import NetworkClock
 from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
@@ -286,6 +286,7 @@ def quantize_file(
         spec_options=spec_options,
         progress=progress,
     )
+    warn_of_few(calibration)
     clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Workspace().find_state(
         "quantize", _digest_work(opened.sha256, calibration, settings)

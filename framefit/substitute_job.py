@@ -1,7 +1,7 @@
 """The work of `compress substitute`: cheaper operators, measured, and repaired by distillation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from framefit.distill_job import train_student
 from framefit.labelled_heads import label_heads, measure_heads
 from framefit.model_source import ModelOptions
 from framefit.module_clock import ModuleClock
+from framefit.output_quality import measure_outputs
 from framefit.trainable_network import note_frozen, open_trainable, save_edited
 from framefit.training_samples import LabelOptions, Sample, TrainingSamples
 from framefit.workspace import Workspace
@@ -41,6 +42,8 @@ class SubstituteOutcome:
         result: the repair; None where nothing paid or no repair was asked for.
         heads: figure per head of the original, and of the result before and after the repair, on
             held-out scenes; empty without labels.
+        outputs: SQNR of each output against the original on held-out samples, dB: "substituted",
+            and "repaired"; empty where nothing paid.
     """
 
     out: Path
@@ -48,6 +51,7 @@ class SubstituteOutcome:
     substitution: "Substitution"
     result: "DistillResult | None"
     heads: dict[str, dict[str, Any]]
+    outputs: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome for `--json`."""
@@ -63,6 +67,7 @@ class SubstituteOutcome:
             if result
             else None,
             "heads": self.heads,
+            "outputs_db": self.outputs,
         }
 
 
@@ -100,6 +105,7 @@ def substitute_file(
     Raises:
         InputError: a file, the data or an option is not usable, or there is nothing to substitute.
     """
+    from artifacts.module_copy import copy_module
     from compress.substitute.api import choose_substitutions
     from compress.train.launch import is_first_process
 
@@ -118,9 +124,10 @@ def substitute_file(
     substitution = choose_substitutions(
         module, clock, kinds, inputs=_example(few, samples.inputs), progress=progress
     )
-    result = None
+    result, outputs = None, {}
     before = measure_heads(substitution.module, samples, spec)
     if substitution.edits:
+        unrepaired = copy_module(substitution.module).eval()
         result = train_student(
             substitution.module,
             module,
@@ -131,6 +138,8 @@ def substitute_file(
             out=out,
             progress=progress,
         )
+        versions = {"substituted": unrepaired, "repaired": substitution.module.eval()}
+        outputs = measure_outputs(module.cpu(), versions, samples.held_out, samples.inputs)
     if is_first_process():
         save_edited(model, substitution.module, substitution.edits, out, options.factory, spec)
         Workspace().record_artifact(out, "checkpoint", "compress substitute")
@@ -140,6 +149,7 @@ def substitute_file(
         substitution=substitution,
         result=result,
         heads=_figures(module, substitution.module, before, samples, spec),
+        outputs=outputs,
     )
 
 

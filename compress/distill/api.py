@@ -158,15 +158,17 @@ def distill_module(
                 student, teacher, match, taps, settings, label_loss, inputs, parts=parts
             )
         batches = _batches(held_out, training.batch_size, device)
-        before, floors = measure_losses(lesson, batches), measure_floors(lesson, batches)
+        answers = lesson.open_answers()
+        before = measure_losses(lesson, batches, answers)
+        floors = measure_floors(lesson, batches, answers)
         _require_finite(before, lesson, batches)
-        relative = RelativeProbe(lesson, batches, before, floors)
+        relative = RelativeProbe(lesson, batches, before, floors, answers)
         probe = probe or relative
         identity = _identify(lesson, batches)
         score_before = probe(student)
         settled = name_norms(student, with_statistics=True)
         improve_batch_norm(student, calibration, probe)
-        lesson.balance.start(measure_losses(lesson, batches), floors)
+        lesson.balance.start(measure_losses(lesson, batches, answers), floors)
         lesson.held = _choose_held(lesson, settled, relative, samples, training.batch_size)
         relative.forget()
         trained = train(
@@ -189,7 +191,7 @@ def distill_module(
             match=lesson.match,
             taps=lesson.taps,
             losses_before=before,
-            losses_after=measure_losses(lesson.to(device), batches),
+            losses_after=measure_losses(lesson.to(device), batches, answers),
             score_before=score_before,
             score_after=probe(student) if known is None else known,
             scores=trained.scores,

@@ -13,8 +13,9 @@ from compress.distill.losses.divergence import channel_wise_divergence
 from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
+from compress.distill.teacher_answers import Answers, TeacherAnswers, ask_teacher
 from compress.train.batch_norm import hold_statistics
-from compress.train.lesson import Batch, Lesson, find_device
+from compress.train.lesson import Batch, Lesson
 from compress.train.unit_parts import OutputParts
 
 IMAGE = "image"
@@ -88,10 +89,15 @@ class DistillLesson(Lesson):
         weighted = self.balance(self.compare(batch))
         return {name: self.weights[name] * value for name, value in weighted.items()}
 
-    def compare(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns the losses before they are balanced."""
+    def compare(self, batch: Batch, answers: Answers | None = None) -> dict[str, Tensor]:
+        """Returns the losses before they are balanced.
+
+        Args:
+            batch: samples, stacked.
+            answers: the teacher's to them; None asks it.
+        """
         inputs = self.read_inputs(batch)
-        wanted, theirs = self._ask_teacher(inputs)
+        wanted, theirs = answers or self._ask_teacher(inputs)
         with captured(self.student, [tap.student for tap in self.taps]) as ours:
             got = name_outputs(self.student, self.student(*inputs))
         adapted = self._adapt(ours)
@@ -114,9 +120,14 @@ class DistillLesson(Lesson):
         labels = {name: value for name, value in batch.items() if name not in self.inputs}
         return torch.stack(list(label_loss(answers, labels).values())).sum()
 
-    def compare_constants(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns the losses of a student whose outputs and features are their means."""
-        wanted, theirs = self._ask_teacher(self.read_inputs(batch))
+    def compare_constants(self, batch: Batch, answers: Answers | None = None) -> dict[str, Tensor]:
+        """Returns the losses of a student whose outputs and features are their means.
+
+        Args:
+            batch: samples, stacked.
+            answers: the teacher's to them; None asks it.
+        """
+        wanted, theirs = answers or self._ask_teacher(self.read_inputs(batch))
         losses = self._compare_heads(_flatten(wanted), wanted)
         if self.taps:
             features = _flatten(theirs)
@@ -129,17 +140,13 @@ class DistillLesson(Lesson):
         """Returns the networks' arguments from a batch."""
         return tuple(batch[name] for name in self.inputs)
 
-    @torch.no_grad()
-    def _ask_teacher(
-        self, inputs: tuple[Tensor, ...]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Returns the teacher's outputs and its features."""
+    def open_answers(self) -> TeacherAnswers:
+        """Returns what remembers the teacher's outputs and features for batches."""
+        return TeacherAnswers(self.__dict__["teacher"], [tap.teacher for tap in self.taps])
+
+    def _ask_teacher(self, inputs: tuple[Tensor, ...]) -> Answers:
         teacher: nn.Module = self.__dict__["teacher"]
-        if find_device(teacher) != inputs[0].device:
-            teacher.to(inputs[0].device)
-        with captured(teacher, [tap.teacher for tap in self.taps]) as features:
-            outputs = name_outputs(teacher, teacher(*inputs))
-        return outputs, features
+        return ask_teacher(teacher, [tap.teacher for tap in self.taps], inputs)
 
     def _compare_heads(
         self, got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]

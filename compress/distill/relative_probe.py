@@ -1,14 +1,16 @@
 """Scores a student by its losses beside those with which it came."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from compress.distill.lesson import DistillLesson
+from compress.distill.teacher_answers import Answers, TeacherAnswers
 from compress.train.batch_norm import batch_statistics
 from compress.train.lesson import Batch, find_device
+from compress.train.run_state import digest_values
 
 SMALLEST_FLOOR = 1e-6
 """What float32 leaves of a divergence between equal distributions, with room."""
@@ -41,6 +43,7 @@ class RelativeProbe:
         batches: held out.
         before: losses of the student as it came.
         floors: see `measure_floors`.
+        answers: the teacher's to the batches, by their number; None opens one.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class RelativeProbe:
         batches: Sequence[Batch],
         before: Mapping[str, float],
         floors: Mapping[str, float],
+        answers: TeacherAnswers | None = None,
     ) -> None:
         self._teacher: nn.Module = lesson.__dict__["teacher"]
         self._lesson = DistillLesson(
@@ -64,18 +68,28 @@ class RelativeProbe:
         self._before = before
         self._floors = floors
         self._seen: list[dict[str, float]] = []
+        self._answers = answers or lesson.open_answers()
+        self._known: dict[str, dict[str, float]] = {}
 
     def __call__(self, network: nn.Module) -> float:
-        """Scores a network in evaluation mode; lower is better."""
+        """Scores a network in evaluation mode; lower is better.
+
+        A network whose every number was scored before has the losses that it had then.
+        """
+        values = digest_values(network.named_parameters(), network.named_buffers())
+        if values not in self._known:
+            self._known[values] = self._measure(network)
+        self._seen.append(self._known[values])
+        return self._score(self._known[values])
+
+    def _measure(self, network: nn.Module) -> dict[str, float]:
         self._lesson.student = network
         device = find_device(self._teacher)
         network.to(device)
         batches = [
             {name: value.to(device) for name, value in batch.items()} for batch in self._batches
         ]
-        losses = measure_losses(self._lesson, batches)
-        self._seen.append(losses)
-        return self._score(losses)
+        return measure_losses(self._lesson, batches, self._answers)
 
     @torch.no_grad()
     def rise_by_batch_statistics(self, lesson: DistillLesson, batches: Sequence[Batch]) -> float:
@@ -115,23 +129,46 @@ class RelativeProbe:
 
 
 @torch.no_grad()
-def measure_losses(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
-    """Returns the mean of each loss over the batches, in evaluation mode."""
+def measure_losses(
+    lesson: DistillLesson, batches: Sequence[Batch], answers: TeacherAnswers | None = None
+) -> dict[str, float]:
+    """Returns the mean of each loss over the batches, in evaluation mode.
+
+    Args:
+        lesson: with the student.
+        batches: samples, stacked.
+        answers: the teacher's to the batches, by their number; None asks it.
+    """
     lesson.eval()
-    return _average([lesson.compare(batch) for batch in batches])
+    known = _find_answers(lesson, batches, answers)
+    return _average([lesson.compare(batch, known(number)) for number, batch in enumerate(batches)])
 
 
 @torch.no_grad()
-def measure_floors(lesson: DistillLesson, batches: Sequence[Batch]) -> dict[str, float]:
+def measure_floors(
+    lesson: DistillLesson, batches: Sequence[Batch], answers: TeacherAnswers | None = None
+) -> dict[str, float]:
     """Returns, per head and for the features, the loss up to which a difference is not seen.
 
     It is `DistillSettings.negligible` times the loss of a student whose every output is one number,
-    the mean of the teacher's; so it has the units of the loss.
+    the mean of the teacher's; so it has the units of the loss. `answers` as in `measure_losses`.
     """
     lesson.eval()
     share = lesson.settings.negligible
-    trivial = _average([lesson.compare_constants(batch) for batch in batches])
+    known = _find_answers(lesson, batches, answers)
+    trivial = _average(
+        [lesson.compare_constants(batch, known(number)) for number, batch in enumerate(batches)]
+    )
     return {name: max(share * value, SMALLEST_FLOOR) for name, value in trivial.items()}
+
+
+def _find_answers(
+    lesson: DistillLesson, batches: Sequence[Batch], answers: TeacherAnswers | None
+) -> Callable[[int], Answers | None]:
+    """Returns what finds the teacher's answers to a batch by its number."""
+    if answers is None:
+        return lambda number: None
+    return lambda number: answers.find(number, lesson.read_inputs(batches[number]))
 
 
 def _average(losses: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, float]:

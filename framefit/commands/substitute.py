@@ -119,6 +119,7 @@ def substitute(
 
 
 def _show(outcome: "SubstituteOutcome") -> None:
+    from compress.sqnr import format_db
     from compress.substitute.api import AS_MODULES
     from compress.substitute.called import describe_called
     from framefit.table import print_table
@@ -140,6 +141,14 @@ def _show(outcome: "SubstituteOutcome") -> None:
         typer.echo(
             f"left as they are, called as functions: {describe_called(called)}; "
             f"to have them tried, {AS_MODULES}"
+        )
+    if outcome.outputs:
+        print_table(
+            ("output", "SQNR dB on held-out samples: substituted", "repaired"),
+            (
+                (name, format_db(values["substituted"]), format_db(values["repaired"]))
+                for name, values in outcome.outputs.items()
+            ),
         )
     for name, values in outcome.heads.items():
         typer.echo(

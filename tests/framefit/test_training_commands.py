@@ -216,3 +216,24 @@ def test_a_training_without_its_extra_names_that_one(command, monkeypatch, run):
     assert lacking.code == 4
     assert f"framefit compress {command}: the Python package" in lacking.err
     assert "framefit[train]" in lacking.err
+
+
+def test_substitute_says_what_each_output_kept(
+    run, folder: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that always pays is measured before and after its repair, output by output."""
+    monkeypatch.setattr("framefit.module_clock.ModuleClock.__call__", lambda *_: [2.0, 1.0])
+    network = write_network(folder / "n.pt", ("segmentation", "depth"), 1)
+    result = run(
+        "compress", "substitute", network, "--data", pictures, *QUICK, "--float",
+        "--kind", "squeeze-excite", "--json", "s.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    found = json.loads(Path("s.json").read_text())["outputs_db"]
+    assert len(found) == 2
+    for name, values in found.items():
+        assert values.keys() == {"substituted", "repaired"}
+        assert values["substituted"] < 60
+        line = next(line for line in result.out.splitlines() if name in line)
+        assert f"{values['substituted']:.1f}" in line
+        assert f"{values['repaired']:.1f}" in line

@@ -43,6 +43,13 @@ FINALIST_LIMITS = ((1.02, 1.02, 1.0, 1.0, 0.97), (0.95, 0.92, 0.9, 0.87, 0.85))
 second row is for where all of the first are."""
 FINAL_TIMINGS = 3
 """The best sets are timed again, so often: the luckiest timing must not decide."""
+CHALLENGER_LIMITS = (1.05, 1.03, 1.01, 0.99, 0.97)
+"""The same for better sets than the best finalist that were timed but once: one that looked a
+little too slow may have been unlucky."""
+CHALLENGES = 3
+"""At most so many rounds of such sets."""
+CHALLENGE_STEP_DB = 0.2
+"""What brings less than this is not timed again."""
 FRONTIER_STEP_DB = 1.0
 """A slower set that brings less than this is not offered."""
 
@@ -58,6 +65,7 @@ class PrecisionChoice:
         chosen: the set that was chosen.
         tried: every candidate, in the order of trial.
         findings: what the contracts' heads have in the finished network.
+        finalists: the layers in float of those candidates that were timed several times.
     """
 
     float_nodes: Mapping[str, str]
@@ -66,6 +74,7 @@ class PrecisionChoice:
     chosen: Candidate
     tried: tuple[Candidate, ...]
     findings: tuple[Finding, ...] = ()
+    finalists: frozenset[frozenset[str]] = frozenset()
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -82,9 +91,10 @@ class PrecisionChoice:
         """The tried sets worth a choice, fastest first: each brings more quality than all before.
 
         All are faster than float; none where quality was not weighed. The chosen one is among them
-        whatever the others bring.
+        whatever the others bring. What was timed but once, and would be the better choice if that
+        timing held, was lucky, and is left out; with contracts the choice has other grounds.
         """
-        weighed = [item for item in self.tried if item.head_db]
+        weighed = [item for item in self.tried if item.head_db and not self._was_lucky(item)]
         frontier: list[Candidate] = []
         for item in sorted(weighed, key=lambda item: (item.latency_ms, -item.quality_db)):
             least_db = frontier[-1].quality_db + FRONTIER_STEP_DB if frontier else -math.inf
@@ -92,6 +102,15 @@ class PrecisionChoice:
             if item.latency_ms < self.float_ms and is_worth_it:
                 frontier.append(item)
         return tuple(frontier)
+
+    def _was_lucky(self, item: Candidate) -> bool:
+        """Whether a candidate is better and no slower than the chosen one by a single timing."""
+        return (
+            not self.findings
+            and item.float_nodes not in self.finalists
+            and item.latency_ms <= self.chosen.latency_ms
+            and item.quality_db > self.chosen.quality_db
+        )
 
 
 class PrecisionSearch:
@@ -122,7 +141,7 @@ class PrecisionSearch:
         self._allowance = allowance
         self._matrix = matrix
         self._float_model = prepared.write_float()
-        self._finalists: frozenset[frozenset[str]] = frozenset()
+        self._final_ms: dict[frozenset[str], list[float]] = {}
         self.float_ms = 0.0
         first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]
         if matrix is not None:
@@ -168,6 +187,7 @@ class PrecisionSearch:
             int8_ms=self._latencies[frozenset()],
             chosen=chosen,
             tried=self.tried,
+            finalists=frozenset(self._final_ms),
         )
 
     def _is_met(self, floors: Mapping[str, float]) -> bool:
@@ -217,28 +237,56 @@ class PrecisionSearch:
 
         Only the new timings count: whatever was picked for a low latency among many was lucky.
         """
-        if self._finalists:
+        if self._final_ms:
             return
         limit_ms = _limit(self.tried, self.float_ms, self._allowance)
         for shares in FINALIST_LIMITS:
-            self._time_again([share * limit_ms for share in shares])
+            self._time_again(self.tried, [share * limit_ms for share in shares])
             if self._matrix is None or self._best_finalist().float_nodes:
                 break
+        for _ in range(CHALLENGES):
+            challengers = self._find_challengers()
+            if not challengers:
+                break
+            limit_ms = _limit(self._list_finalists(), self.float_ms, self._allowance)
+            limits_ms = [share * limit_ms for share in CHALLENGER_LIMITS]
+            self._time_again(challengers, limits_ms, self._best_finalist().float_nodes)
 
-    def _time_again(self, limits_ms: Iterable[float]) -> None:
-        """Times all INT8 and the best set within each limit, as finalists."""
-        best = sorted(self.tried, key=lambda item: (-item.quality_db, item.latency_ms))
-        sets = [frozenset[str]()]
+    def _find_challengers(self) -> list[Candidate]:
+        """Returns what was timed but once and may be better than every finalist."""
+        best = self._best_finalist()
+        limit_ms = _limit(self._list_finalists(), self.float_ms, self._allowance)
+        return [
+            item
+            for item in self.tried
+            if item.float_nodes not in self._final_ms
+            and item.latency_ms <= limit_ms * max(CHALLENGER_LIMITS)
+            and item.quality_db >= best.quality_db + CHALLENGE_STEP_DB
+        ]
+
+    def _time_again(
+        self,
+        among: Sequence[Candidate],
+        limits_ms: Iterable[float],
+        beside: frozenset[str] = frozenset(),
+    ) -> None:
+        """Times all INT8, `beside` and the best set within each limit, as finalists."""
+        best = sorted(among, key=lambda item: (-item.quality_db, item.latency_ms))
+        sets = list(dict.fromkeys([frozenset[str](), beside]))
         for limit_ms in limits_ms:
             within = (item.float_nodes for item in best if item.latency_ms <= limit_ms)
             sets += [next((kept for kept in within if kept not in sets), frozenset[str]())]
-        timings = [self._time(sets) for _ in range(FINAL_TIMINGS)]
-        self._latencies |= {kept: median(timing[kept] for timing in timings) for kept in timings[0]}
-        self._finalists |= frozenset(timings[0])
+        for _ in range(FINAL_TIMINGS):
+            for kept, ms in self._time(sets).items():
+                self._final_ms.setdefault(kept, []).append(ms)
+        self._latencies |= {kept: median(self._final_ms[kept]) for kept in sets}
+
+    def _list_finalists(self) -> list[Candidate]:
+        return [item for item in self.tried if item.float_nodes in self._final_ms]
 
     def _best_finalist(self) -> Candidate:
         """Returns the finalist that the allowance asks for."""
-        finalists = [item for item in self.tried if item.float_nodes in self._finalists]
+        finalists = self._list_finalists()
         return _choose_best(finalists, _limit(finalists, self.float_ms, self._allowance))
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from artifacts.pixel_levels import find_extremes
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
-from compress.quantize.pixel_extremes import find_extremes, find_pixelwise
+from compress.quantize.pixel_extremes import find_pixelwise
 from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 3, 16, 16)
@@ -38,6 +39,7 @@ def network(make_model):
     return make_model(nodes, constants, {"x": SHAPE}, ["y"])
 
 
+IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 MEAN_AND_STD = ([0.5, 0.45, 0.4], [0.2, 0.25, 0.2])
 
 
@@ -47,6 +49,20 @@ def test_black_that_no_calibration_picture_holds_is_not_clipped(network, run_mod
     (dark,) = draw_pictures(0, 40, count=1)
     noise = run_model(quantized, dark)["y"] - run_model(network, dark)["y"]
     noise_db = 20 * np.log10(np.linalg.norm(noise) / np.linalg.norm(run_model(network, dark)["y"]))
+    assert noise_db < -35
+
+
+def test_arrays_that_were_standardized_reach_black_too(make_model, run_model):
+    """By ImageNet's means: black is at -2.12, -2.04 and -1.80."""
+    mean, std = (np.array(value).reshape(1, 3, 1, 1) for value in IMAGENET)
+    pictures = [*draw_pictures(60, 255), *draw_pictures(0, 40, count=1)]
+    *bright, dark = [{"x": ((one["x"] - mean) / std).astype(np.float32)} for one in pictures]
+    weights = {"w": RNG.normal(size=(8, 3, 3, 3)).astype(np.float32)}
+    model = make_model([helper.make_node("Conv", ["x", "w"], ["y"])], weights, {"x": SHAPE}, ["y"])
+    settings = QuantizeSettings(target="openvino", symmetric=False)
+    quantized = quantize_model(model, bright, settings).model
+    noise = run_model(quantized, dark)["y"] - run_model(model, dark)["y"]
+    noise_db = 20 * np.log10(np.linalg.norm(noise) / np.linalg.norm(run_model(model, dark)["y"]))
     assert noise_db < -35
 
 

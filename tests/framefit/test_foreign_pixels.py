@@ -1,0 +1,106 @@
+"""Arrays whose pixels are scaled otherwise than in training are warned of, others are not."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from framefit.foreign_pixels import measure_first_layers
+
+SHAPE = (1, 3, 24, 24)
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (6, *SHAPE[1:])).astype(np.float32)
+MEAN, STD = (
+    np.array(value, np.float32).reshape(1, 3, 1, 1)
+    for value in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+)
+IMAGENET = ("--mean", "0.485,0.456,0.406", "--std", "0.229,0.224,0.225")
+
+
+def write_network(path: Path, divisor: float, loudness: float = 1.0) -> Path:
+    """Pixels divided by a number that the file holds, and a Conv whose outputs vary by about 1."""
+    weight = RNG.normal(0, loudness * 2 / 27**0.5, (8, 3, 3, 3)).astype(np.float32)
+    constants = {"w": weight, "divisor": np.array(divisor, np.float32)}
+    nodes = [
+        helper.make_node("Div", ["x", "divisor"], ["scaled"]),
+        helper.make_node("Conv", ["scaled", "w"], ["seen"], "first"),
+        helper.make_node("Relu", ["seen"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 8, 22, 22))],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("divisor", "loudness", "values", "options", "wanted"),
+    [
+        (1, 1, PIXELS, (), "'first' vary by"),
+        (1, 1, PIXELS / 255, (), ""),
+        (255, 1, PIXELS, (), ""),
+        (1, 1 / 255, PIXELS, (), ""),
+        (1, 1, PIXELS, ("--pixel-scale", "0.00392157"), "from 0 to 1: scale them"),
+        (1, 1, PIXELS / 255, ("--pixel-scale", "0.00392157"), ""),
+        (1, 1, PIXELS / 255, ("--pixel-scale", "1"), "from 0 to 255: scale them"),
+        (1, 1, (PIXELS / 255 - MEAN) / STD, IMAGENET, ""),
+        (1, 1, PIXELS, IMAGENET, "from -2.12 to 2.64: scale them"),
+    ],
+)
+def test_pixels_that_the_network_was_not_trained_with(
+    run, folder: Path, divisor, loudness, values, options, wanted
+) -> None:
+    network = write_network(folder / "net.onnx", divisor, loudness)
+    np.savez(folder / "d.npz", x=values.astype(np.float32))
+    result = run("compress", "quantize", network, "--data", "d.npz", *options)
+    assert result.code == 0, result.err
+    assert ("of d.npz has values from" in result.err) == bool(wanted)
+    assert wanted in result.err
+
+
+def test_other_inputs_are_no_pixels_of_the_spec(run, folder: Path) -> None:
+    """A state of 8 channels has any values."""
+    graph = onnx.load(write_network(folder / "net.onnx", 1))
+    state = helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, (1, 8, 22, 22))
+    graph.graph.input.append(state)
+    graph.graph.node[-1].output[0] = "positive"
+    graph.graph.node.append(helper.make_node("Add", ["positive", "h"], ["y"]))
+    onnx.save(graph, folder / "net.onnx")
+    np.savez(folder / "d.npz", x=PIXELS / 255, h=RNG.normal(0, 90, (6, 8, 22, 22)).astype("f4"))
+    options = ("--data", "d.npz", "--pixel-scale", "0.00392157")
+    result = run("compress", "quantize", "net.onnx", *options)
+    assert result.code == 0, result.err
+    assert "has values from" not in result.err
+
+
+def test_a_batch_norm_belongs_to_the_first_layer(folder: Path) -> None:
+    model = onnx.load(write_network(folder / "net.onnx", 1))
+    sample = {"x": PIXELS[:1]}
+    (loud,) = measure_first_layers(model, "x", sample).values()
+    model.graph.node[1].output[0] = "raw"
+    ones = {"gain": 1, "shift": 0, "mean": 0, "var": 1e4}
+    for name, value in ones.items():
+        array = np.full(8, value, np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    norm = helper.make_node("BatchNormalization", ["raw", *ones], ["seen"], "norm")
+    model.graph.node.insert(2, norm)
+    (calm,) = measure_first_layers(model, "x", sample).values()
+    assert calm == pytest.approx(loud / 100, rel=1e-3)
+
+
+@pytest.mark.parametrize("command", ["quantize", "diagnose"])
+@pytest.mark.parametrize(("count", "is_warned"), [(1, True), (3, True), (4, False)])
+def test_few_calibration_samples_are_warned_of(
+    run, folder: Path, command, count, is_warned
+) -> None:
+    network = write_network(folder / "net.onnx", 1)
+    np.savez(folder / "d.npz", x=PIXELS[:count] / 255)
+    result = run("compress", command, network, "--data", "d.npz")
+    assert result.code == 0, result.err
+    assert (f"few calibration samples ({count})" in result.err) == is_warned
