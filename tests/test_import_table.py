@@ -1,8 +1,12 @@
 """Holds the table of DESIGN section 2: who may import whom, and what stays light."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,12 @@ MAY_USE_TORCH = (
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")
 MAY_USE_TORCH += ("framefit/",)
 LAZY = {"openvino", "tensorrt", "tensorrt_rtx", "pycuda", "cuda"}
+UNSURE = {"tensorrt_rtx", "tensorrt", "cuda", "pycuda"}
+"""Of extras too; their distributions have other names, by the version of CUDA."""
+COMES_ALONG = {"google", "markupsafe"}
+"""Protobuf is onnx's own interface, and markupsafe jinja2's."""
+OF_EXTRAS = ("latency_budget/watch/prometheus.py",)
+"""Modules that are imported once their extra is known to be there."""
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -84,6 +94,37 @@ def test_the_walk_sees_a_forbidden_import() -> None:
     tree = ast.parse("def f():\n    from compress.quantize import api\n    import torch.nn\n")
     assert imported(tree) == {"compress", "torch"}
     assert imported(at_module_level(tree)) == set()
+
+
+@cache
+def declared() -> tuple[set[str], set[str]]:
+    """Returns the packages that every user can import, and those of the extras that users add."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    owners = packages_distributions()
+
+    def importable(lines: list[str]) -> set[str]:
+        named = {re.split(r"[^\w-]", line)[0].replace("-", "_").lower() for line in lines}
+        return {
+            package
+            for package, distributions in owners.items()
+            if named & {owner.replace("-", "_").lower() for owner in distributions}
+        }
+
+    always = importable(project["dependencies"]) | COMES_ALONG
+    added = (importable(lines) for name, lines in extras.items() if name != "dev")
+    return always, always.union(*added) | UNSURE
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_module_imports_is_declared(name: str) -> None:
+    """The developers' environment has more than a user's."""
+    always, added = declared()
+    tree = ast.parse((ROOT / name).read_text())
+    own = set(MAY_IMPORT) | sys.stdlib_module_names
+    assert imported(at_run_time(tree)) - own <= added
+    if not name.startswith((*MAY_USE_TORCH, *OF_EXTRAS)):
+        assert imported(at_module_level(tree)) - own <= always
 
 
 @pytest.mark.parametrize("package", ["engines", "latency_budget", "framefit.cli"])

@@ -156,7 +156,7 @@ def distill_module(
             taps = choose_taps(student, teacher, given, settings.features) if follows else []
             lesson = DistillLesson(
                 student, teacher, match, taps, settings, label_loss, inputs, parts=parts
-            )
+            ).to(device)
         batches = _batches(held_out, training.batch_size, device)
         answers = lesson.open_answers()
         before = measure_losses(lesson, batches, answers)
