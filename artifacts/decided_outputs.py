@@ -6,11 +6,15 @@ quantization or FP16 does to such outputs is measured at the tensors that the ne
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from artifacts.graph_checks import FLOAT_TYPES
-from artifacts.graph_reading import read_tensors, typed_values
+from artifacts.graph_reading import attribute, read_static_shapes, read_tensors, typed_values
+from artifacts.parted_concats import cuts_concats, part_concats
 
 _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
@@ -40,7 +44,7 @@ class DecidedOutputs:
 
 def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     """Returns, for each output that depends on a decision, the float tensors decided about."""
-    return _find_in(model).measured
+    return _find_in(model)[1].measured
 
 
 def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -48,8 +52,8 @@ def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
 
     Near ties among them change places with the least error, and all that follows with them.
     """
-    ending = _find_in(model).nodes
-    nodes = [node for at, node in enumerate(model.graph.node) if at not in ending]
+    nodes, found = _find_in(model)
+    nodes = [node for at, node in enumerate(nodes) if at not in found.nodes]
     return read_choices(nodes, {item.name for item in model.graph.output})
 
 
@@ -96,13 +100,31 @@ def _shape(model: onnx.ModelProto, tensor: str) -> list[int | None] | None:
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
 
 
-def _find_in(model: onnx.ModelProto) -> DecidedOutputs:
-    return find_decided_outputs(
-        model.graph.node,
-        [item.name for item in model.graph.output],
-        typed_values(model),
-        {item.name for item in model.graph.initializer},
-    )
+def _find_in(model: onnx.ModelProto) -> tuple[list[onnx.NodeProto], DecidedOutputs]:
+    """Returns a model's nodes, parts of Concats read from where they come, and what they decide."""
+    outputs = [item.name for item in model.graph.output]
+    values = typed_values(model)
+    weights = {item.name for item in model.graph.initializer}
+    nodes = list(model.graph.node)
+    if cuts_concats(nodes):
+        parted = part_concats(nodes, _read_places(model), read_static_shapes(values), outputs)
+        nodes = parted.nodes if parted else nodes
+        weights |= parted.weights.keys() if parted else set()
+    return nodes, find_decided_outputs(nodes, outputs, values, weights)
+
+
+def _read_places(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
+    """Returns the constants of a model that can say where something is cut: integers."""
+    held = list(model.graph.initializer)
+    for node in model.graph.node:
+        value = attribute(node, "value", None) if node.op_type == "Constant" else None
+        if value is not None:
+            named = onnx.TensorProto()
+            named.CopyFrom(value)
+            named.name = node.output[0]
+            held.append(named)
+    integers = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    return {item.name: numpy_helper.to_array(item) for item in held if item.data_type in integers}
 
 
 def find_decided_outputs(

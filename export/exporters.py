@@ -14,6 +14,7 @@ import onnx
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from export.adaptive_pools import write_adaptive_pool
 from export.quiet import quiet
 from export.written_slices import write_without_scatters
 
@@ -39,7 +40,7 @@ def _export_by_torch_export(module: nn.Module, arguments: Any, names: Any, path:
 
 
 def _translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Returns how operators are written for which the exporter has no form."""
+    """Returns how operators are written for which the exporter has no form, or a costly one."""
     import torch
     from onnxscript import opset19
 
@@ -48,7 +49,10 @@ def _translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         ones = opset19.Cast(values, to=onnx.TensorProto.INT32)
         return opset19.Cast(opset19.ReduceMin(ones, keepdims=0), to=onnx.TensorProto.BOOL)
 
-    return {torch.ops.aten._is_all_true.default: write_all}
+    return {
+        torch.ops.aten._adaptive_avg_pool2d.default: write_adaptive_pool,
+        torch.ops.aten._is_all_true.default: write_all,
+    }
 
 
 def _export_by_tracing(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:

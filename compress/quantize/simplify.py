@@ -16,6 +16,7 @@ from compress.quantize.idle_masks import drop_idle_masks
 from compress.quantize.known_shapes import infer_missing_shapes
 from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.parallel_convs import join_parallel_convs
+from compress.quantize.parted_concats import read_members
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.split_sequences import split_sequences
 from compress.quantize.written_slices import join_slices
@@ -32,6 +33,7 @@ def simplify(graph: Graph) -> list[str]:
         done += split + remove_identities(graph) + fold_constants(graph)
     for simplification in (
         join_slices,
+        read_members,
         drop_idle_masks,
         remove_dead_nodes,
         transpose_gemm_weights,

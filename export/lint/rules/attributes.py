@@ -39,12 +39,19 @@ def _check_pool(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Answe
     if any(step != 1 for step in attribute(node, "dilations", [])):
         return "a dilated window", "use a window without dilation"
     if len(node.output) > 1 and node.output[1]:
-        return "the indices of the maxima", "drop the second output"
+        return "the indices of the maxima", _fix_indices(graph, node.output[1])
     if len(attribute(node, "kernel_shape", [])) > _MOST_SPATIAL_AXES:
         return "more than 3 spatial axes", "reshape to 2 or 3 spatial axes"
     if node.op_type == "LpPool" and attribute(node, "p", 2) not in (1, 2):
         return f"the norm p = {attribute(node, 'p', 2)}", "use p = 1 or 2"
     return None
+
+
+def _fix_indices(graph: LintGraph, indices: str) -> str:
+    is_read = graph.consumers(indices) or indices in graph.outputs
+    if not is_read:
+        return "drop the second output, which nothing reads"
+    return "unpool without them: nn.Upsample or nn.ConvTranspose2d for nn.MaxUnpool2d, and train on"
 
 
 def _check_conv(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Answer:

@@ -160,12 +160,10 @@ def test_a_mask_or_a_count_is_a_decision_and_numbers_behind_one_are_not(
     assert figures["sqnr_db"] == pytest.approx(result.outputs_db[output], abs=1.5)
 
 
-def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, samples):
-    """As CenterNet finds objects: what equals the maximum around it, and the best of these."""
-    nodes, weights = layers
-    weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
-    nodes = [
-        *nodes,
+@pytest.fixture
+def peak_nodes():
+    """What equals the maximum around it on "heat", "peaks", as CenterNet finds objects."""
+    return [
         helper.make_node("Sigmoid", ["scores"], ["heat"], "heat"),
         helper.make_node(
             "MaxPool", ["heat"], ["around"], "around", kernel_shape=[3, 3], pads=[1] * 4
@@ -173,6 +171,15 @@ def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, samp
         helper.make_node("Equal", ["heat", "around"], ["is_peak"], "compare"),
         helper.make_node("Cast", ["is_peak"], ["ones"], "ones", to=TensorProto.FLOAT),
         helper.make_node("Mul", ["heat", "ones"], ["peaks"], "peaks"),
+    ]
+
+
+def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, peak_nodes, samples):
+    nodes, weights = layers
+    weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
+    nodes = [
+        *nodes,
+        *peak_nodes,
         helper.make_node("Reshape", ["peaks", "flat"], ["f"], "flatten"),
         helper.make_node("TopK", ["f", "most"], ["best", "places"], "best", axis=1),
     ]
@@ -181,6 +188,37 @@ def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, samp
     assert find_measured(model) == {"best": sources, "places": sources}
     result = quantize_model(model, samples)
     assert min(result.outputs_db.values()) > 30
+
+
+def test_peaks_that_were_joined_with_other_maps_are_measured_at_the_heatmap(
+    make_model, layers, peak_nodes, samples
+):
+    """pytorchcv's CenterNet joins peaks and sizes, and cuts them apart again."""
+    nodes, weights = layers
+    weights |= {name: np.array([number]) for name, number in (("none", 0), ("one", 1), ("four", 4))}
+    weights |= {"most": np.array([5]), "flat": np.array([1, -1]), "end": np.array([8])}
+    weights["w2"] = np.random.default_rng(2).standard_normal((4, 8, 1, 1)).astype(np.float32)
+    nodes = [
+        *nodes,
+        *peak_nodes,
+        helper.make_node("Conv", ["r", "w2"], ["sizes"], "third"),
+        helper.make_node("Concat", ["peaks", "sizes"], ["maps"], "join", axis=1),
+        helper.make_node("Slice", ["maps", "none", "four", "one"], ["first_half"], "cut_peaks"),
+        helper.make_node("Slice", ["maps", "four", "end", "one"], ["second_half"], "cut_sizes"),
+        helper.make_node("Reshape", ["first_half", "flat"], ["f"], "flatten"),
+        helper.make_node("Reshape", ["second_half", "flat"], ["s"], "flatten_sizes"),
+        helper.make_node("TopK", ["f", "most"], ["best", "places"], "best", axis=1),
+        helper.make_node("GatherElements", ["s", "places"], ["y"], "choose", axis=1),
+    ]
+    model = onnx.shape_inference.infer_shapes(
+        make_model(nodes, weights, {"x": (1, 3, 8, 8)}, ["y"])
+    )
+    assert find_measured(model) == {"y": ("s", "heat", "around")}
+    result = quantize_model(model, samples)
+    assert result.outputs_db["y"] > 25
+    assert "Concat" not in {node.op_type for node in result.model.graph.node}
+    figures = compare_models(model, result.model, samples)["outputs"]["y"]
+    assert figures["sqnr_db"] == pytest.approx(result.outputs_db["y"], abs=1.5)
 
 
 def test_layers_behind_a_decision_are_quantized(make_model, layers, samples):

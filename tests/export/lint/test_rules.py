@@ -521,6 +521,25 @@ def test_openvino_computes_in_float_what_lint_says(is_found, draw):
         assert read == [4 if is_found else 1]
 
 
+@pytest.mark.parametrize(
+    ("is_read", "fix"), [(False, "which nothing reads"), (True, "nn.MaxUnpool2d")]
+)
+def test_indices_that_a_network_unpools_by_are_not_to_be_dropped(is_read, fix, draw):
+    d = draw()
+    places = ["pooled", "places"]
+    maxima = d.op("MaxPool", "x", outputs=places, kernel_shape=[2, 2], strides=[2, 2])
+    read = d.op("Cast", "places", to=TensorProto.FLOAT)
+    model = d.model(*([maxima, read] if is_read else [maxima]))
+    if not is_read:
+        del model.graph.node[-1]
+    (found,) = (
+        item
+        for item in lint_model(model, target="tensorrt-11").findings
+        if item.rule == "unsupported-attribute"
+    )
+    assert fix in found.fix
+
+
 @pytest.mark.parametrize("target", ["openvino", "onnxruntime"])
 def test_a_runtime_is_asked_and_its_nodes_named(target, draw, monkeypatch):
     found = lint_model(foreign(draw), target=target)

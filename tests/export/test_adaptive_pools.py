@@ -1,0 +1,62 @@
+"""Adaptive average pools whose windows are unlike are a few nodes."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from export.adaptive_pools import average_over, find_pool, find_windows
+from export.fp16_check import run_model
+from export.to_onnx import export_onnx
+
+
+@pytest.mark.parametrize(("length", "count"), [(16, 3), (20, 3), (20, 4), (7, 7), (3, 5), (9, 1)])
+def test_windows_are_those_of_pytorch(length, count):
+    values = torch.rand(1, 1, length)
+    wanted = nn.functional.adaptive_avg_pool1d(values, count)[0, 0].numpy()
+    found = values[0, 0].numpy() @ average_over(find_windows(length, count))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_windows_of_one_length_and_distance_are_a_pools():
+    assert find_pool(find_windows(16, 4)) == (4, 4)
+    assert find_pool(find_windows(16, 3)) == (6, 5)
+    assert find_pool(find_windows(9, 1)) == (9, 9)
+    assert find_pool(find_windows(20, 3)) is None
+
+
+class Pools(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.pools = nn.ModuleList(nn.AdaptiveAvgPool2d(size) for size in sizes)
+
+    def forward(self, x):
+        return torch.cat([pool(x).flatten(1) for pool in self.pools], 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [
+        ((2, 4), ["AveragePool"]),
+        ((3, 4), ["AveragePool"]),
+        ((3, 3), ["MatMul", "MatMul"]),
+        ((None, 3), ["MatMul"]),
+        ((7, 20), ["MatMul"]),
+    ],
+)
+def test_an_adaptive_pool_is_exported_as_a_pool_or_products(size, kinds, tmp_path):
+    module = Pools([size])
+    path = export_onnx(module, tmp_path / "pool.onnx", input_shape=(1, 8, 16, 20))
+    model = onnx.load(path)
+    assert [node.op_type for node in model.graph.node if node.op_type != "Reshape"] == kinds
+    x = torch.rand(1, 8, 16, 20)
+    (found,) = run_model(model, [{"input": x.numpy()}])
+    np.testing.assert_allclose(found["output"], module(x).numpy(), rtol=1e-5)
+
+
+def test_a_pyramid_of_pools_is_a_few_nodes(tmp_path):
+    """The four pools of a PSPNet were 400 nodes."""
+    module = Pools([1, 2, 3, 6])
+    path = export_onnx(module, tmp_path / "pools.onnx", input_shape=(1, 8, 16, 20))
+    assert len(onnx.load(path).graph.node) < 12
