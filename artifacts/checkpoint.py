@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from artifacts.atomic import atomic_path
 from artifacts.builder import call_builder, find_builder
 from artifacts.dropped_objects import STAND_INS, holds_dropped, resave_hint
 from artifacts.edits import apply_edits
@@ -34,6 +33,7 @@ from artifacts.state_dict import (
     fit_weights,
     require_module,
 )
+from artifacts.torch_file import write_torch
 from artifacts.wrapped_weights import find_weights, name_state_dicts
 from artifacts.zip_check import check_torch_zip, refuse_compressed
 
@@ -80,8 +80,7 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         name: tensor.detach().cpu().contiguous().clone()
         for name, tensor in checkpoint.state_dict.items()
     }
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        torch.save(content, stream)
+    write_torch(path, content)
     return Path(path)
 
 

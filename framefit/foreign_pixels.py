@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
 from artifacts.pixel_levels import LEAST_LEVEL, LEVELS
@@ -87,7 +88,12 @@ def _overwhelm_layer(
     """Returns what pixels of 0 to 255 do to the first layer that reads them; "" for nothing."""
     if not (low >= 0 and LEAST_LEVEL <= high <= LEVELS):
         return ""
-    loudest = max(measure_first_layers(model, name, sample).items(), key=_by_value, default=None)
+    try:
+        spreads = measure_first_layers(model, name, sample)
+    except InputError as error:
+        _log.debug("the first layers that read '%s' cannot be measured: %s", name, error)
+        return ""
+    loudest = max(spreads.items(), key=_by_value, default=None)
     if loudest is None or loudest[1] <= LOUDEST:
         return ""
     return (

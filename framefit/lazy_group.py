@@ -47,7 +47,8 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command; where there is none of that name, says which group has one.
 
-        Nothing is imported for that: groups that are drawn elsewhere are not looked into.
+        Groups that are drawn elsewhere are not imported for that, but for one that was joined with
+        its command by a dash, as `budget-check` is.
         """
         try:
             return super().resolve_command(ctx, args)
@@ -57,6 +58,10 @@ class LazyGroup(TyperGroup):
                 for name, row in self.rows.items()
                 if args[0] in (row.group or {})
             ]
+            group, _, command = args[0].partition("-")
+            inner = self.get_command(ctx, group)
+            if isinstance(inner, TyperGroup) and command in inner.list_commands(ctx):
+                places.append(f"'{ctx.command_path} {group} {command}'")
             if places:
                 error.message = f"{error.message.rstrip('.')}; there is {' and '.join(places)}"
             raise

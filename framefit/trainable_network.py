@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.atomic import atomic_path
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
@@ -149,17 +148,15 @@ def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
 
 def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
     """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
-    import torch
-
     from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    from artifacts.torch_file import write_torch
 
     weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     content = load_checkpoint_or_weights(source)
     if isinstance(content, Checkpoint):
         save_checkpoint(out, replace(content, state_dict=weights))
         return
-    with atomic_path(out) as temporary:
-        torch.save(weights, temporary)
+    write_torch(out, weights)
 
 
 def save_edited(

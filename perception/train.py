@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from artifacts.atomic import atomic_path
 from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.state_dict import fit_weights
+from artifacts.torch_file import write_torch
 from perception.batches import Batch, SceneSource, SceneStream, open_batches
 from perception.heads.head import Head
 from perception.network import PerceptionNetwork, build
@@ -277,8 +277,7 @@ class _Saver:
                 "scenes_seen": state.scenes_seen,
                 "elapsed_s": state.elapsed_s,
             }
-            with atomic_path(self.path) as temporary:
-                torch.save(content, temporary)
+            write_torch(self.path, content)
         if self.on_save is not None:
             self.on_save(state)
 

@@ -27,7 +27,7 @@ from compress.distill.relative_probe import (
 )
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
-from compress.train.batch_norm import improve_batch_norm, name_norms
+from compress.train.batch_norm import StatisticsRenewal, name_norms
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch, find_device, require_learning
 from compress.train.placing import choose_device, full_float32, move_batch, placed
@@ -167,7 +167,8 @@ def distill_module(
         identity = _identify(lesson, batches)
         score_before = probe(student)
         settled = name_norms(student, with_statistics=True)
-        improve_batch_norm(student, calibration, probe)
+        statistics = StatisticsRenewal(calibration)
+        statistics.improve(student, probe)
         lesson.balance.start(measure_losses(lesson, batches, answers), floors)
         lesson.held = _choose_held(lesson, settled, relative, samples, training.batch_size)
         relative.forget()
@@ -176,7 +177,7 @@ def distill_module(
             samples,
             training,
             probe=probe,
-            renew=lambda network: improve_batch_norm(network, calibration, probe),
+            renew=lambda network: statistics.improve(network, probe),
             state_path=state_path,
             identity=identity,
             progress=progress,
@@ -185,7 +186,7 @@ def distill_module(
         obstacle = relative.find_obstacle() if trained.best_step == 0 else None
         load_by_name(student.to(device), trained.weights)
         student.eval()
-        known = improve_batch_norm(student, calibration, probe)
+        known = statistics.improve(student, probe)
         return DistillResult(
             module=student,
             match=lesson.match,

@@ -177,6 +177,11 @@ def _over_axes(function: Callable[..., Tensor]) -> Operator:
     return run
 
 
+_LINEAR = {4: "bilinear", 5: "trilinear"}
+_CORNERS = {"half_pixel": False, "pytorch_half_pixel": False, "align_corners": True}
+"""Places that PyTorch resizes by too, and whether it calls them aligned corners."""
+
+
 def _resize(values: Values, attributes: Attributes) -> Any:
     x, _, scales, sizes = [*values, None, None, None][:4]
     mode = attributes.get("mode", b"nearest").decode()
@@ -189,17 +194,18 @@ def _resize(values: Values, attributes: Attributes) -> Any:
     else:
         for axis, scale in zip(axes, scales.tolist(), strict=True):
             wanted[axis] = int(x.shape[axis] * scale)
-    if mode == "linear" and x.ndim == 4 and place in ("half_pixel", "pytorch_half_pixel"):
-        return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=False)
-    if mode == "linear" and x.ndim == 4 and place == "align_corners":
-        return F.interpolate(x, size=wanted[2:], mode="bilinear", align_corners=True)
+    if mode == "linear" and x.ndim in _LINEAR and place in _CORNERS:
+        return F.interpolate(
+            x, size=wanted[2:], mode=_LINEAR[x.ndim], align_corners=_CORNERS[place]
+        )
     whole = all(n % o == 0 for n, o in zip(wanted, x.shape, strict=True))
     is_floor = attributes.get("nearest_mode") == b"floor" and place == "asymmetric"
     if mode == "nearest" and (whole or (is_floor and sizes is not None)):
         return _take_nearest(x, wanted)
     raise InputError(
         f"Resize {mode} of {list(x.shape)} to {wanted} ({place})",
-        "whole factors, or nearest as PyTorch exports it (asymmetric, floor, to a size)",
+        "nearest by whole factors or as PyTorch exports it (asymmetric, floor, to a size), or "
+        "linear with half_pixel or align_corners",
     )
 
 

@@ -1,6 +1,6 @@
 """Re-estimates BatchNorm's statistics after a network was changed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
@@ -10,6 +10,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from artifacts.module_copy import copy_module
 from compress.train.lesson import find_device
+from compress.train.run_state import digest_values
+
+MOST_KNOWN = 64
+"""Sets of weights whose statistics are remembered."""
 
 
 def count_batch_norms(module: nn.Module) -> int:
@@ -36,7 +40,17 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
         return
     modes = {part: part.training for part in module.modules()}
     module.eval()
-    norms = _with_several_values(module, min(batches, key=lambda batch: len(batch[0])))
+    try:
+        _reestimate(module, batches, _with_several_values(module, _smallest(batches)))
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+def _reestimate(
+    module: nn.Module, batches: Sequence[tuple[Tensor, ...]], norms: Sequence[_BatchNorm]
+) -> None:
+    """Replaces the statistics of some BatchNorms of a module in evaluation mode."""
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
@@ -48,8 +62,7 @@ def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-        for part, mode in modes.items():
-            part.training = mode
+            norm.eval()
 
 
 @contextmanager
@@ -107,15 +120,60 @@ def improve_batch_norm(
     Returns:
         the score of what is kept; None without BatchNorms, where nothing is scored.
     """
-    if not count_batch_norms(module):
-        return None
-    candidate = copy_module(module)
-    reestimate_batch_norm(candidate, batches)
-    new, old = score(candidate), score(module)
-    if not new < old:
-        return old
-    module.load_state_dict(candidate.state_dict())
-    return new
+    return StatisticsRenewal(batches).improve(module, score)
+
+
+class StatisticsRenewal:
+    """Re-estimates the statistics of a network again and again, on the same batches.
+
+    They follow from the weights alone, so they are estimated once for each set of weights.
+
+    Args:
+        batches: see `reestimate_batch_norm`.
+    """
+
+    def __init__(self, batches: Iterable[tuple[Tensor, ...]]) -> None:
+        self._batches = list(batches)
+        self._names: tuple[str, ...] = ()
+        self._known: dict[str, dict[str, Tensor]] = {}
+
+    def improve(self, module: nn.Module, score: Callable[[nn.Module], float]) -> float | None:
+        """Keeps new statistics only where the score gets lower, see `improve_batch_norm`."""
+        if not count_batch_norms(module):
+            return None
+        candidate = copy_module(module)
+        if self._batches:
+            self._renew(candidate)
+        new, old = score(candidate), score(module)
+        if not new < old:
+            return old
+        module.load_state_dict(candidate.state_dict())
+        return new
+
+    @torch.no_grad()
+    def _renew(self, module: nn.Module) -> None:
+        module.eval()
+        if not self._known:
+            norms = set(_with_several_values(module, _smallest(self._batches)))
+            self._names = tuple(name for name, part in module.named_modules() if part in norms)
+        parts = [(name, module.get_submodule(name)) for name in self._names]
+        buffers = {
+            f"{name}.{key}": value for name, part in parts for key, value in part.named_buffers()
+        }
+        others = [item for item in module.named_buffers() if item[0] not in buffers]
+        weights = digest_values(module.named_parameters(), others)
+        if weights in self._known:
+            for name, value in self._known[weights].items():
+                buffers[name].copy_(value)
+            return
+        _reestimate(module, self._batches, [part for _, part in parts if _keeps_statistics(part)])
+        if len(self._known) == MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[weights] = {name: value.clone() for name, value in buffers.items()}
+
+
+def _smallest(batches: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return min(batches, key=lambda batch: len(batch[0]))
 
 
 def _with_several_values(module: nn.Module, batch: tuple[Tensor, ...]) -> list[_BatchNorm]:

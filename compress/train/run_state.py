@@ -1,7 +1,6 @@
 """The state of a training run on disk, from which it goes on as if it had never stopped."""
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -16,9 +15,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
-from artifacts.atomic import write_bytes
 from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
+from artifacts.torch_file import write_torch
 from compress.train.average import MovingAverage
 from compress.train.settings import TrainerSettings
 
@@ -109,9 +108,7 @@ def save_state(path: Path, content: dict[str, Any]) -> None:
     Raises:
         InputError: the disk is full or the folder cannot be written; the old state is unharmed.
     """
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    write_bytes(path, buffer.getvalue())
+    write_torch(path, content)
 
 
 def load_state(path: Path, identity: str) -> dict[str, Any]:

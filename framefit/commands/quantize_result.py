@@ -182,6 +182,8 @@ def show_frontier(choice: "PrecisionChoice") -> None:
         "predicted: the SQNR that heads would have if the layers' errors, each measured alone, "
         "added up; the table above has what the chosen network was measured to have"
     )
+    if choice.findings:
+        typer.echo("the contracts were asked of the chosen row; the others may break them")
     typer.echo("for another row: --within-ms MS, or --keep-float with the layers that --json lists")
 
 

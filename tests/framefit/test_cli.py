@@ -146,6 +146,10 @@ def test_exit_codes(
     [
         ("quantize model.onnx", "there is 'framefit compress quantize'; see"),
         ("prune", "there is 'framefit compress prune'; see"),
+        ("budget-check init b.toml", "there is 'framefit budget check'; see"),
+        ("export-onnx model.pt", "there is 'framefit export onnx'; see"),
+        ("compress-qat", "there is 'framefit compress qat'; see"),
+        ("budget-nothing", "No such command 'budget-nothing'; see"),
         ("quantise", "No such command 'quantise'; see 'framefit --help'"),
     ],
 )

@@ -73,12 +73,12 @@ def test_framefit_toml_gives_spec_and_datasets(run, network: Path, pictures: Pat
 
 
 def test_npz_needs_no_spec_and_stores_none(run, network: Path) -> None:
-    values = np.random.default_rng(0).uniform(size=(3, 3, 16, 24)).astype(np.float32)
+    values = np.random.default_rng(0).uniform(size=(6, 3, 16, 24)).astype(np.float32)
     np.savez("data.npz", image=values)
-    result = run("compress", "quantize", network, "--data", "data.npz", "--samples", 2)
+    result = run("compress", "quantize", network, "--data", "data.npz", "--samples", 5)
     assert result.code == 0
     assert result.err == ""
-    assert "2 samples" in result.out
+    assert "5 samples" in result.out
     assert "framefit.input_spec" not in read_metadata(onnx.load("net.int8.onnx"))
 
 

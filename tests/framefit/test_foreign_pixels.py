@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from artifacts.errors import InputError
 from framefit.foreign_pixels import measure_first_layers
 
 SHAPE = (1, 3, 24, 24)
@@ -92,6 +93,18 @@ def test_a_batch_norm_belongs_to_the_first_layer(folder: Path) -> None:
     model.graph.node.insert(2, norm)
     (calm,) = measure_first_layers(model, "x", sample).values()
     assert calm == pytest.approx(loud / 100, rel=1e-3)
+
+
+def test_a_first_layer_that_does_not_run_here_stops_nothing(run, folder: Path, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("onnxruntime cannot run node 'first'")
+
+    network = write_network(folder / "net.onnx", 1)
+    np.savez(folder / "d.npz", x=PIXELS)
+    monkeypatch.setattr("framefit.foreign_pixels.measure_first_layers", refuse)
+    result = run("compress", "quantize", network, "--data", "d.npz")
+    assert result.code == 0, result.err
+    assert "has values from" not in result.err
 
 
 @pytest.mark.parametrize("command", ["quantize", "diagnose"])

@@ -128,6 +128,24 @@ def test_what_other_latencies_would_bring_is_shown_with_what_was_chosen(capsys):
     ]
 
 
+def test_a_set_that_one_timing_makes_better_than_the_chosen_one_is_not_offered():
+    chosen, lucky = candidate(2.2, 30.0, 3), candidate(2.1, 35.0, 4)
+    choice = PrecisionChoice(
+        float_nodes={}, float_ms=3.0, int8_ms=2.0, chosen=chosen, tried=(chosen, lucky)
+    )
+    assert choice.frontier == (chosen,)
+    assert lucky in replace(choice, finalists=frozenset({lucky.float_nodes})).frontier
+
+
+def test_rows_beside_a_contract_are_said_to_be_without_it(capsys):
+    chosen = candidate(2.2, 30.0, 3)
+    tried = (candidate(2.0, 24.0), chosen)
+    choice = PrecisionChoice(float_nodes={}, float_ms=3.0, int8_ms=2.0, chosen=chosen, tried=tried)
+    for findings in ((), (Finding(contract=Contract(head="y", limit=20.0), value=30.0),)):
+        show(1, replace(choice, findings=findings))
+        assert ("the others may break them" in capsys.readouterr().out) == bool(findings)
+
+
 def test_nothing_is_offered_where_quality_was_not_weighed(capsys):
     tried = tuple(Candidate(float_nodes=frozenset(), latency_ms=ms) for ms in (1.0, 2.0))
     choice = PrecisionChoice(

@@ -141,7 +141,7 @@ def _compare_with_limit(
         raise LatencyError(
             f"within_ms is {within_ms:g}, and the fastest network {found}takes {chosen_ms:.3g} ms",
             f"{chosen_ms:.3g} or more",
-            f"compress prune --target-ms {within_ms:g} --precision int8 makes it narrow enough",
+            f"compress prune --target-ms {within_ms:g} --precision int8 may make it narrow enough",
             fastest_ms=chosen_ms,
         )
 

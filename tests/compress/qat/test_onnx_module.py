@@ -161,6 +161,10 @@ DECODERS = [
     "y = SpaceToDepth<blocksize = 2>(wide)",
     "to = Constant<value = int64[4] {1, 4, 7, 4}>() "
     'y = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , , to)',
+    "to = Constant<value = int64[5] {1, 1, 8, 10, 9}>() deep = Unsqueeze(x, one) "
+    'y = Resize<mode = "linear">(deep, , , to)',
+    "to = Constant<value = int64[5] {1, 1, 8, 10, 9}>() deep = Unsqueeze(x, one) "
+    'y = Resize<mode = "linear", coordinate_transformation_mode = "align_corners">(deep, , , to)',
     "y = ReduceL1(x, one)",
     "y = ReduceSumSquare(x, one)",
     "y = ReduceLogSumExp(x, one)",

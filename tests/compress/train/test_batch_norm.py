@@ -1,10 +1,17 @@
 """Re-estimated statistics are those of the data."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
-from compress.train.batch_norm import improve_batch_norm, reestimate_batch_norm
+from compress.train import batch_norm
+from compress.train.batch_norm import (
+    StatisticsRenewal,
+    improve_batch_norm,
+    reestimate_batch_norm,
+)
 
 
 def network() -> nn.Sequential:
@@ -56,3 +63,35 @@ def test_a_norm_of_a_single_value_keeps_its_statistics(sizes: tuple[int, ...]) -
     assert torch.equal(module.pooled[2].running_mean, pooled)
     assert not torch.equal(module.trunk[1].running_mean, trunk)
     assert not any(part.training for part in module.modules())
+
+
+def test_statistics_are_estimated_once_for_each_set_of_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On what a BatchNorm of a single value has stored, others' statistics depend."""
+    torch.manual_seed(0)
+    module = nn.Sequential(Pooled(), nn.BatchNorm2d(4)).eval()
+    batches = [(torch.randn(2, 3, 8, 8),), (torch.randn(1, 3, 8, 8),)]
+    renewal, estimate, runs = StatisticsRenewal(batches), batch_norm._reestimate, []
+
+    def improve() -> bool:
+        scores = iter([0.0, 1.0])
+        runs.clear()
+        renewal.improve(module, lambda _: next(scores))
+        return bool(runs)
+
+    def count(*given) -> None:
+        runs.append(1)
+        estimate(*given)
+
+    monkeypatch.setattr(batch_norm, "_reestimate", count)
+    for change, is_new in ((0, True), (0, False), (1, True), (0, False)):
+        with torch.no_grad():
+            module[0].trunk[0].bias.add_(change)
+        wanted = copy.deepcopy(module)
+        assert improve() == is_new
+        reestimate_batch_norm(wanted, batches)
+        for name, value in wanted.state_dict().items():
+            assert torch.equal(value, module.state_dict()[name]), name
+    module[0].pooled[2].running_mean.add_(1.0)
+    assert improve()
