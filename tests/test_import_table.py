@@ -31,6 +31,7 @@ MAY_USE_TORCH = (
     "artifacts/module_inputs.py",
     "artifacts/module_outputs.py",
     "artifacts/raw_outputs.py",
+    "artifacts/torch_file.py",
     "compress/prune/",
 )
 MAY_USE_TORCH += ("compress/distill/", "compress/qat/", "compress/train/", "compress/substitute/")

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from compress.qat.learned_scale import LearnedScale, round_through
+from compress.qat.learned_scale import LearnedScale, quantize_through, round_through
 from compress.qat.onnx_module import QUANTIZERS, OnnxModule
 from compress.qat.rescaling import rescale_alike
 from compress.qat.settings import QatSettings
@@ -180,9 +180,9 @@ class QuantizedModule(OnnxModule):
         low, high, zero_point = self._grid(node)
         scale = self._scale(node.input[1])()
         steps = x / scale
-        if self._is_rounding:
-            steps = round_through(steps)
-        return torch.clamp(steps + zero_point, low, high)
+        if not self._is_rounding:
+            return torch.clamp(steps + zero_point, low, high)
+        return quantize_through(steps, low - zero_point, high - zero_point) + zero_point
 
     def _dequantize(self, index: int, node: onnx.NodeProto, x: Tensor) -> Tensor:
         if self._types.get(node.input[0]) == TensorProto.INT32:
@@ -201,7 +201,7 @@ class QuantizedModule(OnnxModule):
         """Returns a weight's integers less its zero_point; latents count in first scales."""
         zero = weight.zero_point
         latent = self.latents[weight.key]
-        return torch.clamp(round_through(latent / growth), weight.low - zero, weight.high - zero)
+        return quantize_through(latent / growth, weight.low - zero, weight.high - zero)
 
     def _dequantize_bias(self, node: onnx.NodeProto) -> Tensor:
         """A bias counts in products of steps of its layer's input and weight."""

@@ -1,6 +1,7 @@
 """Where a training run computes, and with which sums."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -53,10 +54,21 @@ def full_float32() -> Iterator[None]:
     cuDNN rounds their factors to TF32 (10 bits) unless it is told not to, which is coarser than the
     differences that a quantized network learns from; and it adds in another order each time.
     """
-    cudnn = torch.backends.cudnn
-    before = cudnn.allow_tf32, cudnn.deterministic
-    cudnn.allow_tf32, cudnn.deterministic = False, True
+    before = _set_cudnn(False, True)
     try:
         yield
     finally:
-        cudnn.allow_tf32, cudnn.deterministic = before
+        _set_cudnn(*before)
+
+
+def _set_cudnn(allow_tf32: bool, deterministic: bool) -> tuple[bool, bool]:
+    """Sets both and returns what they were.
+
+    torch 2.9 warns whoever uses these names, and fails where its newer ones are mixed with them.
+    """
+    cudnn = torch.backends.cudnn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = cudnn.allow_tf32, cudnn.deterministic
+        cudnn.allow_tf32, cudnn.deterministic = allow_tf32, deterministic
+    return before

@@ -87,15 +87,20 @@ def restore_state(
     `set_state_dict` makes for it is taken away again, so that it would begin where it stands. Names
     and shapes were compared by `identify_run`.
     """
+    known = content["optimizer"]["state"]
+    missing: dict[str, dict[str, Any]] = {
+        name: {} for name, _ in lesson.named_parameters() if name not in known
+    }
     set_state_dict(
         lesson,
         optimizer,
         model_state_dict=content["lesson"],
-        optim_state_dict=content["optimizer"],
+        # Up to torch 2.9 it asks for the state of every weight.
+        optim_state_dict={**content["optimizer"], "state": {**known, **missing}},
         options=StateDictOptions(full_state_dict=True, strict=False),
     )
     for name, weight in lesson.named_parameters():
-        if name not in content["optimizer"]["state"]:
+        if name in missing:
             optimizer.state.pop(weight, None)
     average.restore(content["average"])
     values = content["standing"]
@@ -152,7 +157,8 @@ def digest_values(*groups: Iterable[tuple[str, Tensor]]) -> str:
     for group in groups:
         for name, value in group:
             digest.update(f"{name} {value.dtype} {list(value.shape)};".encode())
-            flat = value.detach().cpu().contiguous().flatten()
+            # A single number may have a stride of 0, with which it cannot be viewed as bytes.
+            flat = value.detach().cpu().flatten().clone(memory_format=torch.contiguous_format)
             digest.update(flat.view(torch.uint8).numpy().tobytes())
         digest.update(b"|")
     return digest.hexdigest()

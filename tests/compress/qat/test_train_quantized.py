@@ -15,6 +15,7 @@ from torch import nn
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from compress.qat.api import layer_weights, train_quantized
+from compress.qat.learned_scale import quantize_through
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
 from compress.qat.settings import QatSettings
@@ -331,6 +332,16 @@ def test_learned_scales_have_the_gradient_of_the_paper(network) -> None:
         scale.raw.grad = None
         (module._quantize(node, torch.full((1, 1), x)) * scale()).sum().backward()
         assert float(scale.raw.grad) == pytest.approx(wanted * step * scale.rate, rel=1e-3)
+
+
+def test_gradients_pass_strictly_inside_the_grid() -> None:
+    """Whatever torch.clamp does at its limits, which torch 2.15 changed."""
+    steps = torch.tensor([-9.0, -8.0, -7.6, 0.2, 6.6, 7.0, 7.4, 9.0], requires_grad=True)
+    quantized = quantize_through(steps, -8, 7)
+    assert quantized.tolist() == [-8.0, -8.0, -8.0, 0.0, 7.0, 7.0, 7.0, 7.0]
+    quantized.sum().backward()
+    assert steps.grad is not None
+    assert steps.grad.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
 
 def test_equal_activations_share_one_scale(network) -> None:

@@ -62,7 +62,10 @@ def is_on_cpu(weights) -> bool:
 
 
 def test_a_gpu_is_taken_and_takes_the_steps_of_a_cpu(small) -> None:
-    """Without Dropout, whose random numbers differ."""
+    """Without Dropout, whose random numbers differ, and but for biases that BatchNorm takes away.
+
+    Their gradient is 0 up to rounding, which Adam scales to steps of full length.
+    """
     results = []
     for device in ("cpu", "auto"):
         learner = lesson(small)
@@ -73,7 +76,9 @@ def test_a_gpu_is_taken_and_takes_the_steps_of_a_cpu(small) -> None:
         results.append(train(learner, small.make_samples(), settings).weights)
         assert (torch.cuda.max_memory_allocated() > before) == (device == "auto")
     assert is_on_cpu(results[1])
-    assert 0 < largest_difference(*results) < 1e-4
+    free = {"0.bias", "3.0.0.bias", "1.running_mean", "3.0.1.running_mean"}
+    on_cpu, on_gpu = ({name: one[name] for name in one.keys() - free} for one in results)
+    assert 0 < largest_difference(on_cpu, on_gpu) < 1e-4
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(small, tmp_path: Path) -> None:
