@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 Window = tuple[int, int]
@@ -44,7 +45,8 @@ def write_adaptive_pool(x: Any, sizes: Sequence[int]) -> Any:
     """Writes `aten._adaptive_avg_pool2d` where the exporter asks for it.
 
     Args:
-        x: what the exporter traces, [N, C, H, W] or [C, H, W]; height and width are known.
+        x: what the exporter traces, [N, C, H, W] or [C, H, W] of any float type, whose products
+            are summed in float32; height and width are known.
         sizes: height and width of the result.
     """
     from onnxscript import opset19
@@ -54,11 +56,15 @@ def write_adaptive_pool(x: Any, sizes: Sequence[int]) -> Any:
     if len(x.shape) == 4 and None not in pools:
         kernels, strides = zip(*(pool for pool in pools if pool), strict=True)
         return opset19.AveragePool(x, kernel_shape=list(kernels), strides=list(strides))
+    kind = int(x.dtype)
+    is_cast = kind != onnx.TensorProto.FLOAT
+    if is_cast:
+        x = opset19.Cast(x, to=onnx.TensorProto.FLOAT)
     if not _keeps_all(width):
         x = opset19.MatMul(x, _constant(average_over(width)))
     if not _keeps_all(height):
         x = opset19.MatMul(_constant(average_over(height).T), x)
-    return x
+    return opset19.Cast(x, to=kind) if is_cast else x
 
 
 def _keeps_all(windows: Sequence[Window]) -> bool:

@@ -60,3 +60,19 @@ def test_a_pyramid_of_pools_is_a_few_nodes(tmp_path):
     module = Pools([1, 2, 3, 6])
     path = export_onnx(module, tmp_path / "pools.onnx", input_shape=(1, 8, 16, 20))
     assert len(onnx.load(path).graph.node) < 12
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_have_the_type_of_what_they_average(dtype, tmp_path):
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool = nn.AdaptiveAvgPool2d((3, 3))
+
+        def forward(self, x):
+            return self.pool(x.to(dtype)).float()
+
+    path = export_onnx(Half(), tmp_path / "half.onnx", input_shape=(1, 8, 16, 20))
+    model = onnx.load(path)
+    assert [node.op_type for node in model.graph.node].count("MatMul") == 2
+    onnx.checker.check_model(model, full_check=True)
