@@ -62,15 +62,14 @@ def test_a_pyramid_of_pools_is_a_few_nodes(tmp_path):
     assert len(onnx.load(path).graph.node) < 12
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_products_have_the_type_of_what_they_average(dtype, tmp_path):
+def test_half_precision_is_averaged_in_float32(tmp_path):
     class Half(nn.Module):
         def __init__(self):
             super().__init__()
             self.pool = nn.AdaptiveAvgPool2d((3, 3))
 
         def forward(self, x):
-            return self.pool(x.to(dtype)).float()
+            return self.pool(x.half()).float()
 
     path = export_onnx(Half(), tmp_path / "half.onnx", input_shape=(1, 8, 16, 20))
     model = onnx.load(path)
