@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from scipy import linalg
 
 from compress.quantize.graph import Array, attribute
 from compress.quantize.layer_weights import from_rows, pick_outputs, widest_scales
@@ -34,6 +33,8 @@ COLUMNS = 4096
 """Positions that are looked at, of all pictures together."""
 JUDGED_ROWS = 256
 """Rows of the weight, one per output channel and kernel position, whose errors are measured."""
+LARGE = 512
+"""Unknowns from which a system's solution is worth the import of scipy."""
 RIDGES = (1.0, 0.1, 0.01)
 LEAST_GAIN = 0.98
 FEWEST_PICTURES = 4
@@ -150,8 +151,10 @@ def _solve(matrices: Real, right: Real) -> Real:
 
     A single one is large, and Cholesky's factors take half of the time of LU's.
     """
-    if len(matrices) > 1:
+    if len(matrices) > 1 or matrices.shape[-1] < LARGE:
         return np.asarray(np.linalg.solve(matrices, right))
+    from scipy import linalg  # Its import takes longer than small networks' systems.
+
     factors = linalg.cho_factor(matrices[0], lower=True, check_finite=False)
     return np.asarray(linalg.cho_solve(factors, right[0], check_finite=False))[None]
 
