@@ -142,21 +142,18 @@ def distill_module(
     # A probe of the caller's gets networks where they were.
     device = choose_device(training) if probe is None else find_device(student)
     with placed(device, student, teacher), full_float32():
-        example = move_batch(stack_samples([held_out[0]]), device)
-        few = min(len(samples), settings.batch_norm_batches * training.batch_size)
-        seen = _batches([samples[i] for i in range(few)], training.batch_size, device)
-        calibration = [tuple(batch[name] for name in inputs) for batch in seen]
-        follows = settings.feature_weight > 0
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(training.seed)
-            given = tuple(example[name] for name in inputs)
-            whole = _match(student, teacher, given, {} if settings.by_output else heads)
-            parts = _find_parts(teacher, whole, calibration, own_losses(settings))
-            match = split_heads(whole, parts)
-            taps = choose_taps(student, teacher, given, settings.features) if follows else []
-            lesson = DistillLesson(
-                student, teacher, match, taps, settings, label_loss, inputs, parts=parts
-            ).to(device)
+        calibration = _open_calibration(samples, settings, training, inputs, device)
+        lesson = _open_lesson(
+            student,
+            teacher,
+            move_batch(stack_samples([held_out[0]]), device),
+            calibration,
+            settings,
+            seed=training.seed,
+            inputs=inputs,
+            heads=heads,
+            label_loss=label_loss,
+        )
         batches = _batches(held_out, training.batch_size, device)
         answers = lesson.open_answers()
         before = measure_losses(lesson, batches, answers)
@@ -202,6 +199,46 @@ def distill_module(
             resumed_step=trained.resumed_step,
             obstacle=obstacle,
         )
+
+
+def _open_calibration(
+    samples: Sequence[Sample],
+    settings: DistillSettings,
+    training: TrainerSettings,
+    inputs: Sequence[str],
+    device: torch.device,
+) -> list[tuple[Tensor, ...]]:
+    """Returns the networks' arguments from the batches that BatchNorms are re-estimated on."""
+    few = min(len(samples), settings.batch_norm_batches * training.batch_size)
+    seen = _batches([samples[i] for i in range(few)], training.batch_size, device)
+    return [tuple(batch[name] for name in inputs) for batch in seen]
+
+
+def _open_lesson(
+    student: nn.Module,
+    teacher: nn.Module,
+    example: Batch,
+    calibration: Sequence[tuple[Tensor, ...]],
+    settings: DistillSettings,
+    *,
+    seed: int,
+    inputs: Sequence[str],
+    heads: Mapping[str, Any] | None,
+    label_loss: LabelLoss | None,
+) -> DistillLesson:
+    """Finds what is to be compared, and returns the lesson where the example is."""
+    given = tuple(example[name] for name in inputs)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        whole = _match(student, teacher, given, {} if settings.by_output else heads)
+        parts = _find_parts(teacher, whole, calibration, own_losses(settings))
+        follows = settings.feature_weight > 0
+        taps = choose_taps(student, teacher, given, settings.features) if follows else []
+        match = split_heads(whole, parts)
+        lesson = DistillLesson(
+            student, teacher, match, taps, settings, label_loss, inputs, parts=parts
+        )
+    return lesson.to(given[0].device)
 
 
 def _choose_held(
