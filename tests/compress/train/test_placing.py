@@ -24,7 +24,7 @@ def test_each_process_has_a_gpu_of_its_own(two_gpus, monkeypatch) -> None:
 
 
 def test_more_processes_than_gpus_are_refused(two_gpus, monkeypatch) -> None:
-    """NCCL would wait for itself."""
+    """NCCL takes one process for each GPU."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(InputError, match=r"3 processes .* 2 GPU.*--nproc-per-node 2"):
         choose_device(TrainerSettings())
