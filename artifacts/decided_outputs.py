@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from artifacts.graph_checks import FLOAT_TYPES
-from artifacts.graph_reading import attribute, read_static_shapes, read_tensors, typed_values
+from artifacts.graph_reading import (
+    read_constants,
+    read_static_shapes,
+    read_tensors,
+    typed_values,
+)
 from artifacts.parted_concats import cuts_concats, part_concats
 
 _DECIDING = frozenset(
@@ -115,16 +120,12 @@ def _find_in(model: onnx.ModelProto) -> tuple[list[onnx.NodeProto], DecidedOutpu
 
 def _read_places(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
     """Returns the constants of a model that can say where something is cut: integers."""
-    held = list(model.graph.initializer)
-    for node in model.graph.node:
-        value = attribute(node, "value", None) if node.op_type == "Constant" else None
-        if value is not None:
-            named = onnx.TensorProto()
-            named.CopyFrom(value)
-            named.name = node.output[0]
-            held.append(named)
     integers = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
-    return {item.name: numpy_helper.to_array(item) for item in held if item.data_type in integers}
+    return {
+        name: numpy_helper.to_array(item)
+        for name, item in read_constants(model.graph).items()
+        if item.data_type in integers
+    }
 
 
 def find_decided_outputs(

@@ -33,6 +33,17 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return default
 
 
+def read_constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """Returns the constants by name: initializers, and what Constant nodes hold as a tensor."""
+    return {item.name: item for item in graph.initializer} | {
+        node.output[0]: item.t
+        for node in graph.node
+        if node.op_type == "Constant"
+        for item in node.attribute
+        if item.name == "value"
+    }
+
+
 def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Returns what a model says of its tensors' types and shapes."""
     return [*model.graph.input, *model.graph.value_info, *model.graph.output]

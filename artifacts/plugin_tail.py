@@ -12,7 +12,7 @@ import onnx
 from artifacts.decided_outputs import find_before_layers
 from artifacts.errors import InputError, first_line
 from artifacts.graph_checks import is_known_operator, model_opset, node_subgraphs
-from artifacts.graph_reading import read_tensors
+from artifacts.graph_reading import read_constants, read_tensors
 from artifacts.wording import name_some
 
 _UNNAMED_DOMAIN = "TRT"
@@ -65,7 +65,7 @@ def cut_plugins(model: onnx.ModelProto) -> PluginTail | None:
     if all(known):
         return None
     inside = _find_behind(nodes, known)
-    constants = _read_constants(model.graph)
+    constants = read_constants(model.graph)
     is_needed = find_before_layers(nodes, constants).intersection(inside)
     if is_needed or any(node_subgraphs(nodes[at]) for at in inside):
         return None
@@ -153,17 +153,6 @@ def _end_before(graph: onnx.GraphProto, inside: dict[int, None], entering: Seque
     del graph.node[:], graph.output[:]
     graph.node.extend(kept)
     graph.output.extend(outputs)
-
-
-def _read_constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
-    """Returns the constants by name: initializers, and what Constant nodes hold as a tensor."""
-    return {item.name: item for item in graph.initializer} | {
-        node.output[0]: item.t
-        for node in graph.node
-        if node.op_type == "Constant"
-        for item in node.attribute
-        if item.name == "value"
-    }
 
 
 def _copy_node(node: onnx.NodeProto, renamed: dict[str, str], *, is_plugin: bool) -> onnx.NodeProto:

@@ -7,6 +7,7 @@ black and white. Else the first layer tells: trained with pixels of 0 to 1, it a
 
 import logging
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -93,17 +94,13 @@ def _overwhelm_layer(
     except InputError as error:
         _log.debug("the first layers that read '%s' cannot be measured: %s", name, error)
         return ""
-    loudest = max(spreads.items(), key=_by_value, default=None)
+    loudest = max(spreads.items(), key=itemgetter(1), default=None)
     if loudest is None or loudest[1] <= LOUDEST:
         return ""
     return (
         f"and the outputs of its first layer '{loudest[0]}' vary by {loudest[1]:.0f}, by 1 or so "
         "in most trained networks: where training scaled pixels to 0..1, scale them in the file"
     )
-
-
-def _by_value(item: tuple[str, float]) -> float:
-    return item[1]
 
 
 def measure_first_layers(

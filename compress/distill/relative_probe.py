@@ -9,7 +9,7 @@ from torch import nn
 from compress.distill.lesson import DistillLesson
 from compress.distill.teacher_answers import Answers, TeacherAnswers
 from compress.train.batch_norm import batch_statistics
-from compress.train.lesson import Batch, find_device
+from compress.train.lesson import Batch
 from compress.train.run_state import digest_values
 
 SMALLEST_FLOOR = 1e-6
@@ -40,7 +40,7 @@ class RelativeProbe:
 
     Args:
         lesson: the losses of its heads are measured, those of features and labels are not.
-        batches: held out.
+        batches: held out, on the device of the networks that will be scored.
         before: losses of the student as it came.
         floors: see `measure_floors`.
         answers: the teacher's to the batches, by their number; None opens one.
@@ -54,10 +54,9 @@ class RelativeProbe:
         floors: Mapping[str, float],
         answers: TeacherAnswers | None = None,
     ) -> None:
-        self._teacher: nn.Module = lesson.__dict__["teacher"]
         self._lesson = DistillLesson(
             lesson.student,
-            self._teacher,
+            lesson.__dict__["teacher"],
             lesson.match,
             (),
             lesson.settings,
@@ -78,18 +77,10 @@ class RelativeProbe:
         """
         values = digest_values(network.named_parameters(), network.named_buffers())
         if values not in self._known:
-            self._known[values] = self._measure(network)
+            self._lesson.student = network
+            self._known[values] = measure_losses(self._lesson, self._batches, self._answers)
         self._seen.append(self._known[values])
         return self._score(self._known[values])
-
-    def _measure(self, network: nn.Module) -> dict[str, float]:
-        self._lesson.student = network
-        device = find_device(self._teacher)
-        network.to(device)
-        batches = [
-            {name: value.to(device) for name, value in batch.items()} for batch in self._batches
-        ]
-        return measure_losses(self._lesson, batches, self._answers)
 
     @torch.no_grad()
     def rise_by_batch_statistics(self, lesson: DistillLesson, batches: Sequence[Batch]) -> float:

@@ -47,7 +47,7 @@ class TeacherAnswers:
         self._known: dict[int, Answers] = {}
 
     def find(self, number: int, inputs: tuple[Tensor, ...]) -> Answers:
-        """Returns the answers to a batch, on the device of its inputs.
+        """Returns the answers to a batch.
 
         Args:
             number: of the batch; the same one always stands for the same inputs.
@@ -61,15 +61,9 @@ class TeacherAnswers:
             self._left_bytes -= size
             outputs, features = answers
             self._known[number] = _copies(outputs), _copies(features)
-        outputs, features = self._known[number]
-        device = inputs[0].device
-        return _on_device(outputs, device), _on_device(features, device)
+        return self._known[number]
 
 
 def _copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns copies: a network may write its next answer into the memory of this one."""
     return {name: value.clone() for name, value in values.items()}
-
-
-def _on_device(values: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    return {name: value.to(device) for name, value in values.items()}

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from artifacts.module_copy import copy_module
-from compress.train.lesson import find_device
 from compress.train.run_state import digest_values
 
 MOST_KNOWN = 64
@@ -19,32 +18,6 @@ MOST_KNOWN = 64
 def count_batch_norms(module: nn.Module) -> int:
     """Returns how many BatchNorms keep statistics."""
     return len(_norms(module))
-
-
-@torch.no_grad()
-def reestimate_batch_norm(module: nn.Module, batches: Iterable[tuple[Tensor, ...]]) -> None:
-    """Replaces the running mean and variance by those of `batches`, each counting the same.
-
-    Pruned or replaced layers give their BatchNorms other statistics than those they have stored;
-    this alone often brings back most of the quality (Li et al., 2020, "EagleEye").
-
-    Args:
-        module: changed in place; its mode (training or evaluation) stays.
-        batches: arguments of the module, [N, ...] each, on any device; without any, nothing
-            changes. A BatchNorm that sees one value per channel of the smallest (after a mean over
-            the picture) has nothing to take statistics of, and keeps those it has.
-    """
-    device = find_device(module)
-    batches = [tuple(value.to(device) for value in batch) for batch in batches]
-    if not _norms(module) or not batches:
-        return
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        _reestimate(module, batches, _with_several_values(module, _smallest(batches)))
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 def _reestimate(
@@ -114,7 +87,7 @@ def improve_batch_norm(
 
     Args:
         module: changed in place.
-        batches: see `reestimate_batch_norm`.
+        batches: see `StatisticsRenewal`.
         score: of the module; lower is better. It is asked once for each of the two.
 
     Returns:
@@ -126,10 +99,14 @@ def improve_batch_norm(
 class StatisticsRenewal:
     """Re-estimates the statistics of a network again and again, on the same batches.
 
-    They follow from the weights alone, so they are estimated once for each set of weights.
+    Pruned or replaced layers give their BatchNorms other statistics than those they have stored;
+    this alone often brings back most of the quality (Li et al., 2020, "EagleEye"). The statistics
+    follow from the weights, so they are estimated once for each set of weights.
 
     Args:
-        batches: see `reestimate_batch_norm`.
+        batches: arguments of the module, [N, ...] each; without any, nothing changes. A BatchNorm
+            that sees one value per channel of the smallest (after a mean over the picture) has
+            nothing to take statistics of, and keeps those it has.
     """
 
     def __init__(self, batches: Iterable[tuple[Tensor, ...]]) -> None:
@@ -142,8 +119,7 @@ class StatisticsRenewal:
         if not count_batch_norms(module):
             return None
         candidate = copy_module(module)
-        if self._batches:
-            self._renew(candidate)
+        self.renew(candidate)
         new, old = score(candidate), score(module)
         if not new < old:
             return old
@@ -151,8 +127,25 @@ class StatisticsRenewal:
         return new
 
     @torch.no_grad()
-    def _renew(self, module: nn.Module) -> None:
+    def renew(self, module: nn.Module) -> None:
+        """Replaces the running mean and variance by those of the batches, each counting the same.
+
+        Args:
+            module: changed in place, where the batches are; its mode (training or evaluation)
+                stays.
+        """
+        if not self._batches or not count_batch_norms(module):
+            return
+        modes = {part: part.training for part in module.modules()}
         module.eval()
+        try:
+            self._renew(module)
+        finally:
+            for part, mode in modes.items():
+                part.training = mode
+
+    def _renew(self, module: nn.Module) -> None:
+        """Renews the statistics of a module in evaluation mode."""
         if not self._known:
             norms = set(_with_several_values(module, _smallest(self._batches)))
             self._names = tuple(name for name, part in module.named_modules() if part in norms)

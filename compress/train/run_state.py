@@ -17,7 +17,6 @@ from torch.distributed.checkpoint.state_dict import (
 
 from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
-from artifacts.torch_file import write_torch
 from compress.train.average import MovingAverage
 from compress.train.settings import TrainerSettings
 
@@ -105,15 +104,6 @@ def restore_state(
     average.restore(content["average"])
     values = content["standing"]
     return Standing(**{**values, "scores": [(step, score) for step, score in values["scores"]]})
-
-
-def save_state(path: Path, content: dict[str, Any]) -> None:
-    """Writes a state atomically.
-
-    Raises:
-        InputError: the disk is full or the folder cannot be written; the old state is unharmed.
-    """
-    write_torch(path, content)
 
 
 def load_state(path: Path, identity: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
 from artifacts.module_run import explain_gradient
 from artifacts.state_dict import load_by_name
+from artifacts.torch_file import write_torch
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.batches import Sample, open_batches, stack_samples
 from compress.train.launch import open_fabric, watch_other_processes
@@ -26,7 +27,6 @@ from compress.train.run_state import (
     identify_run,
     load_state,
     restore_state,
-    save_state,
 )
 from compress.train.saved_values import keep_saved_values, overwrites_saved
 from compress.train.settings import TrainerSettings
@@ -274,7 +274,7 @@ class _Run:
             self.lesson, self.optimizer, self.average, self.standing, self.identity
         )
         if self.fabric.is_global_zero:
-            save_state(path, content)
+            write_torch(path, content)
 
 
 def _overwrites_saved(lesson: Lesson, samples: Sequence[Sample], settings: TrainerSettings) -> bool:

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -249,9 +250,8 @@ def _probe() -> RuntimeStatus:
         )
     version = ", ".join(f"{flavour} {module.__version__}" for flavour, module in modules.items())
     try:
-        cuda = Cuda(0, next(iter(modules)))
-        capability = cuda.compute_capability()
-        cuda.close()
+        with closing(Cuda(0, next(iter(modules)))) as cuda:
+            capability = cuda.compute_capability()
     except FramefitError as error:
         return RuntimeStatus(_NAME, False, version, first_line(error))
     if not any(_runs_on(module, capability) for module in modules.values()):

@@ -27,7 +27,9 @@ def small_files() -> Iterator[None]:
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     write_torch(tmp_path / "a.pt", WEIGHTS)
     write_torch(tmp_path / "b.pt", WEIGHTS)
-    assert torch.equal(torch.load(tmp_path / "a.pt")["weight"], WEIGHTS["weight"])
+    assert torch.equal(
+        torch.load(tmp_path / "a.pt", weights_only=True)["weight"], WEIGHTS["weight"]
+    )
     assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "b.pt").read_bytes()
 
 

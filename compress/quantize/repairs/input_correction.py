@@ -149,7 +149,7 @@ class ErrorMoments:
 def _solve(matrices: Real, right: Real) -> Real:
     """Returns what positive definite [groups, n, n] times it is `right`, [groups, n, m].
 
-    A single one is large, and Cholesky's factors take half of the time of LU's.
+    Of a single large one Cholesky's factors take half of the time of LU's.
     """
     if len(matrices) > 1 or matrices.shape[-1] < LARGE:
         return np.asarray(np.linalg.solve(matrices, right))

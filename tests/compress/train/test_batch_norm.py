@@ -10,7 +10,6 @@ from compress.train import batch_norm
 from compress.train.batch_norm import (
     StatisticsRenewal,
     improve_batch_norm,
-    reestimate_batch_norm,
 )
 
 
@@ -22,7 +21,7 @@ def network() -> nn.Sequential:
 def test_statistics_are_those_of_the_batches() -> None:
     module = network().train()
     batches = [torch.randn(4, 3, 8, 8) * 3 + 1 for _ in range(5)]
-    reestimate_batch_norm(module, [(batch,) for batch in batches])
+    StatisticsRenewal([(batch,) for batch in batches]).renew(module)
     with torch.no_grad():
         values = [module[0](batch) for batch in batches]
     mean = torch.stack([value.mean((0, 2, 3)) for value in values]).mean(0)
@@ -59,7 +58,7 @@ class Pooled(nn.Module):
 def test_a_norm_of_a_single_value_keeps_its_statistics(sizes: tuple[int, ...]) -> None:
     module = Pooled().eval()
     trunk, pooled = (part.running_mean.clone() for part in (module.trunk[1], module.pooled[2]))
-    reestimate_batch_norm(module, [(torch.randn(size, 3, 8, 8),) for size in sizes])
+    StatisticsRenewal([(torch.randn(size, 3, 8, 8),) for size in sizes]).renew(module)
     assert torch.equal(module.pooled[2].running_mean, pooled)
     assert not torch.equal(module.trunk[1].running_mean, trunk)
     assert not any(part.training for part in module.modules())
@@ -90,7 +89,7 @@ def test_statistics_are_estimated_once_for_each_set_of_weights(
             module[0].trunk[0].bias.add_(change)
         wanted = copy.deepcopy(module)
         assert improve() == is_new
-        reestimate_batch_norm(wanted, batches)
+        StatisticsRenewal(batches).renew(wanted)
         for name, value in wanted.state_dict().items():
             assert torch.equal(value, module.state_dict()[name]), name
     module[0].pooled[2].running_mean.add_(1.0)
