@@ -1,4 +1,4 @@
-"""Judges quantized files: their outputs on held-out pictures, and their speed on OpenVINO."""
+"""Judges quantized files: their outputs on held-out pictures, and their speed on a runtime."""
 
 import json
 import subprocess
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.interleaved import time_sessions
@@ -14,9 +15,13 @@ from benchmarks.peers.cases import Feeds
 from compress.compare import compare_outputs
 from engines.session import TensorInfo, check_feeds
 
+OPENVINO, ONNXRUNTIME = "openvino", "onnxruntime"
+TITLES = {OPENVINO: "OpenVINO", ONNXRUNTIME: "onnxruntime"}
 THREADS = 2
 PROCESSES = 3
 _COMPILE = "--compile"
+_COMMAND = (sys.executable, "-m", "benchmarks.peers.judge")
+_DTYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64"}
 _KEYS = ("sqnr_db", "sqnr_mean_db")
 
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
@@ -67,8 +72,45 @@ class OpenVinoFile:
         }
 
 
+class OnnxRuntimeFile:
+    """A file on onnxruntime's CPU provider with all that it does by default.
+
+    Attributes:
+        inputs: shape and type of each input.
+    """
+
+    def __init__(self, path: Path, *, is_optimized: bool = True) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = THREADS
+        if not is_optimized:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.inputs = tuple(
+            TensorInfo(item.name, tuple(item.shape), np.dtype(_DTYPES[item.type]))
+            for item in self._session.get_inputs()
+        )
+        self._outputs = [item.name for item in self._session.get_outputs()]
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Runs the network once."""
+        return dict(zip(self._outputs, self._session.run(None, dict(feeds)), strict=True))
+
+    def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Like `run`."""
+        return self.run(feeds)
+
+
+_FILES = {OPENVINO: OpenVinoFile, ONNXRUNTIME: OnnxRuntimeFile}
+
+
 def measure_quality(
-    reference: Path, candidates: Mapping[str, Path], feeds: list[Feeds]
+    reference: Path,
+    candidates: Mapping[str, Path],
+    feeds: list[Feeds],
+    runtime: str = OPENVINO,
 ) -> dict[str, dict[str, Any]]:
     """Compares each candidate's outputs with the float network's, both on the same runtime.
 
@@ -76,55 +118,59 @@ def measure_quality(
         reference: the float network.
         candidates: file per name.
         feeds: the held-out pictures.
+        runtime: a key of `TITLES`.
 
     Returns:
         per name {"said": ..., "run": ...}, each {output: {"sqnr_db", "sqnr_mean_db"}} or
         {"failure"}: `said` is onnxruntime without any optimization, which computes what the file
-        says, and `run` is OpenVINO, which computes what a user gets.
+        says, and `run` is the runtime, which computes what a user gets.
     """
     expected_said = _remember(_said(reference), feeds)
-    openvino_reference = OpenVinoFile(reference)
+    open_file = _FILES[runtime]
     outputs = tuple(expected_said[0])
-    expected_run = _remember(openvino_reference.run, feeds)
+    expected_run = _remember(open_file(reference).run, feeds)
     quality: dict[str, dict[str, Any]] = {}
     for name, path in candidates.items():
         said = {"failure": "not ONNX"}
         if path.suffix == ".onnx":
             said = _compare(expected_said, lambda path=path: _said(path), feeds, outputs)
-        run = find_crash(path) or _compare(
-            expected_run, lambda path=path: OpenVinoFile(path).run, feeds, outputs
+        run = find_crash(path, runtime) or _compare(
+            expected_run, lambda path=path: open_file(path).run, feeds, outputs
         )
         quality[name] = {"said": said, "run": run}
     return quality
 
 
-def find_crash(path: Path) -> dict[str, Any]:
-    """Compiles a file in a process of its own, since some end OpenVINO's with a signal.
+def find_crash(path: Path, runtime: str = OPENVINO) -> dict[str, Any]:
+    """Opens a file in a process of its own, since some end OpenVINO's with a signal.
 
     Returns:
         {"failure"}; empty where the process lived.
     """
-    command = [sys.executable, "-m", "benchmarks.peers.judge", _COMPILE, str(path.resolve())]
+    command = [*_COMMAND, runtime, _COMPILE, str(path.resolve())]
     code = subprocess.run(command, capture_output=True).returncode
     return {"failure": f"signal {-code} when it is compiled"} if code < 0 else {}
 
 
-def measure_latency(files: Mapping[str, Path], rounds: int) -> dict[str, dict[str, Any]]:
+def measure_latency(
+    files: Mapping[str, Path], rounds: int, runtime: str = OPENVINO
+) -> dict[str, dict[str, Any]]:
     """Times all files in turn, in `PROCESSES` processes one after the other.
+
+    On OpenVINO a process has all files open and runs each once in turn. Threads of onnxruntime go
+    on looking for work after each inference and would take it from the next file, so there each
+    file has a process of its own.
 
     Returns:
         per name {"min_ms", "cpu_ms": the smallest of all, "p50_ms": per process}.
     """
-    command = [sys.executable, "-m", "benchmarks.peers.judge", str(rounds)]
-    text = json.dumps({name: str(path) for name, path in files.items()})
-    runs = [
-        json.loads(
-            subprocess.run(command, input=text, check=True, stdout=subprocess.PIPE, text=True)
-            .stdout.strip()
-            .splitlines()[-1]
-        )
-        for _ in range(PROCESSES)
-    ]
+    groups: list[Mapping[str, Path]] = [files]
+    if runtime == ONNXRUNTIME:
+        groups = [{name: path} for name, path in files.items()]
+    runs: list[dict[str, Any]] = [{} for _ in range(PROCESSES)]
+    for run in runs:
+        for group in groups:
+            run |= _time_in_process(group, rounds, runtime)
     return {
         name: {
             "min_ms": min(run[name]["min_ms"] for run in runs),
@@ -133,6 +179,14 @@ def measure_latency(files: Mapping[str, Path], rounds: int) -> dict[str, dict[st
         }
         for name in files
     }
+
+
+def _time_in_process(files: Mapping[str, Path], rounds: int, runtime: str) -> dict[str, Any]:
+    text = json.dumps({name: str(path) for name, path in files.items()})
+    command = [*_COMMAND, runtime, str(rounds)]
+    done = subprocess.run(command, input=text, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
 
 
 def _compare(
@@ -159,23 +213,17 @@ def _remember(run: Run, feeds: list[Feeds]) -> list[Mapping[str, NDArray[Any]]]:
 
 
 def _said(path: Path) -> Run:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [item.name for item in session.get_outputs()]
-    return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    return OnnxRuntimeFile(path, is_optimized=False).run
 
 
 def _main() -> None:
-    if sys.argv[1] == _COMPILE:
-        OpenVinoFile(Path(sys.argv[2]))
+    runtime, what, *paths = sys.argv[1:]
+    if what == _COMPILE:
+        _FILES[runtime](Path(paths[0]))
         return
     files = json.load(sys.stdin)
-    sessions = {name: OpenVinoFile(Path(path)) for name, path in files.items()}
-    print(json.dumps(time_sessions(sessions, int(sys.argv[1]))))
+    sessions = {name: _FILES[runtime](Path(path)) for name, path in files.items()}
+    print(json.dumps(time_sessions(sessions, int(what))))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 OURS = "framefit"
 LIMIT_S = 1800
 _OURS = {
-    "tensorrt": ("--target", "tensorrt"),
-    "openvino": ("--target", "openvino", "--no-timing"),
-    "openvino timed": ("--target", "openvino"),
-    "openvino quality": ("--target", "openvino", "--prefer", "quality"),
-    "openvino balanced": ("--target", "openvino", "--prefer", "balanced"),
-    "openvino speed": ("--target", "openvino", "--prefer", "speed"),
+    "": ("--no-timing",),
+    " timed": (),
+    " quality": ("--prefer", "quality"),
+    " balanced": ("--prefer", "balanced"),
+    " speed": ("--prefer", "speed"),
 }
+"""The settings of framefit for a runtime that it times on, and their options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,17 +108,20 @@ def list_peers() -> list[Maker]:
     ]
 
 
-def list_ours() -> list[Maker]:
-    """Returns framefit's settings."""
+def list_ours(runtime: str = "openvino") -> list[Maker]:
+    """Returns framefit's settings: one for TensorRT, the others for the runtime."""
+    settings = {"tensorrt": ("--target", "tensorrt")} | {
+        runtime + name: ("--target", runtime, *options) for name, options in _OURS.items()
+    }
     return [
         Maker(
             tool=OURS,
             setting=setting,
             script="child_framefit",
             options=options,
-            is_default=setting == "openvino",
+            is_default=setting == runtime,
         )
-        for setting, options in _OURS.items()
+        for setting, options in settings.items()
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.machine import OtherProcesses
 from benchmarks.peers.cases import Case, CaseFiles, read_feeds
-from benchmarks.peers.judge import measure_latency, measure_quality
+from benchmarks.peers.judge import ONNXRUNTIME, OPENVINO, TITLES, measure_latency, measure_quality
 from benchmarks.peers.makers import HERE, OURS, Maker, list_ours, list_peers, make
 from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
 
@@ -36,6 +36,7 @@ def measure_case(
     *,
     keeps_ours: bool,
     without: Collection[str] = (),
+    runtime: str = OPENVINO,
 ) -> dict[str, Any]:
     """Lets every tool quantize a network, and judges all files.
 
@@ -45,6 +46,7 @@ def measure_case(
         known: the peers' files of an earlier run, whose figures are kept; none if empty.
         keeps_ours: keeps framefit's files of that run too.
         without: names of settings that are left out.
+        runtime: a key of `TITLES`; on onnxruntime, files of OpenVINO's own format are left out.
 
     Returns:
         {"split", "others", "float_ms", "float_p50_ms", "float_cpu_ms", "files": by name, quality,
@@ -57,8 +59,8 @@ def measure_case(
     count = len(read_feeds(files.calibration))
     rows: dict[str, Any] = {}
     made: dict[str, Maker] = {}
-    for maker in (*list_peers(), *list_ours()):
-        if maker.name in without:
+    for maker in (*list_peers(), *list_ours(runtime)):
+        if maker.name in without or (runtime == ONNXRUNTIME and maker.suffix != ".onnx"):
             continue
         cost = known.get(maker.name)
         if cost is not None:
@@ -71,15 +73,15 @@ def measure_case(
         if "failure" not in cost:
             made[maker.name] = maker
     paths = {name: maker.out(files) for name, maker in made.items()}
-    quality = measure_quality(files.model, paths, read_feeds(files.held_out))
+    quality = measure_quality(files.model, paths, read_feeds(files.held_out), runtime)
     runnable = {name: path for name, path in paths.items() if "failure" not in quality[name]["run"]}
     with OtherProcesses() as others:
-        latency = measure_latency({"float": files.model, **runnable}, case.rounds)
+        latency = measure_latency({"float": files.model, **runnable}, case.rounds, runtime)
     for name in paths:
         if name in runnable:
             rows[name] |= quality[name] | latency[name]
         else:
-            rows[name] = {"failure": f"OpenVINO: {quality[name]['run']['failure']}"}
+            rows[name] = {"failure": f"{TITLES[runtime]}: {quality[name]['run']['failure']}"}
     return {
         "split": case.split,
         "others": others.share,

@@ -5,11 +5,14 @@ from typing import Any
 
 from benchmarks.package_networks import PACKAGE_NETWORKS
 from benchmarks.peers.cost import COST_CASES
+from benchmarks.peers.judge import ONNXRUNTIME, OPENVINO, TITLES
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, find_misread
 
 OURS_TO_TUNE, PACKAGES, OWN = "peers", "packages", "own"
 """The networks that framefit was tuned on, those of public packages, a user's own."""
+ON_ONNXRUNTIME = "peers-onnxruntime"
+"""Those of `OURS_TO_TUNE`, run by onnxruntime."""
 SECONDS = (
     "Seconds are those of the tool's process, which its user waits for; in brackets its work "
     "without the imports before it (framefit imports most as it works)."
@@ -18,6 +21,15 @@ _TITLES = {
     OURS_TO_TUNE: "Beside the peers",
     PACKAGES: "Beside the peers, on networks out of public packages",
     OWN: "Beside the peers, on networks of your own",
+    ON_ONNXRUNTIME: "Beside the peers, on onnxruntime",
+}
+_WRITERS = {
+    OPENVINO: "`make bench-quantize`",
+    ONNXRUNTIME: "`python -m benchmarks.peers --runtime onnxruntime`",
+}
+_TURNS = {
+    OPENVINO: "the files take turns, one inference each, in several processes",
+    ONNXRUNTIME: "each file has several processes of its own, in turns",
 }
 
 
@@ -27,6 +39,8 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     known = {name: case for name, case in figures["cases"].items() if name not in packaged}
     foreign = {name: case for name, case in figures["cases"].items() if name in packaged}
     costs = [(case.title, figures[case.name]) for case in COST_CASES if case.name in figures]
+    if figures.get("runtime") == ONNXRUNTIME:
+        return {ON_ONNXRUNTIME: render(ON_ONNXRUNTIME, figures, figures["cases"])}
     lines = {}
     if known or costs:
         lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
@@ -40,15 +54,16 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
 def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -> list[str]:
     """Returns the lines of a section about some cases."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    runtime = figures.get("runtime", OPENVINO)
     lines = [
         f"## {_TITLES[section]}",
         "",
-        "Written by `make bench-quantize`: every tool gets the same float network and the same "
+        f"Written by {_WRITERS[runtime]}: every tool gets the same float network and the same "
         "calibration pictures, and all files are judged on pictures that no tool was given. SQNR "
         "is the mean over pictures (all pooled) in dB, per output: *said* is what the file says "
-        "(onnxruntime without any optimization), *run* what OpenVINO makes of it, each against the "
-        "float network on the same runtime. Times are OpenVINO's with 2 threads, batch 1: the "
-        "files take turns, one inference each, in several processes; the smallest is shown, "
+        f"(onnxruntime without any optimization), *run* what {TITLES[runtime]} makes of it, each "
+        f"against the float network on the same runtime. Times are {TITLES[runtime]}'s with 2 "
+        f"threads, batch 1: {_TURNS[runtime]}; the smallest is shown, "
         "how many times faster than float that is, and the smallest processor time over all "
         "threads. A peer is judged by the better of *said* and *run*, framefit by the worse. "
         f"{SECONDS}",
@@ -57,7 +72,7 @@ def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -
         "",
     ]
     for name, case in cases.items():
-        lines += _case_lines(name, case)
+        lines += _case_lines(name, case, TITLES[runtime])
     return lines
 
 
@@ -83,7 +98,7 @@ def seconds_cell(cost: Mapping[str, Any]) -> str:
     return f"{waited_s(cost):.1f} ({cost['seconds']:.1f}){star}"
 
 
-def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
+def _case_lines(name: str, case: Mapping[str, Any], runtime: str) -> list[str]:
     lines = [
         *case_heading(name, case),
         "| file | said | run | ms | CPU ms | seconds | peak MiB |",
@@ -111,15 +126,15 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
             " The machine had other work, so that latencies say little: fast is here what takes "
             "little processor time."
         )
-    summary += f" {_misread_line(find_misread(case['files']))}"
+    summary += f" {_misread_line(find_misread(case['files']), runtime)}"
     return [*lines, "", summary, "", *_standing_lines(case["standing"]), ""]
 
 
-def _misread_line(misread: Mapping[str, bool]) -> str:
+def _misread_line(misread: Mapping[str, bool], runtime: str) -> str:
     ours = [is_misread for file, is_misread in misread.items() if file.startswith(OURS)]
     peers = [is_misread for file, is_misread in misread.items() if not file.startswith(OURS)]
     return (
-        f"With at least {BETTER_DB:g} dB less than they say OpenVINO computes {sum(peers)} of "
+        f"With at least {BETTER_DB:g} dB less than they say {runtime} computes {sum(peers)} of "
         f"{len(peers)} of the peers' files, and {sum(ours)} of framefit's {len(ours)}."
     )
 

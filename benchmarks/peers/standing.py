@@ -68,13 +68,13 @@ def judge_outputs(file: Mapping[str, Any], *, is_ours: bool) -> dict[str, dict[s
 
 
 def find_misread(files: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
-    """Returns of which files OpenVINO computes something else than they say.
+    """Returns of which files the runtime computes something else than they say.
 
     Args:
         files: {"said", "run"} each; those that only one runtime takes are left out.
 
     Returns:
-        by file, whether its outputs have at least `BETTER_DB` less on OpenVINO, as their mean.
+        by file, whether its outputs have at least `BETTER_DB` less on the runtime, as their mean.
     """
     return {
         name: _mean_db(item["said"]) - _mean_db(item["run"]) >= BETTER_DB

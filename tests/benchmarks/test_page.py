@@ -1,5 +1,5 @@
 from benchmarks.package_networks import PACKAGE_NETWORKS
-from benchmarks.peers.page import OURS_TO_TUNE, PACKAGES, sections
+from benchmarks.peers.page import ON_ONNXRUNTIME, OURS_TO_TUNE, PACKAGES, sections
 
 ROW = {"seconds": 2.0, "import_s": 1.0, "cpu_s": 4.0, "peak_mib": 100.0}
 OUTPUTS = {"y": {"sqnr_db": 20.0, "sqnr_mean_db": 21.0}}
@@ -42,6 +42,15 @@ def test_the_page_says_what_stands_and_what_failed() -> None:
     assert "* worse: beaten by *ours*" in page
     assert "failed: no / way" in page
     assert "1.50 (2.00x)" in page
+
+
+def test_the_page_of_another_runtime_names_it() -> None:
+    found = sections(FIGURES | {"runtime": "onnxruntime"})
+    assert list(found) == [ON_ONNXRUNTIME]
+    page = "\n".join(found[ON_ONNXRUNTIME])
+    assert "`python -m benchmarks.peers --runtime onnxruntime`" in page
+    assert "they say onnxruntime computes 0 of 1 of the peers' files" in page
+    assert "OpenVINO" not in page
 
 
 def test_the_cost_is_set_against_the_smallest_peer() -> None:

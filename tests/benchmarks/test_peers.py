@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from artifacts.onnx_file import load_onnx, save_onnx
 from benchmarks.peers import judge
 from benchmarks.peers.cases import CaseFiles, own_case, read_feeds
-from benchmarks.peers.judge import measure_quality
+from benchmarks.peers.judge import TITLES, measure_latency, measure_quality
 from benchmarks.peers.makers import OURS, PEERS_PYTHON, Maker, list_ours, list_peers, make
 
 
@@ -38,8 +38,9 @@ def files(tmp_path: Path) -> CaseFiles:
     return files
 
 
-def test_no_two_settings_write_the_same_file(files: CaseFiles) -> None:
-    makers = [*list_peers(), *list_ours()]
+@pytest.mark.parametrize("runtime", TITLES)
+def test_no_two_settings_write_the_same_file(files: CaseFiles, runtime: str) -> None:
+    makers = [*list_peers(), *list_ours(runtime)]
     assert len({maker.out(files) for maker in makers}) == len(makers)
     for tool in {maker.tool for maker in makers}:
         assert sum(maker.is_default for maker in makers if maker.tool == tool) == 1
@@ -71,6 +72,21 @@ def test_a_damaged_file_fails_alone(files: CaseFiles) -> None:
     assert "failure" in quality["damaged"]["said"]
     assert "failure" in quality["damaged"]["run"]
     assert quality["float"]["said"]["y"]["sqnr_db"] > 100
+
+
+@pytest.mark.parametrize("runtime", TITLES)
+def test_a_file_is_judged_and_timed_on_each_runtime(files: CaseFiles, runtime: str) -> None:
+    maker = next(maker for maker in list_ours(runtime) if maker.is_default)
+    assert "failure" not in make(maker, files, 4)
+    paths = {"float": files.model, "ours": maker.out(files)}
+    quality = measure_quality(files.model, paths, read_feeds(files.held_out), runtime)
+    assert quality["float"]["run"]["y"]["sqnr_db"] > 100
+    assert 25 < quality["ours"]["run"]["y"]["sqnr_db"] < 80
+    latency = measure_latency(paths, 5, runtime)
+    assert latency.keys() == paths.keys()
+    for figures in latency.values():
+        assert 0 < figures["min_ms"] <= min(figures["p50_ms"])
+        assert len(figures["p50_ms"]) == 3
 
 
 @pytest.mark.slow
