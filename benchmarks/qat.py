@@ -32,7 +32,8 @@ from perception.training_data import road_data
 OUT = Path("out/bench/qat")
 NETWORK = Path("perception/checkpoints/road.pt")
 SIZE = (320, 608)
-CALIBRATION, TAUGHT, PROBED = 16, 400, 8
+CALIBRATION, TAUGHT, PROBED = 16, 800, 16
+PROBES = 8
 SCENES, JUDGED = 60, 16
 
 
@@ -98,7 +99,7 @@ def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
         learning_rate=rate,
         weight_decay=0.0,
         average_decay=0.98,
-        probe_every=max(steps // 4, 1),
+        probe_every=max(steps // PROBES, 1),
     )
     result = train_quantized(
         ptq,
@@ -144,7 +145,7 @@ def run(settings: QuantizeSettings, steps: int, rate: float) -> dict[str, Any]:
 def main() -> None:
     """Measures what the options ask for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.qat")
-    parser.add_argument("--steps", type=int, default=800, help="of two whole scenes")
+    parser.add_argument("--steps", type=int, default=2000, help="of two whole scenes")
     parser.add_argument("--rate", type=float, default=0.005)
     parser.add_argument("--target", default="tensorrt")
     parser.add_argument("--rounding", choices=sorted(ROUNDINGS), default="auto")
