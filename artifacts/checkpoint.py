@@ -43,6 +43,8 @@ _WHAT = "a PyTorch checkpoint"
 _PLAIN_FIX = "save model.state_dict() instead of the model"
 _FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
 _KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
+_SHAPES_KEY = "shapes"
+"""Not in checkpoints of perception, and not in older ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,7 @@ class Checkpoint:
         edits: structural changes to replay on the built module, in order.
         input_spec: how pixels become the network's input.
         state_dict: the weights by name.
+        shapes: of the inputs that it was written with, by name; empty where `config` says them.
     """
 
     builder: str
@@ -62,6 +65,7 @@ class Checkpoint:
     input_spec: InputSpec
     state_dict: dict[str, Tensor]
     edits: list[dict[str, Any]] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
@@ -73,6 +77,8 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         "edits": checkpoint.edits,
         "input_spec": asdict(checkpoint.input_spec),
     }
+    if checkpoint.shapes:
+        content[_SHAPES_KEY] = {name: list(shape) for name, shape in checkpoint.shapes.items()}
     if Path(path).suffix == ".safetensors":
         write_safetensors(Path(path), content, checkpoint.state_dict)
         return Path(path)
@@ -142,14 +148,9 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
     """
     path = require_file(path, _WHAT)
     label = printable(path)
-    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
-        weights, rest = _load_safetensors(path)
-        if rest is not None:
-            return _read_checkpoint({**rest, "state_dict": weights}, label)
-        return check_weights(weights, label)
-    content = _load_zip(path, STAND_INS)
-    if isinstance(content, dict) and isinstance(content.get("format"), str):
-        return _read_checkpoint(content, label)
+    content = _read_file(path, label)
+    if isinstance(content, Checkpoint):
+        return content
     weights = find_weights(content)
     if not weights:
         several = name_state_dicts(content)
@@ -164,6 +165,32 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
             fix,
         )
     return check_weights(weights, label)
+
+
+def find_checkpoint(path: Path | str) -> Checkpoint | None:
+    """Reads a file as `load_checkpoint_or_weights` does, but for weights alone.
+
+    Returns:
+        a checkpoint; None where the file holds weights, which are not looked at.
+
+    Raises:
+        UnsafeFileError: the file could run code or is ambiguous.
+        InputError: it is damaged.
+    """
+    path = require_file(path, _WHAT)
+    content = _read_file(path, printable(path))
+    return content if isinstance(content, Checkpoint) else None
+
+
+def _read_file(path: Path, label: str) -> Any:
+    """Returns the checkpoint that a file holds, else its whole content."""
+    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
+        weights, rest = _load_safetensors(path)
+        return weights if rest is None else _read_checkpoint({**rest, "state_dict": weights}, label)
+    content = _load_zip(path, STAND_INS)
+    if isinstance(content, dict) and isinstance(content.get("format"), str):
+        return _read_checkpoint(content, label)
+    return content
 
 
 def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
@@ -183,7 +210,22 @@ def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
         edits=content["edits"],
         input_spec=InputSpec.from_dict(dict(content["input_spec"])),
         state_dict=check_weights(content["state_dict"], label),
+        shapes=_read_shapes(content.get(_SHAPES_KEY, {}), label),
     )
+
+
+def _read_shapes(content: Any, label: str) -> dict[str, tuple[int, ...]]:
+    is_valid = isinstance(content, dict) and all(
+        isinstance(name, str)
+        and isinstance(shape, list)
+        and all(type(size) is int and size > 0 for size in shape)
+        for name, shape in content.items()
+    )
+    if not is_valid:
+        raise InputError(
+            f"'{_SHAPES_KEY}' of checkpoint {label} is {content!r:.60}", "a shape for each input"
+        )
+    return {name: tuple(shape) for name, shape in content.items()}
 
 
 def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Module:

@@ -204,16 +204,16 @@ def prune_file(
 def _open(
     model: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str | None
 ) -> _Source:
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights
+    from artifacts.checkpoint import find_checkpoint
     from export.network_file import open_network
 
     path = require_file(model, "a network (.pt or .safetensors)")
     if path.suffix.lower() not in TRAINABLE:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
-    content = load_checkpoint_or_weights(path)
+    content = find_checkpoint(path)
     spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    if isinstance(content, Checkpoint):
+    if content is not None:
         return _Source(module, shapes, spec, content.builder, content.config, list(content.edits))
     return _Source(module, shapes, spec, options.factory or "", {}, [])
 
@@ -295,6 +295,7 @@ def _save(target: Path, source: _Source, result: "PruneResult") -> None:
             input_spec=source.spec,
             state_dict=result.module.state_dict(),
             edits=edits,
+            shapes={} if source.config else dict(source.shapes),
         ),
     )
     if target.suffix == ".safetensors":

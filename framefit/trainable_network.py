@@ -42,12 +42,14 @@ class Trainable:
     Attributes:
         module: the network.
         shapes: of its inputs, see `name_inputs`.
+        own_shapes: the same by the names that the file or the user gives them.
         spec: how pixels become them.
         in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_arrays`.
     """
 
     module: "nn.Module"
     shapes: dict[str, tuple[int, ...]]
+    own_shapes: dict[str, tuple[int, ...]]
     spec: InputSpec
     in_bytes: frozenset[str] = frozenset()
 
@@ -90,7 +92,7 @@ def open_trainable(
     sample = open_example(data, named, spec, in_bytes) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
-    return Trainable(module=module, shapes=named, spec=spec, in_bytes=in_bytes)
+    return Trainable(module=module, shapes=named, own_shapes=shapes, spec=spec, in_bytes=in_bytes)
 
 
 def note_frozen(module: "nn.Module") -> None:
@@ -148,12 +150,12 @@ def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
 
 def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
     """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    from artifacts.checkpoint import find_checkpoint, save_checkpoint
     from artifacts.torch_file import write_torch
 
     weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if isinstance(content, Checkpoint):
+    content = find_checkpoint(source)
+    if content is not None:
         save_checkpoint(out, replace(content, state_dict=weights))
         return
     write_torch(out, weights)
@@ -166,13 +168,16 @@ def save_edited(
     out: Path,
     factory: str | None,
     spec: InputSpec,
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
     """Writes a network with structural edits on top of those it came with, as a checkpoint."""
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    from artifacts.checkpoint import Checkpoint, find_checkpoint, save_checkpoint
 
     weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if not isinstance(content, Checkpoint):
-        content = Checkpoint(builder=factory or "", config={}, input_spec=spec, state_dict={})
+    content = find_checkpoint(source)
+    if content is None:
+        content = Checkpoint(
+            builder=factory or "", config={}, input_spec=spec, state_dict={}, shapes=dict(shapes)
+        )
     edited = [*content.edits, *map(dict, edits)]
     save_checkpoint(out, replace(content, state_dict=weights, edits=edited))
