@@ -43,7 +43,7 @@ _WHAT = "a PyTorch checkpoint"
 _PLAIN_FIX = "save model.state_dict() instead of the model"
 _FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
 _KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
-_SHAPES_KEY = "shapes"
+_SHAPES_KEY, _ASSUMED_KEY = "shapes", "is_spec_assumed"
 """Not in checkpoints of perception, and not in older ones."""
 
 
@@ -58,6 +58,7 @@ class Checkpoint:
         input_spec: how pixels become the network's input.
         state_dict: the weights by name.
         shapes: of the inputs that it was written with, by name; empty where `config` says them.
+        is_spec_assumed: nothing said how pixels become the input when it was written.
     """
 
     builder: str
@@ -66,6 +67,12 @@ class Checkpoint:
     state_dict: dict[str, Tensor]
     edits: list[dict[str, Any]] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_spec_assumed: bool = False
+
+    @property
+    def known_spec(self) -> InputSpec | None:
+        """The input spec where something said it."""
+        return None if self.is_spec_assumed else self.input_spec
 
 
 def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
@@ -79,6 +86,8 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
     }
     if checkpoint.shapes:
         content[_SHAPES_KEY] = {name: list(shape) for name, shape in checkpoint.shapes.items()}
+    if checkpoint.is_spec_assumed:
+        content[_ASSUMED_KEY] = True
     if Path(path).suffix == ".safetensors":
         write_safetensors(Path(path), content, checkpoint.state_dict)
         return Path(path)
@@ -211,6 +220,7 @@ def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
         input_spec=InputSpec.from_dict(dict(content["input_spec"])),
         state_dict=check_weights(content["state_dict"], label),
         shapes=_read_shapes(content.get(_SHAPES_KEY, {}), label),
+        is_spec_assumed=content.get(_ASSUMED_KEY) is True,
     )
 
 

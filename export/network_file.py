@@ -122,15 +122,16 @@ def _build_checkpoint(
     source: Path, checkpoint: Checkpoint, options: NetworkOptions
 ) -> tuple[nn.Module, Shapes, InputSpec | None]:
     given = options.input_spec
-    if given is not None and given != checkpoint.input_spec:
+    known = checkpoint.known_spec
+    if given is not None and known is not None and given != known:
         raise InputError(
-            f"{source} was trained with the input spec {checkpoint.input_spec.to_json()}",
+            f"{source} was trained with the input spec {known.to_json()}",
             "no other one",
             "leave --color, --pixel-scale, --mean, --std and --resize out",
         )
     module = build_module(checkpoint, factory=options.factory)
     shapes = _shapes(source, options, _own_shape(checkpoint), module, checkpoint.shapes)
-    return module, shapes, checkpoint.input_spec
+    return module, shapes, known or given
 
 
 def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from artifacts.npz_samples import NpzSamples
 from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
 from artifacts.samples import Samples, TensorShape, open_samples
-from framefit.foreign_pixels import warn_of_foreign_pixels
+from framefit.foreign_pixels import measure_first_layers, warn_of_foreign_pixels
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import warn_of_arrays
@@ -75,7 +76,8 @@ def open_model_with_data(
         raise (_with_states_named(error, opened.model) if takes_states else error) from error
     if isinstance(samples, NpzSamples):
         known = None if warning else spec
-        warn_of_foreign_pixels(opened.model, samples, data_path.name, known)
+        measure = partial(measure_first_layers, opened.model)
+        warn_of_foreign_pixels(samples, data_path.name, known, measure)
     if not warning:
         return opened, spec, samples
     if data_path.suffix.lower() == ".npz":

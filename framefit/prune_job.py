@@ -125,6 +125,7 @@ class _Source:
     module: "nn.Module"
     shapes: Mapping[str, tuple[int, ...]]
     spec: InputSpec
+    is_spec_assumed: bool
     builder: str
     config: dict[str, Any]
     edits: list[dict[str, Any]]
@@ -174,7 +175,14 @@ def prune_file(
     source = _open(model, model_options or ModelOptions(), spec_options or {}, data)
     if data is not None:
         require_single_samples(source.module, source.shapes)
-    opened = open_prune_data(source.module, source.shapes, source.spec, data, samples)
+    opened = open_prune_data(
+        source.module,
+        source.shapes,
+        source.spec,
+        data,
+        samples,
+        is_spec_assumed=source.is_spec_assumed,
+    )
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
@@ -212,10 +220,11 @@ def _open(
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     content = find_checkpoint(path)
-    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    spec, warning = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    known = (module, shapes, spec, bool(warning))
     if content is not None:
-        return _Source(module, shapes, spec, content.builder, content.config, list(content.edits))
-    return _Source(module, shapes, spec, options.factory or "", {}, [])
+        return _Source(*known, content.builder, content.config, list(content.edits))
+    return _Source(*known, options.factory or "", {}, [])
 
 
 def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
@@ -296,6 +305,7 @@ def _save(target: Path, source: _Source, result: "PruneResult") -> None:
             state_dict=result.module.state_dict(),
             edits=edits,
             shapes={} if source.config else dict(source.shapes),
+            is_spec_assumed=source.is_spec_assumed,
         ),
     )
     if target.suffix == ".safetensors":

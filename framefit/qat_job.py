@@ -20,6 +20,7 @@ from artifacts.onnx_metadata import (
     read_metadata,
 )
 from artifacts.wording import name_some
+from framefit.foreign_pixels import measure_first_layers, warn_of_foreign_training_pixels
 from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec
@@ -127,6 +128,13 @@ def qat_file(
         heads=heads,
         tensors=dict(zip(shapes, tensors.values(), strict=True)),
     )
+    names = dict(zip(shapes, input_tensors(guide.model), strict=True))
+
+    def measure(name: str, sample: Mapping[str, Any]) -> dict[str, float]:
+        named = {names[key]: value for key, value in sample.items()}
+        return measure_first_layers(guide.model, names[name], named)
+
+    warn_of_foreign_training_pixels(samples, data, None if warning else spec, measure)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,

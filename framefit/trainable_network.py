@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.wording import name_some
+from framefit.foreign_pixels import warn_of_foreign_training_pixels
 from framefit.model_source import ModelOptions
+from framefit.module_first_layer import measure_module_layers
 from framefit.spec_choice import choose_spec
 from framefit.training_samples import (
     SCENES,
@@ -44,6 +47,7 @@ class Trainable:
         shapes: of its inputs, see `name_inputs`.
         own_shapes: the same by the names that the file or the user gives them.
         spec: how pixels become them.
+        is_spec_assumed: nothing says how they do.
         in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_arrays`.
     """
 
@@ -51,15 +55,21 @@ class Trainable:
     shapes: dict[str, tuple[int, ...]]
     own_shapes: dict[str, tuple[int, ...]]
     spec: InputSpec
+    is_spec_assumed: bool
     in_bytes: frozenset[str] = frozenset()
 
     def open_samples(
         self, data: str, labels: LabelOptions | None, heads: Mapping[str, Any]
     ) -> TrainingSamples:
         """Opens samples for it, see `open_training_samples`."""
-        return open_training_samples(
+        samples = open_training_samples(
             data, self.shapes, self.spec, labels=labels, heads=heads, in_bytes=self.in_bytes
         )
+        known = None if self.is_spec_assumed else self.spec
+        warn_of_foreign_training_pixels(
+            samples, data, known, partial(measure_module_layers, self.module)
+        )
+        return samples
 
 
 def open_trainable(
@@ -85,14 +95,21 @@ def open_trainable(
     if path.suffix.lower() in (".onnx", ".pt2"):
         raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
-    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    spec, warning = choose_spec(stored, Workspace().read_settings().input, spec_options)
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
     in_bytes = find_byte_arrays(module.eval(), named, data)
     sample = open_example(data, named, spec, in_bytes) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
-    return Trainable(module=module, shapes=named, own_shapes=shapes, spec=spec, in_bytes=in_bytes)
+    return Trainable(
+        module=module,
+        shapes=named,
+        own_shapes=shapes,
+        spec=spec,
+        is_spec_assumed=bool(warning),
+        in_bytes=in_bytes,
+    )
 
 
 def note_frozen(module: "nn.Module") -> None:
