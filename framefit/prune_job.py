@@ -21,7 +21,7 @@ from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES
 from framefit.prune_samples import open_prune_data
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
 from framefit.workspace import Workspace
@@ -220,7 +220,9 @@ def _open(
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     content = find_checkpoint(path)
-    spec, warning = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    spec, warning = choose_spec(
+        stored, Workspace().read_settings().input, spec_options, channels=count_channels(shapes)
+    )
     known = (module, shapes, spec, bool(warning))
     if content is not None:
         return _Source(*known, content.builder, content.config, list(content.edits))

@@ -14,7 +14,7 @@ from artifacts.wording import name_some
 from framefit.foreign_pixels import warn_of_foreign_training_pixels
 from framefit.model_source import ModelOptions
 from framefit.module_first_layer import measure_module_layers
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.training_samples import (
     SCENES,
     LabelOptions,
@@ -95,7 +95,9 @@ def open_trainable(
     if path.suffix.lower() in (".onnx", ".pt2"):
         raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
-    spec, warning = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    spec, warning = choose_spec(
+        stored, Workspace().read_settings().input, spec_options, channels=count_channels(shapes)
+    )
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
     in_bytes = find_byte_arrays(module.eval(), named, data)
