@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.builder import call_builder, find_builder
+from artifacts.checkpoint_fields import ASSUMED_KEY, SHAPES_KEY, check_fields, read_shapes
 from artifacts.dropped_objects import STAND_INS, holds_dropped, resave_hint
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError, first_line
@@ -43,8 +44,6 @@ _WHAT = "a PyTorch checkpoint"
 _PLAIN_FIX = "save model.state_dict() instead of the model"
 _FORBIDDEN_GLOBAL = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:class|operand)[: ]+([\w.]+)")
 _KEYS = ("format", "builder", "config", "edits", "input_spec", "state_dict")
-_SHAPES_KEY, _ASSUMED_KEY = "shapes", "is_spec_assumed"
-"""Not in checkpoints of perception, and not in older ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +84,9 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         "input_spec": asdict(checkpoint.input_spec),
     }
     if checkpoint.shapes:
-        content[_SHAPES_KEY] = {name: list(shape) for name, shape in checkpoint.shapes.items()}
+        content[SHAPES_KEY] = {name: list(shape) for name, shape in checkpoint.shapes.items()}
     if checkpoint.is_spec_assumed:
-        content[_ASSUMED_KEY] = True
+        content[ASSUMED_KEY] = True
     if Path(path).suffix == ".safetensors":
         write_safetensors(Path(path), content, checkpoint.state_dict)
         return Path(path)
@@ -212,30 +211,16 @@ def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
     missing = [key for key in _KEYS if key not in content]
     if missing:
         raise InputError(f"checkpoint {label} has no '{missing[0]}'", ", ".join(_KEYS))
-    _check_fields(content, label)
+    check_fields(content, label)
     return Checkpoint(
         builder=content["builder"],
         config=content["config"],
         edits=content["edits"],
         input_spec=InputSpec.from_dict(dict(content["input_spec"])),
         state_dict=check_weights(content["state_dict"], label),
-        shapes=_read_shapes(content.get(_SHAPES_KEY, {}), label),
-        is_spec_assumed=content.get(_ASSUMED_KEY) is True,
+        shapes=read_shapes(content.get(SHAPES_KEY, {}), label),
+        is_spec_assumed=content.get(ASSUMED_KEY) is True,
     )
-
-
-def _read_shapes(content: Any, label: str) -> dict[str, tuple[int, ...]]:
-    is_valid = isinstance(content, dict) and all(
-        isinstance(name, str)
-        and isinstance(shape, list)
-        and all(type(size) is int and size > 0 for size in shape)
-        for name, shape in content.items()
-    )
-    if not is_valid:
-        raise InputError(
-            f"'{_SHAPES_KEY}' of checkpoint {label} is {content!r:.60}", "a shape for each input"
-        )
-    return {name: tuple(shape) for name, shape in content.items()}
 
 
 def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Module:
@@ -408,18 +393,3 @@ def _load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | N
     except Exception as error:
         raise InputError(f"{printable(path)} cannot be read: {error}", "safetensors") from error
     return weights, read_content(path, content)
-
-
-def _check_fields(content: dict[str, Any], label: str) -> None:
-    if holds_dropped(content):
-        raise UnsafeFileError(
-            f"checkpoint {label} holds Python objects beside its weights",
-            "plain values and tensors alone",
-        )
-    for key, kind in (("builder", str), ("config", dict), ("edits", list), ("input_spec", dict)):
-        if not isinstance(content[key], kind):
-            raise InputError(
-                f"'{key}' of checkpoint {label} is {type(content[key]).__name__}", kind.__name__
-            )
-    if not find_weights(content["state_dict"]):
-        raise InputError(f"'state_dict' of checkpoint {label}", "a dictionary of tensors")
