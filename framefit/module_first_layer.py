@@ -68,22 +68,28 @@ def _record_calls(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> list[_Ca
 
 @contextmanager
 def _watched(module: "nn.Module") -> Iterator[list[_Call]]:
-    """Lists the calls of layers within the block, in their order."""
+    """Lists the calls of layers within the block, in their order.
+
+    Layers that are given their input by a keyword, or return no tensor, are not seen.
+    """
+    import torch
     from torch import nn
 
     calls: list[_Call] = []
     last: list[Tensor] = []
     names = {part: path for path, part in module.named_modules()}
 
-    def note_layer(part: nn.Module, inputs: Any, output: "Tensor") -> None:
+    def note_layer(part: nn.Module, inputs: Any, output: Any) -> None:
+        if not inputs or not isinstance(output, torch.Tensor):
+            return
         seen = float(inputs[0].abs().sum())
         axis = -1 if isinstance(part, nn.Linear) else 1
-        calls.append(_Call(names[part], seen, measure_spread(output.numpy(), axis)))
+        calls.append(_Call(names[part], seen, measure_spread(output.float().numpy(), axis)))
         last[:] = [output]
 
     def note_norm(part: nn.Module, inputs: Any, output: "Tensor") -> None:
-        if last and inputs[0] is last[0]:
-            calls[-1].spread = measure_spread(output.numpy(), 1)
+        if last and inputs and inputs[0] is last[0]:
+            calls[-1].spread = measure_spread(output.float().numpy(), 1)
 
     layers = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

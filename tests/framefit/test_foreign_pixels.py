@@ -231,6 +231,25 @@ def test_the_layer_that_an_input_reaches_is_measured() -> None:
     assert not any(part._forward_hooks for part in module.modules())
 
 
+def test_layers_that_cannot_be_watched_stop_nothing() -> None:
+    """One is given its input by a keyword, the other computes in bfloat16."""
+    torch = pytest.importorskip("torch")
+    from framefit.module_first_layer import measure_module_layers
+
+    class Odd(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = torch.nn.Conv2d(3, 5, 1)
+            self.narrow = torch.nn.Conv2d(5, 5, 1).bfloat16()
+
+        def forward(self, x):
+            return self.narrow(self.hidden(input=x).bfloat16()).float()
+
+    (found,) = measure_module_layers(Odd().eval(), "x", {"x": PIXELS[:1]}).items()
+    assert found[0] == "narrow"
+    assert found[1] > 0
+
+
 def test_a_spec_that_pruning_had_to_assume_is_no_statement(run, trainable: Path) -> None:
     """Standardized arrays are not warned of, and a later command may say how pixels were scaled."""
     np.savez("d.npz", x=((PIXELS / 255 - MEAN) / STD).astype(np.float32))
