@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.builder import call_builder, find_builder
+from artifacts.checkpoint_fields import ASSUMED_KEY, SHAPES_KEY, check_fields, read_shapes
 from artifacts.dropped_objects import STAND_INS, holds_dropped, resave_hint
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError, UnavailableError, UnsafeFileError, first_line
@@ -55,6 +56,8 @@ class Checkpoint:
         edits: structural changes to replay on the built module, in order.
         input_spec: how pixels become the network's input.
         state_dict: the weights by name.
+        shapes: of the inputs that it was written with, by name; empty where `config` says them.
+        is_spec_assumed: nothing said how pixels become the input when it was written.
     """
 
     builder: str
@@ -62,6 +65,13 @@ class Checkpoint:
     input_spec: InputSpec
     state_dict: dict[str, Tensor]
     edits: list[dict[str, Any]] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_spec_assumed: bool = False
+
+    @property
+    def known_spec(self) -> InputSpec | None:
+        """The input spec where something said it."""
+        return None if self.is_spec_assumed else self.input_spec
 
 
 def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
@@ -73,6 +83,10 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         "edits": checkpoint.edits,
         "input_spec": asdict(checkpoint.input_spec),
     }
+    if checkpoint.shapes:
+        content[SHAPES_KEY] = {name: list(shape) for name, shape in checkpoint.shapes.items()}
+    if checkpoint.is_spec_assumed:
+        content[ASSUMED_KEY] = True
     if Path(path).suffix == ".safetensors":
         write_safetensors(Path(path), content, checkpoint.state_dict)
         return Path(path)
@@ -142,14 +156,9 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
     """
     path = require_file(path, _WHAT)
     label = printable(path)
-    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
-        weights, rest = _load_safetensors(path)
-        if rest is not None:
-            return _read_checkpoint({**rest, "state_dict": weights}, label)
-        return check_weights(weights, label)
-    content = _load_zip(path, STAND_INS)
-    if isinstance(content, dict) and isinstance(content.get("format"), str):
-        return _read_checkpoint(content, label)
+    content = _read_file(path, label)
+    if isinstance(content, Checkpoint):
+        return content
     weights = find_weights(content)
     if not weights:
         several = name_state_dicts(content)
@@ -166,6 +175,32 @@ def load_checkpoint_or_weights(path: Path | str) -> Checkpoint | dict[str, Tenso
     return check_weights(weights, label)
 
 
+def find_checkpoint(path: Path | str) -> Checkpoint | None:
+    """Reads a file as `load_checkpoint_or_weights` does, but for weights alone.
+
+    Returns:
+        a checkpoint; None where the file holds weights, which are not looked at.
+
+    Raises:
+        UnsafeFileError: the file could run code or is ambiguous.
+        InputError: it is damaged.
+    """
+    path = require_file(path, _WHAT)
+    content = _read_file(path, printable(path))
+    return content if isinstance(content, Checkpoint) else None
+
+
+def _read_file(path: Path, label: str) -> Any:
+    """Returns the checkpoint that a file holds, else its whole content."""
+    if sniff_kind(path) == "safetensors" or path.suffix == ".safetensors":
+        weights, rest = _load_safetensors(path)
+        return weights if rest is None else _read_checkpoint({**rest, "state_dict": weights}, label)
+    content = _load_zip(path, STAND_INS)
+    if isinstance(content, dict) and isinstance(content.get("format"), str):
+        return _read_checkpoint(content, label)
+    return content
+
+
 def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
     if content.get("format") != FORMAT:
         raise InputError(
@@ -176,13 +211,15 @@ def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
     missing = [key for key in _KEYS if key not in content]
     if missing:
         raise InputError(f"checkpoint {label} has no '{missing[0]}'", ", ".join(_KEYS))
-    _check_fields(content, label)
+    check_fields(content, label)
     return Checkpoint(
         builder=content["builder"],
         config=content["config"],
         edits=content["edits"],
         input_spec=InputSpec.from_dict(dict(content["input_spec"])),
         state_dict=check_weights(content["state_dict"], label),
+        shapes=read_shapes(content.get(SHAPES_KEY, {}), label),
+        is_spec_assumed=content.get(ASSUMED_KEY) is True,
     )
 
 
@@ -356,18 +393,3 @@ def _load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | N
     except Exception as error:
         raise InputError(f"{printable(path)} cannot be read: {error}", "safetensors") from error
     return weights, read_content(path, content)
-
-
-def _check_fields(content: dict[str, Any], label: str) -> None:
-    if holds_dropped(content):
-        raise UnsafeFileError(
-            f"checkpoint {label} holds Python objects beside its weights",
-            "plain values and tensors alone",
-        )
-    for key, kind in (("builder", str), ("config", dict), ("edits", list), ("input_spec", dict)):
-        if not isinstance(content[key], kind):
-            raise InputError(
-                f"'{key}' of checkpoint {label} is {type(content[key]).__name__}", kind.__name__
-            )
-    if not find_weights(content["state_dict"]):
-        raise InputError(f"'state_dict' of checkpoint {label}", "a dictionary of tensors")

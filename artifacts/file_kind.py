@@ -66,9 +66,11 @@ def sniff_kind(path: Path) -> str:
     """
     with path.open("rb") as stream:
         head = stream.read(_HEAD_BYTES)
-    if head[:2] == b"PK" or zipfile.is_zipfile(path):
+    is_safetensors = _is_safetensors(head)
+    if (head[:2] == b"PK" and not is_safetensors) or zipfile.is_zipfile(path):
         return "zip"
     for kind, matches in (
+        ("safetensors", is_safetensors),
         ("pickle", _is_pickle(head)),
         ("hdf5", head.startswith(b"\x89HDF")),
         ("tflite", head[4:8] == b"TFL3"),
@@ -87,6 +89,14 @@ def printable(path: Path | str) -> str:
     """Returns a path as one line of printable text, control characters escaped."""
     text = str(path)
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _is_safetensors(head: bytes) -> bool:
+    """The length of a header in eight bytes, less than 4 GiB, and its first brace.
+
+    The length may look like the start of something else: 640 is a pickle's, 19280 a zip's.
+    """
+    return head[4:9] == b"\0\0\0\0{"
 
 
 def _is_pickle(head: bytes) -> bool:

@@ -14,7 +14,7 @@ import onnx
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from export.adaptive_pools import write_adaptive_pool
+from export.adaptive_pools import write_adaptive_max_pool, write_adaptive_pool
 from export.quiet import quiet
 from export.written_slices import write_without_scatters
 
@@ -51,6 +51,9 @@ def _translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
     return {
         torch.ops.aten._adaptive_avg_pool2d.default: write_adaptive_pool,
+        torch.ops.aten._adaptive_avg_pool3d.default: write_adaptive_pool,
+        torch.ops.aten.adaptive_max_pool2d.default: write_adaptive_max_pool,
+        torch.ops.aten.adaptive_max_pool3d.default: write_adaptive_max_pool,
         torch.ops.aten._is_all_true.default: write_all,
     }
 

@@ -36,7 +36,8 @@ class NetworkOptions:
         input_spec: how pixels become the input; None stores only what the file itself says.
         is_trusted: load a `.pt2` that could run code.
         sample_shapes: of one sample of each array of the data, batch of 1 first. They are the
-            shapes of inputs that neither `input_shapes` nor the file says.
+            shapes of inputs that neither `input_shapes` nor the file says; those that a checkpoint
+            was pruned with stand behind them.
     """
 
     factory: str | None = None
@@ -121,14 +122,16 @@ def _build_checkpoint(
     source: Path, checkpoint: Checkpoint, options: NetworkOptions
 ) -> tuple[nn.Module, Shapes, InputSpec | None]:
     given = options.input_spec
-    if given is not None and given != checkpoint.input_spec:
+    known = checkpoint.known_spec
+    if given is not None and known is not None and given != known:
         raise InputError(
-            f"{source} was trained with the input spec {checkpoint.input_spec.to_json()}",
+            f"{source} was trained with the input spec {known.to_json()}",
             "no other one",
             "leave --color, --pixel-scale, --mean, --std and --resize out",
         )
     module = build_module(checkpoint, factory=options.factory)
-    return module, _shapes(source, options, _own_shape(checkpoint), module), checkpoint.input_spec
+    shapes = _shapes(source, options, _own_shape(checkpoint), module, checkpoint.shapes)
+    return module, shapes, known or given
 
 
 def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:
@@ -139,14 +142,18 @@ def _own_shape(checkpoint: Checkpoint) -> tuple[int, ...] | None:
 
 
 def _shapes(
-    source: Path, options: NetworkOptions, own: tuple[int, ...] | None, module: nn.Module
+    source: Path,
+    options: NetworkOptions,
+    own: tuple[int, ...] | None,
+    module: nn.Module,
+    stored: Shapes | None = None,
 ) -> Shapes:
     given = dict(options.input_shapes or {})
     if given:
         return {name or INPUT_NAME: shape for name, shape in given.items()}
     if own is not None:
         return {INPUT_NAME: own}
-    found = _match_arguments(module, options.sample_shapes)
+    found = _match_arguments(module, options.sample_shapes) or stored
     if not found:
         raise InputError(
             f"{source} does not say the shape of its input",

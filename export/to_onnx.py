@@ -22,6 +22,7 @@ from artifacts.module_run import explain_failure
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.synthetic_pictures import draw_input, draw_prepared, has_colors
+from export.export_answers import answers_otherwise, as_in_export
 from export.exporters import EXPORTERS, export_with
 from export.outputs import flatten_outputs
 from export.own_rounding import measure_own_rounding
@@ -99,9 +100,9 @@ def export_onnx(
     shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {INPUT_NAME: input_shape}
     _check_shapes(shapes)
     order = tuple(getattr(module, "output_names", None) or ())
-    with _evaluation(module), torch.no_grad():
-        spec = input_spec or InputSpec()
-        samples = [_sample(module, shapes, spec, _SEED + index) for index in range(_PARITY_SAMPLES)]
+    spec = input_spec or InputSpec()
+    samples = [_sample(module, shapes, spec, _SEED + index) for index in range(_PARITY_SAMPLES)]
+    with _evaluation(module), torch.no_grad(), _answering(module, samples[0], order, notify):
         wanted = [_run_module(module, sample, order) for sample in samples]
         require_names(outputs, list(wanted[0]), "output of the module")
 
@@ -249,6 +250,23 @@ def _evaluation(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
+
+
+@contextmanager
+def _answering(
+    module: nn.Module,
+    sample: Mapping[str, Tensor],
+    order: tuple[str, ...],
+    notify: Callable[[str], None] | None,
+) -> Iterator[None]:
+    """Lets the module answer in the block as it answers in an export."""
+    if not answers_otherwise(module, list(sample.values()), order):
+        yield
+        return
+    if notify is not None:
+        notify("the network has other outputs in an export; the file has those")
+    with as_in_export():
+        yield
 
 
 def _sample(

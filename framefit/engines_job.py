@@ -18,7 +18,7 @@ from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
 from engines.runtimes import Session, SessionSettings
 from framefit.hang_watch import HangWatch
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
 from latency_budget.network import network_stage, random_feeds
@@ -74,7 +74,12 @@ def open_data(
     """
     workspace = Workspace()
     folder = workspace.find_dataset(data)
-    spec, warning = choose_spec(_stored_spec(path), workspace.read_settings().input, spec_options)
+    spec, warning = choose_spec(
+        _stored_spec(path),
+        workspace.read_settings().input,
+        spec_options,
+        channels=count_channels({tensor.name: tensor.shape for tensor in session.inputs}),
+    )
     in_bytes = read_byte_inputs(_read_metadata(path))
     inputs = {
         tensor.name: TensorShape(tensor.shape, tensor.dtype.name, tensor.name in in_bytes)

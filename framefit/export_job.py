@@ -12,11 +12,11 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import save_onnx
-from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_inputs import input_tensors, parse_input_shapes
 from artifacts.onnx_metadata import INPUT_SPEC_KEY, PARENT_KEY
 from framefit.model_data import open_model_with_data
 from framefit.model_source import ModelOptions, open_model
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def export_onnx_file(
             module,
             target,
             input_shape=shapes,
-            input_spec=_find_spec(stored, spec_options),
+            input_spec=_find_spec(stored, spec_options, shapes),
             metadata=parent,
             outputs=outputs,
             notify=_log.warning,
@@ -86,9 +86,15 @@ def export_onnx_file(
     return target
 
 
-def _find_spec(stored: InputSpec | None, spec_options: Mapping[str, Any]) -> InputSpec | None:
-    """Returns the input spec that a file or the user states."""
-    spec, assumption = choose_spec(stored, Workspace().read_settings().input, spec_options)
+def _find_spec(
+    stored: InputSpec | None,
+    spec_options: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int]],
+) -> InputSpec | None:
+    """Returns the input spec that a file or the user states, for inputs of these shapes."""
+    spec, assumption = choose_spec(
+        stored, Workspace().read_settings().input, spec_options, channels=count_channels(shapes)
+    )
     return None if assumption else spec
 
 
@@ -105,7 +111,8 @@ def _cut_onnx(
         raise InputError(f"--out is {target}, the network itself", "another file")
     opened = open_model(source, model_options)
     keep_outputs(opened.model, outputs)
-    spec = _find_spec(opened.spec, spec_options)
+    shapes = {name: item.shape for name, item in input_tensors(opened.model).items()}
+    spec = _find_spec(opened.spec, spec_options, shapes)
     stated = {} if spec is None else {INPUT_SPEC_KEY: spec.to_json()}
     save_onnx(opened.model, target, metadata={**stated, **metadata})
     is_quantized = any(node.op_type == "DequantizeLinear" for node in opened.model.graph.node)

@@ -6,7 +6,7 @@ black and white. Else the first layer tells: trained with pixels of 0 to 1, it a
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +20,7 @@ from artifacts.npz_samples import NpzSamples
 from artifacts.pixel_levels import LEAST_LEVEL, LEVELS
 from artifacts.samples import pick_evenly
 from artifacts.synthetic_pictures import PICTURE_RANK
+from framefit.training_samples import PictureSamples, TrainingSamples
 
 FEW = 4
 """Samples that are looked at."""
@@ -35,16 +36,30 @@ Array = NDArray[Any]
 _log = logging.getLogger(__name__)
 
 
+Measure = Callable[[str, Mapping[str, Array]], dict[str, float]]
+"""From an input's name and values of all inputs to how much its first layers' outputs vary."""
+
+
+def warn_of_foreign_training_pixels(
+    samples: TrainingSamples, data: str, spec: InputSpec | None, measure: Measure
+) -> None:
+    """Warns as `warn_of_foreign_pixels` does, where samples for training are arrays."""
+    if isinstance(samples.training, PictureSamples):
+        arrays = samples.training.samples
+        if isinstance(arrays, NpzSamples):
+            warn_of_foreign_pixels(arrays, data, spec, measure)
+
+
 def warn_of_foreign_pixels(
-    model: onnx.ModelProto, samples: NpzSamples, data: str, spec: InputSpec | None
+    samples: NpzSamples, data: str, spec: InputSpec | None, measure: Measure
 ) -> None:
     """Warns of each input whose pixels are not those that the network was trained with.
 
     Args:
-        model: the network.
-        samples: arrays for it.
+        samples: arrays for the network.
         data: the file's name, for the warning.
         spec: how pixels become the input; None where nothing says so.
+        measure: how much the outputs of the network's first layers vary.
     """
     few = pick_evenly(samples, FEW)
     pictures = {
@@ -58,7 +73,7 @@ def warn_of_foreign_pixels(
         problem = (
             _leave_spec(arrays[0].shape, low, high, spec)
             if spec is not None
-            else _overwhelm_layer(model, name, few[0], low, high)
+            else _overwhelm_layer(measure, name, few[0], low, high)
         )
         if problem:
             _log.warning(
@@ -84,13 +99,13 @@ def _leave_spec(shape: Sequence[int], low: float, high: float, spec: InputSpec) 
 
 
 def _overwhelm_layer(
-    model: onnx.ModelProto, name: str, sample: Mapping[str, Array], low: float, high: float
+    measure: Measure, name: str, sample: Mapping[str, Array], low: float, high: float
 ) -> str:
     """Returns what pixels of 0 to 255 do to the first layer that reads them; "" for nothing."""
     if not (low >= 0 and LEAST_LEVEL <= high <= LEVELS):
         return ""
     try:
-        spreads = measure_first_layers(model, name, sample)
+        spreads = measure(name, sample)
     except InputError as error:
         _log.debug("the first layers that read '%s' cannot be measured: %s", name, error)
         return ""
@@ -132,11 +147,12 @@ def measure_first_layers(
     feeds = {name: sample[name]}
     values = Subgraph(graph, [*path, *layers], graph.weights, feeds, outputs).run(feeds)
     return {
-        node.name: _spread(values[node.output[0]], 1 if node.op_type == "Conv" else -1)
+        node.name: measure_spread(values[node.output[0]], 1 if node.op_type == "Conv" else -1)
         for node in layers
     }
 
 
-def _spread(values: Array, axis: int) -> float:
+def measure_spread(values: Array, axis: int) -> float:
+    """Returns the standard deviation of a channel, the median over the channels of an axis."""
     channels = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     return float(np.median(channels.std(axis=1, dtype=np.float64)))

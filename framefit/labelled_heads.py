@@ -27,12 +27,12 @@ def open_label_heads(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is damaged.
     """
-    from artifacts.checkpoint import Checkpoint, build_module, load_checkpoint_or_weights
+    from artifacts.checkpoint import build_module, find_checkpoint
 
     if path.suffix.lower() not in TRAINABLE:
         return {}
-    content = load_checkpoint_or_weights(path)
-    if not isinstance(content, Checkpoint) or not content.builder.startswith("perception."):
+    content = find_checkpoint(path)
+    if content is None or not content.builder.startswith("perception."):
         return {}
     return label_heads(build_module(content))
 

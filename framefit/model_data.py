@@ -1,9 +1,10 @@
 """Opens a model together with its data: one input spec for both."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples
 from artifacts.onnx_inputs import input_tensors
 from artifacts.recurrence import Recurrence
-from artifacts.samples import Samples, TensorShape, open_samples
-from framefit.foreign_pixels import warn_of_foreign_pixels
+from artifacts.samples import Samples, open_samples
+from framefit.foreign_pixels import measure_first_layers, warn_of_foreign_pixels
 from framefit.model_source import ModelOptions, OpenedModel, open_model
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.training_samples import warn_of_arrays
 from framefit.workspace import Workspace
 
@@ -63,11 +64,13 @@ def open_model_with_data(
     opened = open_model(path, replace(model_options or ModelOptions(), data=data))
     recurrence = model_options.recurrence if model_options is not None else None
     inputs = input_tensors(opened.model)
+    states = recurrence.states if recurrence is not None else ()
+    pictures = {name: item.shape for name, item in inputs.items() if name not in states}
     spec, warning = choose_spec(
         opened.spec or related_spec,
         workspace.read_settings().input,
         spec_options or {},
-        channels=_count_channels(inputs, recurrence.states if recurrence is not None else ()),
+        channels=count_channels(pictures),
     )
     try:
         samples = _open_frames(opened, data_path, spec, limit, recurrence, progress)
@@ -75,7 +78,8 @@ def open_model_with_data(
         raise (_with_states_named(error, opened.model) if takes_states else error) from error
     if isinstance(samples, NpzSamples):
         known = None if warning else spec
-        warn_of_foreign_pixels(opened.model, samples, data_path.name, known)
+        measure = partial(measure_first_layers, opened.model)
+        warn_of_foreign_pixels(samples, data_path.name, known, measure)
     if not warning:
         return opened, spec, samples
     if data_path.suffix.lower() == ".npz":
@@ -145,10 +149,3 @@ def _may_follow(output: onnx.ValueInfoProto, state: onnx.ValueInfoProto) -> bool
         len(result.shape.dim) == len(wanted.shape.dim)
         and all(one == other or not one.HasField("dim_value") for one, other in sizes)
     )
-
-
-def _count_channels(inputs: Mapping[str, TensorShape], states: Collection[str]) -> int:
-    pictures = {name: item.shape for name, item in inputs.items() if name not in states}
-    shapes = [shape for shape in pictures.values() if len(shape) == 4]
-    is_grey = len(shapes) == 1 and 1 in (shapes[0][1], shapes[0][3]) and 3 not in shapes[0][1::2]
-    return 1 if is_grey else 3

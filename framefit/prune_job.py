@@ -21,7 +21,7 @@ from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES
 from framefit.prune_samples import open_prune_data
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
 from framefit.workspace import Workspace
@@ -125,6 +125,7 @@ class _Source:
     module: "nn.Module"
     shapes: Mapping[str, tuple[int, ...]]
     spec: InputSpec
+    is_spec_assumed: bool
     builder: str
     config: dict[str, Any]
     edits: list[dict[str, Any]]
@@ -174,7 +175,14 @@ def prune_file(
     source = _open(model, model_options or ModelOptions(), spec_options or {}, data)
     if data is not None:
         require_single_samples(source.module, source.shapes)
-    opened = open_prune_data(source.module, source.shapes, source.spec, data, samples)
+    opened = open_prune_data(
+        source.module,
+        source.shapes,
+        source.spec,
+        data,
+        samples,
+        is_spec_assumed=source.is_spec_assumed,
+    )
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
@@ -204,18 +212,21 @@ def prune_file(
 def _open(
     model: Path, options: ModelOptions, spec_options: Mapping[str, Any], data: str | None
 ) -> _Source:
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights
+    from artifacts.checkpoint import find_checkpoint
     from export.network_file import open_network
 
     path = require_file(model, "a network (.pt or .safetensors)")
     if path.suffix.lower() not in TRAINABLE:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
-    content = load_checkpoint_or_weights(path)
-    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
-    if isinstance(content, Checkpoint):
-        return _Source(module, shapes, spec, content.builder, content.config, list(content.edits))
-    return _Source(module, shapes, spec, options.factory or "", {}, [])
+    content = find_checkpoint(path)
+    spec, warning = choose_spec(
+        stored, Workspace().read_settings().input, spec_options, channels=count_channels(shapes)
+    )
+    known = (module, shapes, spec, bool(warning))
+    if content is not None:
+        return _Source(*known, content.builder, content.config, list(content.edits))
+    return _Source(*known, options.factory or "", {}, [])
 
 
 def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
@@ -295,6 +306,8 @@ def _save(target: Path, source: _Source, result: "PruneResult") -> None:
             input_spec=source.spec,
             state_dict=result.module.state_dict(),
             edits=edits,
+            shapes={} if source.config else dict(source.shapes),
+            is_spec_assumed=source.is_spec_assumed,
         ),
     )
     if target.suffix == ".safetensors":

@@ -1,10 +1,13 @@
 """The samples on which `compress prune` finds importance and judges quality."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from artifacts.input_spec import InputSpec
+from framefit.foreign_pixels import warn_of_foreign_training_pixels
 from framefit.labelled_heads import label_heads
+from framefit.module_first_layer import measure_module_layers
 from framefit.training_samples import (
     IMAGE,
     SCENES,
@@ -26,6 +29,8 @@ def open_prune_data(
     spec: InputSpec,
     data: str | None,
     count: int,
+    *,
+    is_spec_assumed: bool,
 ) -> "PruneData":
     """Opens what `--data` names, for importance, BatchNorm and the quality probe.
 
@@ -35,6 +40,7 @@ def open_prune_data(
         spec: how pixels become its input.
         data: "scenes", pictures or an `.npz`; None for no samples.
         count: use at most this many.
+        is_spec_assumed: nothing says how pixels become its input.
 
     Raises:
         InputError: the data do not fit the network.
@@ -56,6 +62,9 @@ def open_prune_data(
         labels=LabelOptions(is_used=bool(heads)),
         heads=heads,
         in_bytes=find_byte_arrays(module, names, data),
+    )
+    warn_of_foreign_training_pixels(
+        opened, data, None if is_spec_assumed else spec, partial(measure_module_layers, module)
     )
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]

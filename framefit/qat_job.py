@@ -20,9 +20,10 @@ from artifacts.onnx_metadata import (
     read_metadata,
 )
 from artifacts.wording import name_some
+from framefit.foreign_pixels import measure_first_layers, warn_of_foreign_training_pixels
 from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
-from framefit.spec_choice import choose_spec
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.training_samples import LabelOptions, name_inputs, open_training_samples
 from framefit.workspace import Workspace
 
@@ -113,10 +114,13 @@ def qat_file(
     guide = open_model(teacher, replace(model_options or ModelOptions(), data=data))
     _require_trainable(quantized)
     _require_trainable(guide)
-    spec, warning = choose_spec(
-        quantized.spec or guide.spec, Workspace().read_settings().input, spec_options or {}
-    )
     tensors = input_tensors(quantized.model)
+    spec, warning = choose_spec(
+        quantized.spec or guide.spec,
+        Workspace().read_settings().input,
+        spec_options or {},
+        channels=count_channels({name: tensor.shape for name, tensor in tensors.items()}),
+    )
     shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
     samples = open_training_samples(
@@ -127,6 +131,13 @@ def qat_file(
         heads=heads,
         tensors=dict(zip(shapes, tensors.values(), strict=True)),
     )
+    names = dict(zip(shapes, input_tensors(guide.model), strict=True))
+
+    def measure(name: str, sample: Mapping[str, Any]) -> dict[str, float]:
+        named = {names[key]: value for key, value in sample.items()}
+        return measure_first_layers(guide.model, names[name], named)
+
+    warn_of_foreign_training_pixels(samples, data, None if warning else spec, measure)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,

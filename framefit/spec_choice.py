@@ -1,6 +1,6 @@
 """Decides how pixels become tensors: the artifact's word, else framefit.toml's, else the user's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ OPTION_NAMES = {
     "resize": "--resize",
 }
 _RELATIVE_TOLERANCE = 1e-6
+_PICTURE_AXES = 4
 
 
 def choose_spec(
@@ -30,7 +31,7 @@ def choose_spec(
         stored: the spec that the model carries.
         configured: values of framefit.toml.
         given: values of the command line's options; None stands for not given.
-        channels: of the network's input, for the defaults.
+        channels: of the network's input, for the defaults, see `count_channels`.
 
     Returns:
         the spec, and a warning where nothing at all said what it is ("" otherwise).
@@ -54,6 +55,17 @@ def choose_spec(
         "nothing says how pixels become the input: taking RGB, 1/255, stretch. If the network was "
         "trained otherwise, give --color, --pixel-scale, --mean, --std, --resize or framefit.toml"
     )
+
+
+def count_channels(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Returns how many channels the spec of a network is about: 1 where its pictures are grey.
+
+    Args:
+        shapes: of its inputs by name, states left out.
+    """
+    pictures = [shape[1::2] for shape in shapes.values() if len(shape) == _PICTURE_AXES]
+    is_grey = bool(pictures) and all(1 in ends and 3 not in ends for ends in pictures)
+    return 1 if is_grey else 3
 
 
 def parse_numbers(text: str | None, option: str) -> tuple[float, ...] | None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.wording import name_some
+from framefit.foreign_pixels import warn_of_foreign_training_pixels
 from framefit.model_source import ModelOptions
-from framefit.spec_choice import choose_spec
+from framefit.module_first_layer import measure_module_layers
+from framefit.spec_choice import choose_spec, count_channels
 from framefit.training_samples import (
     SCENES,
     LabelOptions,
@@ -42,22 +45,31 @@ class Trainable:
     Attributes:
         module: the network.
         shapes: of its inputs, see `name_inputs`.
+        own_shapes: the same by the names that the file or the user gives them.
         spec: how pixels become them.
+        is_spec_assumed: nothing says how they do.
         in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_arrays`.
     """
 
     module: "nn.Module"
     shapes: dict[str, tuple[int, ...]]
+    own_shapes: dict[str, tuple[int, ...]]
     spec: InputSpec
+    is_spec_assumed: bool
     in_bytes: frozenset[str] = frozenset()
 
     def open_samples(
         self, data: str, labels: LabelOptions | None, heads: Mapping[str, Any]
     ) -> TrainingSamples:
         """Opens samples for it, see `open_training_samples`."""
-        return open_training_samples(
+        samples = open_training_samples(
             data, self.shapes, self.spec, labels=labels, heads=heads, in_bytes=self.in_bytes
         )
+        known = None if self.is_spec_assumed else self.spec
+        warn_of_foreign_training_pixels(
+            samples, data, known, partial(measure_module_layers, self.module)
+        )
+        return samples
 
 
 def open_trainable(
@@ -83,14 +95,23 @@ def open_trainable(
     if path.suffix.lower() in (".onnx", ".pt2"):
         raise InputError(f"{path} cannot be trained", "a checkpoint (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
-    spec, _ = choose_spec(stored, Workspace().read_settings().input, spec_options)
+    spec, warning = choose_spec(
+        stored, Workspace().read_settings().input, spec_options, channels=count_channels(shapes)
+    )
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
     in_bytes = find_byte_arrays(module.eval(), named, data)
     sample = open_example(data, named, spec, in_bytes) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
-    return Trainable(module=module, shapes=named, spec=spec, in_bytes=in_bytes)
+    return Trainable(
+        module=module,
+        shapes=named,
+        own_shapes=shapes,
+        spec=spec,
+        is_spec_assumed=bool(warning),
+        in_bytes=in_bytes,
+    )
 
 
 def note_frozen(module: "nn.Module") -> None:
@@ -148,12 +169,12 @@ def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
 
 def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
     """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    from artifacts.checkpoint import find_checkpoint, save_checkpoint
     from artifacts.torch_file import write_torch
 
     weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if isinstance(content, Checkpoint):
+    content = find_checkpoint(source)
+    if content is not None:
         save_checkpoint(out, replace(content, state_dict=weights))
         return
     write_torch(out, weights)
@@ -166,13 +187,16 @@ def save_edited(
     out: Path,
     factory: str | None,
     spec: InputSpec,
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
     """Writes a network with structural edits on top of those it came with, as a checkpoint."""
-    from artifacts.checkpoint import Checkpoint, load_checkpoint_or_weights, save_checkpoint
+    from artifacts.checkpoint import Checkpoint, find_checkpoint, save_checkpoint
 
     weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = load_checkpoint_or_weights(source)
-    if not isinstance(content, Checkpoint):
-        content = Checkpoint(builder=factory or "", config={}, input_spec=spec, state_dict={})
+    content = find_checkpoint(source)
+    if content is None:
+        content = Checkpoint(
+            builder=factory or "", config={}, input_spec=spec, state_dict={}, shapes=dict(shapes)
+        )
     edited = [*content.edits, *map(dict, edits)]
     save_checkpoint(out, replace(content, state_dict=weights, edits=edited))

@@ -104,6 +104,22 @@ def test_builder_of_the_file_is_not_run_unless_the_user_names_it(
     assert "my_networks" not in sys.modules
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_the_shapes_of_the_inputs_come_back(tmp_path: Path, network, suffix: str) -> None:
+    shapes = {"left": (1, 3, 5, 5), "right": (1, 3, 5, 5)}
+    path = save_checkpoint(tmp_path / f"m{suffix}", make(network, shapes=shapes))
+    assert load_checkpoint(path).shapes == shapes
+
+
+@pytest.mark.parametrize("shapes", [{"x": [1, -3]}, {"x": [1, 2.5]}, {"x": "1,3"}, {3: [1]}])
+def test_shapes_that_are_none_are_refused(tmp_path: Path, network, shapes) -> None:
+    content = torch.load(save_checkpoint(tmp_path / "m.pt", make(network)))
+    path = tmp_path / "other.pt"
+    torch.save({**content, "shapes": shapes}, path)
+    with pytest.raises(InputError, match="a shape for each input"):
+        load_checkpoint(path)
+
+
 @pytest.mark.parametrize(
     "builder",
     [

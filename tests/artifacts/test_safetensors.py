@@ -39,6 +39,16 @@ def test_safetensors_round_trip(tmp_path: Path, network) -> None:
     assert loaded["weight"].sum() == network.weight.sum()
 
 
+@pytest.mark.parametrize("length", [0x0280, 0x0580, 0x4B50], ids=["pickle", "pickle 5", "zip"])
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_a_header_whose_length_reads_like_another_file(tmp_path: Path, length: int, suffix) -> None:
+    """The length stands first: 640 is how a pickle begins, and 19280 how a zip does."""
+    header = json.dumps({"weight": entry()}).encode().ljust(length)
+    path = tmp_path / f"m{suffix}"
+    path.write_bytes(safetensors_bytes(header))
+    assert load_state_dict(path)["weight"].shape == (2,)
+
+
 BAD_SAFETENSORS = {
     "7 bytes": b"1234567",
     "header 2^63": (2**63).to_bytes(8, "little") + b"{}",

@@ -1,4 +1,4 @@
-"""Adaptive average pools whose windows are unlike are a few nodes."""
+"""Adaptive pools whose windows are unlike are a few nodes."""
 
 import numpy as np
 import onnx
@@ -75,3 +75,43 @@ def test_half_precision_is_averaged_in_float32(tmp_path):
     model = onnx.load(path)
     assert [node.op_type for node in model.graph.node].count("MatMul") == 2
     onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("pool", "shape", "kinds"),
+    [
+        (nn.AdaptiveMaxPool2d(3), (1, 4, 16, 20), ["Gather", "MaxPool"]),
+        (nn.AdaptiveMaxPool2d((7, 3)), (1, 4, 16, 20), ["Gather", "Gather", "MaxPool"]),
+        (nn.AdaptiveMaxPool2d((3, 4)), (1, 4, 16, 20), ["MaxPool"]),
+        (nn.AdaptiveMaxPool2d((18, 3)), (1, 4, 16, 20), ["Gather", "Gather", "MaxPool"]),
+        (nn.AdaptiveMaxPool2d(1), (1, 4, 16, 20), ["ReduceMax"]),
+        (nn.AdaptiveMaxPool2d(3), (4, 16, 20), ["Gather", "Unsqueeze", "MaxPool", "Squeeze"]),
+        (nn.AdaptiveMaxPool1d(3), (1, 4, 20), ["Unsqueeze", "Gather", "MaxPool", "Squeeze"]),
+        (nn.AdaptiveMaxPool3d(3), (1, 4, 6, 20, 9), ["Gather", "MaxPool"]),
+        (nn.AdaptiveAvgPool3d((2, 3, 3)), (1, 4, 6, 9, 6), ["AveragePool"]),
+        (nn.AdaptiveAvgPool3d((6, 3, 3)), (1, 4, 6, 20, 6), ["MatMul", "MatMul"]),
+        (nn.AdaptiveAvgPool3d(3), (2, 4, 8, 9, 6), [*["MatMul"] * 3, "Reshape", "Reshape"]),
+        (nn.AdaptiveAvgPool3d(3), (4, 8, 20, 6), [*["MatMul"] * 3, "Reshape", "Reshape"]),
+    ],
+)
+def test_other_adaptive_pools(pool, shape, kinds, tmp_path):
+    notes = []
+    path = tmp_path / "pool.onnx"
+    export_onnx(pool, path, input_shape=shape, exporters=("torch.export",), notify=notes.append)
+    model = onnx.load(path)
+    assert sorted(node.op_type for node in model.graph.node) == sorted(kinds)
+    x = torch.randn(shape)
+    (found,) = run_model(model, [{"input": x.numpy()}])
+    np.testing.assert_allclose(found["output"], pool(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_maxima_whose_places_are_read_are_exported_by_tracing(tmp_path):
+    class Places(nn.Module):
+        def forward(self, x):
+            return nn.functional.adaptive_max_pool2d(x, (4, 5), return_indices=True)
+
+    path = export_onnx(Places(), tmp_path / "places.onnx", input_shape=(1, 4, 16, 20))
+    x = torch.randn(1, 4, 16, 20)
+    (found,) = run_model(onnx.load(path), [{"input": x.numpy()}])
+    for name, wanted in zip(found, Places()(x), strict=True):
+        np.testing.assert_array_equal(found[name], wanted.numpy())

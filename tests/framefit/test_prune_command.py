@@ -114,6 +114,32 @@ def test_own_network_is_pruned_loaded_and_exported(run, weights: Path, pictures:
     assert sum(p.numel() for p in twice.parameters()) < count
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_a_pruned_file_says_the_shape_of_its_inputs(
+    run, weights: Path, folder: Path, suffix
+) -> None:
+    out = folder / f"small{suffix}"
+    result = run("compress", "prune", weights, "--ratio", 0.3, "--out", out, *factory())
+    assert result.code == 0, result.err
+    alone = ("--factory", "pruned_networks:make")
+    exported = run("export", "onnx", out, *alone)
+    assert exported.code == 0, exported.err
+    dims = onnx.load("small.onnx").graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [1, 3, 32, 48]
+    np.savez("other.npz", x=np.random.default_rng(0).random((4, 3, 48, 64), np.float32))
+    again = run("compress", "prune", out, "--ratio", 0.2, "--data", "other.npz", *alone)
+    assert again.code == 0, again.err
+    assert load_checkpoint("small.pruned.pt").shapes == {"input": (1, 3, 48, 64)}
+
+
+def test_averaged_weights_are_warned_of_once(run, weights: Path) -> None:
+    content = {"model": torch.load(weights), "ema": torch.load(weights)}
+    torch.save(content, "trained.pt")
+    result = run("compress", "prune", "trained.pt", "--ratio", 0.3, *factory())
+    assert result.code == 0, result.err
+    assert result.err.count("the weights are those of 'ema'") == 1
+
+
 def test_statistics_over_remaining_channels_are_told(run, weights: Path) -> None:
     import pruned_networks
 

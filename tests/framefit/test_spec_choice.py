@@ -1,12 +1,15 @@
 """The input spec is said once; whatever contradicts it is refused."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from framefit.spec_choice import choose_spec, parse_numbers
+from framefit.spec_choice import choose_spec, count_channels, parse_numbers
 
 STORED = InputSpec(color="bgr", mean=(0.5, 0.5, 0.5), pixel_scale=0.25)
 
@@ -56,3 +59,50 @@ def test_numbers_as_typed(values: list[float]) -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--mean"):
         parse_numbers(text, "--mean")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "channels"),
+    [
+        ({"x": (1, 3, 8, 8)}, 3),
+        ({"x": (1, 1, 8, 8)}, 1),
+        ({"x": (1, 8, 8, 1)}, 1),
+        ({"x": (1, 1, 8, 8), "steps": (1, 4)}, 1),
+        ({"left": (1, 1, 8, 8), "right": (1, 1, 8, 8)}, 1),
+        ({"color": (1, 3, 8, 8), "depth": (1, 1, 8, 8)}, 3),
+        ({"points": (1, 64, 4)}, 3),
+    ],
+)
+def test_grey_pictures_have_one_channel(shapes, channels) -> None:
+    assert count_channels(shapes) == channels
+
+
+def test_a_grey_network_beside_settings_of_colors(run, folder: Path, pictures: Path) -> None:
+    """The settings' order of colors says nothing of how many there are."""
+    torch = pytest.importorskip("torch")
+    (folder / "grey_networks.py").write_text(
+        "from torch import nn\n"
+        "def make():\n"
+        "    return nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 2, 3))\n"
+    )
+    (folder / "framefit.toml").write_text('[input]\ncolor = "rgb"\n')
+    sys.path.insert(0, str(folder))
+    try:
+        import grey_networks
+
+        torch.save(grey_networks.make().state_dict(), "grey.pt")
+        network = ("grey.pt", "--factory", "grey_networks:make", "--input-shape", "1,1,16,24")
+        data = ("--data", pictures)
+        for command in (
+            ("export", "onnx", *network),
+            ("compress", "quantize", "grey.onnx", *data, "--no-timing"),
+            ("engines", "run", "grey.int8.onnx", *data),
+            ("compress", "prune", *network, *data, "--ratio", 0.3),
+            ("compress", "distill", *network, "--teacher", "grey.pt", *data, "--steps", 1),
+            ("compress", "qat", "grey.int8.onnx", "--teacher", "grey.onnx", *data, "--steps", 1),
+        ):
+            result = run(*command)
+            assert result.code == 0, (command, result.err)
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("grey_networks", None)

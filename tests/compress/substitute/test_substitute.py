@@ -117,7 +117,7 @@ def test_a_substituted_checkpoint_loads_and_goes_on(tmp_path: Path) -> None:
     save_network(tmp_path / "a.pt", original, INPUT_SPEC)
     result = choose_substitutions(original, Prices(Hardswish=1.0, SqueezeExcite=1.0))
     path = tmp_path / "b.pt"
-    save_edited(tmp_path / "a.pt", result.module, result.edits, path, None, INPUT_SPEC)
+    save_edited(tmp_path / "a.pt", result.module, result.edits, path, None, INPUT_SPEC, {})
     loaded = build_module(load_checkpoint(path))
     x = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
