@@ -131,7 +131,7 @@ def distill_file(
         progress=progress,
     )
     if is_first_process():
-        save_trained(student, learner, out)
+        save_trained(student, opened, out)
         Workspace().record_artifact(out, "checkpoint", "compress distill")
     teachers = measure_heads(guide.module, samples, spec)
     after = measure_heads(learner, samples, spec)

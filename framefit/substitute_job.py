@@ -141,11 +141,7 @@ def substitute_file(
         versions = {"substituted": unrepaired, "repaired": substitution.module.eval()}
         outputs = measure_outputs(module.cpu(), versions, samples.held_out, samples.inputs)
     if is_first_process():
-        save_edited(
-            *(model, substitution.module, substitution.edits, out, options.factory),
-            spec=spec,
-            shapes=opened.own_shapes,
-        )
+        save_edited(model, opened, substitution.module, substitution.edits, out, options.factory)
         Workspace().record_artifact(out, "checkpoint", "compress substitute")
     return SubstituteOutcome(
         out=out,

@@ -30,6 +30,8 @@ from framefit.workspace import Workspace
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from artifacts.checkpoint import Checkpoint
+
 _log = logging.getLogger(__name__)
 _MOST_FROZEN = 3
 _SHOWN_SHARE = 0.005
@@ -167,36 +169,64 @@ def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":
     return tuple(torch.rand(shape, generator=generator) for shape in shapes.values())
 
 
-def save_trained(source: Path, module: "nn.Module", out: Path) -> None:
-    """Writes new weights in the form that the network came in: a checkpoint, or plain weights."""
+def save_trained(source: Path, opened: Trainable, out: Path) -> None:
+    """Writes new weights in the form that the network came in: a checkpoint, or plain weights.
+
+    Args:
+        source: the file that the network came in.
+        opened: the network with the new weights.
+        out: the file to write.
+    """
     from artifacts.checkpoint import find_checkpoint, save_checkpoint
     from artifacts.torch_file import write_torch
 
-    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     content = find_checkpoint(source)
-    if content is not None:
-        save_checkpoint(out, replace(content, state_dict=weights))
-        return
-    write_torch(out, weights)
+    if content is None:
+        write_torch(out, _copy_weights(opened.module))
+    else:
+        save_checkpoint(out, _update(content, opened, opened.module))
 
 
 def save_edited(
     source: Path,
+    opened: Trainable,
     module: "nn.Module",
     edits: Sequence[Mapping[str, Any]],
     out: Path,
     factory: str | None,
-    spec: InputSpec,
-    shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Writes a network with structural edits on top of those it came with, as a checkpoint."""
+    """Writes a network with structural edits on top of those it came with, as a checkpoint.
+
+    Args:
+        source: the file that the network came in.
+        opened: the network as it came.
+        module: the edited one.
+        edits: that made it so.
+        out: the file to write.
+        factory: that builds the network where the file holds weights alone.
+    """
     from artifacts.checkpoint import Checkpoint, find_checkpoint, save_checkpoint
 
-    weights = {name: value.detach().cpu() for name, value in module.state_dict().items()}
-    content = find_checkpoint(source)
-    if content is None:
-        content = Checkpoint(
-            builder=factory or "", config={}, input_spec=spec, state_dict={}, shapes=dict(shapes)
-        )
+    content = find_checkpoint(source) or Checkpoint(
+        builder=factory or "",
+        config={},
+        input_spec=opened.spec,
+        state_dict={},
+        shapes=dict(opened.own_shapes),
+    )
     edited = [*content.edits, *map(dict, edits)]
-    save_checkpoint(out, replace(content, state_dict=weights, edits=edited))
+    save_checkpoint(out, replace(_update(content, opened, module), edits=edited))
+
+
+def _update(content: "Checkpoint", opened: Trainable, module: "nn.Module") -> "Checkpoint":
+    """Returns a checkpoint with the module's weights and what is known of the input by now."""
+    return replace(
+        content,
+        state_dict=_copy_weights(module),
+        input_spec=opened.spec,
+        is_spec_assumed=opened.is_spec_assumed,
+    )
+
+
+def _copy_weights(module: "nn.Module") -> "dict[str, Tensor]":
+    return {name: value.detach().cpu() for name, value in module.state_dict().items()}

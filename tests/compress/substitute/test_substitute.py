@@ -108,20 +108,50 @@ def test_edits_that_say_anything_else_are_refused(edit) -> None:
 
 def test_a_substituted_checkpoint_loads_and_goes_on(tmp_path: Path) -> None:
     from artifacts.checkpoint import build_module, load_checkpoint
-    from framefit.trainable_network import save_edited, save_trained
+    from framefit.trainable_network import Trainable, save_edited, save_trained
     from perception.network import build
     from perception.train_checkpoint import INPUT_SPEC, save_network
+
+    def opened(module: nn.Module) -> Trainable:
+        return Trainable(
+            module=module, shapes={}, own_shapes={}, spec=INPUT_SPEC, is_spec_assumed=False
+        )
 
     config = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 64, "neck_channels": 8}
     original = build(config).eval()
     save_network(tmp_path / "a.pt", original, INPUT_SPEC)
     result = choose_substitutions(original, Prices(Hardswish=1.0, SqueezeExcite=1.0))
     path = tmp_path / "b.pt"
-    save_edited(tmp_path / "a.pt", result.module, result.edits, path, None, INPUT_SPEC, {})
+    save_edited(tmp_path / "a.pt", opened(original), result.module, result.edits, path, None)
     loaded = build_module(load_checkpoint(path))
     x = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         wanted, got = result.module.eval()(x), loaded(x)
     assert all(torch.equal(wanted[name], got[name]) for name in wanted)
-    save_trained(path, loaded, tmp_path / "c.pt")
+    save_trained(path, opened(loaded), tmp_path / "c.pt")
     assert load_checkpoint(tmp_path / "c.pt").edits == load_checkpoint(path).edits
+
+
+@pytest.mark.parametrize("is_assumed", [True, False])
+def test_a_spec_that_nothing_said_is_not_stated(tmp_path: Path, is_assumed: bool) -> None:
+    from artifacts.checkpoint import load_checkpoint
+    from artifacts.input_spec import InputSpec
+    from framefit.trainable_network import Trainable, save_edited, save_trained
+
+    module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.SiLU())
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    shapes = {"x": (1, 3, 8, 8)}
+    assumed = Trainable(
+        module=module, shapes=shapes, own_shapes=shapes, spec=InputSpec(), is_spec_assumed=True
+    )
+    edited = tmp_path / "edited.pt"
+    save_edited(tmp_path / "weights.pt", assumed, module, [], edited, "some.package:build")
+    assert load_checkpoint(edited).known_spec is None
+    assert load_checkpoint(edited).shapes == shapes
+    spec = InputSpec(mean=(0.4, 0.4, 0.4))
+    later = Trainable(
+        module=module, shapes=shapes, own_shapes=shapes, spec=spec, is_spec_assumed=is_assumed
+    )
+    save_trained(edited, later, tmp_path / "trained.pt")
+    known = load_checkpoint(tmp_path / "trained.pt").known_spec
+    assert known == (None if is_assumed else spec)
