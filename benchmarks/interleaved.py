@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engines.runtimes import open_session
-from engines.session import Session
+from engines.session import Session, SessionSettings
 
 WARM_UP = 10
 
@@ -17,7 +17,8 @@ def time_networks(
     paths: Mapping[str, Path], runtime: str = "openvino", rounds: int = 300
 ) -> dict[str, dict[str, float]]:
     """Returns the figures of `time_sessions` for the networks in these files."""
-    sessions = {name: open_session(path, runtime) for name, path in paths.items()}
+    settings = SessionSettings(takes_turns=True)
+    sessions = {name: open_session(path, runtime, settings) for name, path in paths.items()}
     times = time_sessions(sessions, rounds)
     for session in sessions.values():
         session.close()

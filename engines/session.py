@@ -48,12 +48,16 @@ class SessionSettings:
         device: index of the GPU; CPU runtimes take only 0.
         input_shapes: fixes inputs that the graph leaves dynamic, by name; "" is the only input. A
             batch that is free without one is 1.
+        takes_turns: other sessions run between its inferences. onnxruntime's threads look for work
+            for a while after an inference, and would take the processors from the next session;
+            they stop at once then.
     """
 
     threads: int | None = None
     cuda_graph: bool = False
     device: int = 0
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    takes_turns: bool = False
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:

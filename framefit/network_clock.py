@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from compress.quantize.side_by_side import map_ahead
+from engines.session import SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.network_session import open_in_memory
 
@@ -101,8 +102,11 @@ class NetworkClock:
         # do so at once wait for each other for ever: one for Python's lock, one for the setup.
         alone = 0 if self._has_opened else 1
         what = f"{self.runtime} has not opened a network to time it"
+        settings = SessionSettings(takes_turns=True)
         for part in (models[:alone], models[alone:]):
-            opened = map_ahead(partial(open_in_memory, runtime=self.runtime), part)
+            opened = map_ahead(
+                partial(open_in_memory, runtime=self.runtime, settings=settings), part
+            )
             for _ in part:
                 with watch.during(what, is_cold=True):
                     sessions.append(next(opened))

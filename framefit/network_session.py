@@ -9,29 +9,32 @@ from artifacts.errors import InputError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from engines.session import Session
+    from engines.session import Session, SessionSettings
 
 
-def open_in_memory(model: "ModelProto", runtime: str) -> "Session":
+def open_in_memory(
+    model: "ModelProto", runtime: str, settings: "SessionSettings | None" = None
+) -> "Session":
     """Opens a network on a runtime.
 
     Args:
         model: a self-contained network.
         runtime: a name of `engines.runtimes.BACKENDS`.
+        settings: see `engines.runtimes.open_session`.
 
     Raises:
         InputError: the runtime does not open it; no temporary file is named, which is gone when
             the message is read.
         MissingExtraError: the runtime is not installed.
     """
-    from engines.runtimes import open_session
+    from engines.runtimes import SessionSettings, open_session
     from export.lint.target import TARGETS
 
     with TemporaryDirectory() as folder:
         path = Path(folder, "network.onnx")
         path.write_bytes(model.SerializeToString())
         try:
-            return open_session(path, runtime)
+            return open_session(path, runtime, settings or SessionSettings())
         except InputError as error:
             what = error.what.replace(str(path), "the network")
             lint = f"framefit export lint MODEL --target {runtime} names the nodes"

@@ -23,6 +23,7 @@ from engines.session import (
 
 _NAME = "onnxruntime"
 _ERRORS_ONLY = 3
+_STOP_SPINNING = "session.force_spinning_stop"
 _DTYPES = {
     "float": "float32",
     "double": "float64",
@@ -71,6 +72,8 @@ class OrtSession(SessionBase):
         options.log_severity_level = _ERRORS_ONLY
         if self._settings.threads is not None:
             options.intra_op_num_threads = self._settings.threads
+        if self._settings.takes_turns:
+            options.add_session_config_entry(_STOP_SPINNING, "1")
         self._prepare(options)
 
         def start(*disabled: str) -> Any:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +263,33 @@ def test_onnxruntime_computes_a_quantized_network_as_written(tmp_path, image):
     expected = np.clip(np.rint(sums / 0.1), -128, 127) * 0.1
     with open_session(path, "onnxruntime") as session:
         assert np.abs(session.run({"image": image})["y"] - expected).mean() < 0.005
+
+
+def test_threads_of_sessions_that_take_turns_rest_between_inferences(tmp_path):
+    """Those of other sessions go on looking for work, on the processors of the next one."""
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.normal(size=(512, 512)).astype(np.float32), "w")
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [256, 512]) for n in ("x", "y")]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "product", ends[:1], ends[1:], [weight])
+    path = tmp_path / "product.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+    feeds = {"x": rng.normal(size=(256, 512)).astype(np.float32)}
+
+    def idle_cpu_s(*, takes_turns):
+        settings = SessionSettings(threads=2, takes_turns=takes_turns)
+        used = 0.0
+        with open_session(path, "onnxruntime", settings) as session:
+            for _ in range(20):
+                session.run(feeds)
+                start = time.process_time()
+                time.sleep(0.005)
+                used += time.process_time() - start
+        return used
+
+    assert idle_cpu_s(takes_turns=True) < 0.5 * idle_cpu_s(takes_turns=False)
 
 
 def test_openvino_takes_results_of_onnxruntime(tmp_path):

@@ -116,8 +116,9 @@ def test_the_first_network_is_opened_alone(monkeypatch):
     """OpenVINO's bindings hang where two threads use them for the first time."""
     machine, opened = Machine(1), []
 
-    def open_slowly(path, runtime):
+    def open_slowly(path, runtime, settings):
         del path, runtime
+        assert settings.takes_turns
         opened.append("begin")
         threading.Event().wait(0.05)
         opened.append("end")
