@@ -27,10 +27,6 @@ _WRITERS = {
     OPENVINO: "`make bench-quantize`",
     ONNXRUNTIME: "`python -m benchmarks.peers --runtime onnxruntime`",
 }
-_TURNS = {
-    OPENVINO: "the files take turns, one inference each, in several processes",
-    ONNXRUNTIME: "each file has several processes of its own, in turns",
-}
 
 
 def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -63,7 +59,8 @@ def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -
         "is the mean over pictures (all pooled) in dB, per output: *said* is what the file says "
         f"(onnxruntime without any optimization), *run* what {TITLES[runtime]} makes of it, each "
         f"against the float network on the same runtime. Times are {TITLES[runtime]}'s with 2 "
-        f"threads, batch 1: {_TURNS[runtime]}; the smallest is shown, "
+        "threads, batch 1: the files take turns, one inference each, in several processes; the "
+        "smallest is shown, "
         "how many times faster than float that is, and the smallest processor time over all "
         "threads. A peer is judged by the better of *said* and *run*, framefit by the worse. "
         f"{SECONDS}",
