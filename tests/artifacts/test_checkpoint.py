@@ -113,7 +113,7 @@ def test_the_shapes_of_the_inputs_come_back(tmp_path: Path, network, suffix: str
 
 @pytest.mark.parametrize("shapes", [{"x": [1, -3]}, {"x": [1, 2.5]}, {"x": "1,3"}, {3: [1]}])
 def test_shapes_that_are_none_are_refused(tmp_path: Path, network, shapes) -> None:
-    content = torch.load(save_checkpoint(tmp_path / "m.pt", make(network)))
+    content = torch.load(save_checkpoint(tmp_path / "m.pt", make(network)), weights_only=True)
     path = tmp_path / "other.pt"
     torch.save({**content, "shapes": shapes}, path)
     with pytest.raises(InputError, match="a shape for each input"):

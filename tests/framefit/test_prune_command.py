@@ -133,7 +133,7 @@ def test_a_pruned_file_says_the_shape_of_its_inputs(
 
 
 def test_averaged_weights_are_warned_of_once(run, weights: Path) -> None:
-    content = {"model": torch.load(weights), "ema": torch.load(weights)}
+    content = dict.fromkeys(("model", "ema"), torch.load(weights, weights_only=True))
     torch.save(content, "trained.pt")
     result = run("compress", "prune", "trained.pt", "--ratio", 0.3, *factory())
     assert result.code == 0, result.err
