@@ -34,6 +34,8 @@ FEWEST_ROUNDS = 5
 SETTLED = 0.01
 """A batch ends early once the 95 % interval of every lower quartile is this share of it or less:
 half of what the choice between two forms of a network takes for noise."""
+SETTLED_FORM = 0.02
+"""The same where nothing but forms is chosen: a latency is known to half of it on either side."""
 QUICK_SECONDS = 0.5
 """Of a batch to choose from, for each network in it, where that is less than a batch's."""
 APART, ROUGHLY = 0.1, 0.05
@@ -55,11 +57,16 @@ class NetworkClock:
         runtime: a name of `engines.runtimes.BACKENDS`.
         is_to_choose: the latencies decide between networks, and those that are far apart need not
             be known to 1 %.
+        settled: the share of a latency that its 95 % interval has when it is known well enough.
     """
 
-    def __init__(self, runtime: str, *, is_to_choose: bool = False) -> None:
+    def __init__(
+        self, runtime: str, *, is_to_choose: bool = False, settled: float = SETTLED
+    ) -> None:
         self.runtime = runtime
         self._is_to_choose = is_to_choose
+        self._settled = settled
+        self._kept: tuple[onnx.ModelProto, Session] | None = None
         self._has_opened = False
         self._has_warned = False
 
@@ -79,14 +86,40 @@ class NetworkClock:
         reference = median(reference_ms)
         return [ratio * reference for ratio in ratios]
 
+    def open(self, model: onnx.ModelProto) -> "Session":
+        """Returns a session of a network: the one that it was timed with if it was the last.
+
+        The caller closes it.
+
+        Raises:
+            InputError: the runtime does not open it.
+        """
+        session = self._let_go(model)
+        return session or open_in_memory(model, self.runtime)
+
+    def _let_go(self, wanted: onnx.ModelProto | None = None) -> "Session | None":
+        """Closes the session that was kept, unless it is the wanted network's: that is returned."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return None
+        model, session = kept
+        if model is wanted:
+            return session
+        session.close()
+        return None
+
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
+        self._let_go()
         sessions: list[Session] = []
         with HangWatch() as watch:
             try:
                 self._open_all(models, sessions, watch)
                 what = f"{self.runtime} has not returned from running a network to time it"
                 limit = partial(watch.during, what, is_cold=True)
-                times_ms = _interleave(sessions, limit, is_to_choose=self._is_to_choose)
+                times_ms = _interleave(
+                    sessions, limit, settled=self._settled, is_to_choose=self._is_to_choose
+                )
+                self._kept = models[-1], sessions.pop()
             finally:
                 for session in sessions:
                     session.close()
@@ -126,6 +159,7 @@ def _interleave(
     sessions: "Sequence[Session]",
     limit: Callable[[], AbstractContextManager[None]],
     *,
+    settled: float,
     is_to_choose: bool,
 ) -> list[list[float]]:
     """Returns the times of each session in ms; each inference is within a `limit()`."""
@@ -146,7 +180,7 @@ def _interleave(
         if _is_enough(rounds, time.perf_counter() - began, most_seconds):
             break
         kept = [taken[WARM_UP:] for taken in times_ns]
-        if rounds >= MIN_ROUNDS and _is_settled(kept, is_to_choose=is_to_choose):
+        if rounds >= MIN_ROUNDS and _is_settled(kept, settled, is_to_choose=is_to_choose):
             break
     return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
 
@@ -158,15 +192,15 @@ def _is_enough(rounds: int, seconds: float, most_seconds: float) -> bool:
     return seconds > most_seconds and rounds >= MIN_ROUNDS
 
 
-def _is_settled(taken: Sequence[Sequence[int]], *, is_to_choose: bool) -> bool:
+def _is_settled(taken: Sequence[Sequence[int]], settled: float, *, is_to_choose: bool) -> bool:
     """Tells whether the lower quartile of each session's times is known closely enough."""
     found = [_quartile_interval(item) for item in taken]
     widths = [(high - low) / quartile for low, quartile, high in found]
     if not is_to_choose:
-        return all(width <= SETTLED for width in widths)
+        return all(width <= settled for width in widths)
     quartiles = [quartile for _, quartile, _ in found]
     return all(
-        width <= max(SETTLED, min(ROUGHLY, APART * _nearest(quartiles, index)))
+        width <= max(settled, min(ROUGHLY, APART * _nearest(quartiles, index)))
         for index, width in enumerate(widths)
     )
 

@@ -24,7 +24,7 @@ from artifacts.onnx_metadata import (
 from artifacts.processor import overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions
-from framefit.network_clock import NetworkClock
+from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
 from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
 from framefit.workspace import Workspace
 
@@ -165,16 +165,18 @@ def choose_weights(target: str) -> str:
     return "int7"
 
 
-def open_clock(target: str) -> NetworkClock:
-    """Returns what times networks for a target.
+def open_clock(settings: "QuantizeSettings") -> NetworkClock:
+    """Returns what times networks for a quantization.
 
     TensorRT needs a GPU and minutes of building for each network; OpenVINO stands in for it, and
-    a warning says so.
+    a warning says so. A search tells sets of layers apart that differ by less than forms may.
     """
-    if target == "tensorrt":
+    runtime = settings.target
+    if runtime == "tensorrt":
         _log.warning("the layers for TensorRT are chosen by their times on openvino, a stand-in")
-        return NetworkClock("openvino", is_to_choose=True)
-    return NetworkClock(target, is_to_choose=True)
+        runtime = "openvino"
+    settled = SETTLED_FORM if settings.allowance is None else SETTLED
+    return NetworkClock(runtime, is_to_choose=True, settled=settled)
 
 
 def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:
@@ -184,7 +186,7 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     """
     is_int8 = settings.weights in ("int8", "int7") and settings.activations == "int8"
     if settings.allowance is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
-        return open_clock(settings.target)
+        return open_clock(settings)
     return None
 
 
@@ -315,7 +317,8 @@ def quantize_file(
     check = None
     if clock is not None and result.layers:
         check = check_on_target(
-            opened.model, result.model, calibration, clock.runtime, result.measured_db
+            *(opened.model, result.model, calibration, clock.runtime, result.measured_db),
+            open_network=clock.open,
         )
     elif result.layers:
         warn_if_refused(result.model, settings.target)

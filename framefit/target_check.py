@@ -5,9 +5,10 @@ of a quantization is that of the file, so it is measured on the target too, wher
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx
@@ -18,6 +19,7 @@ from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import pick_evenly
 from compress.compare import compare_models
 from compress.model_runner import Runner, with_outputs
+from engines.session import Session
 from framefit.network_session import open_in_memory
 
 SAMPLES = 4
@@ -28,6 +30,7 @@ CLEAN_DB = 50.0
 
 _log = logging.getLogger(__name__)
 Samples = Sequence[dict[str, NDArray[Any]]]
+Opener = Callable[[onnx.ModelProto], Session]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,7 @@ def check_on_target(
     samples: Samples,
     runtime: str,
     expected_db: Mapping[str, float],
+    open_network: Opener | None = None,
 ) -> TargetCheck:
     """Runs a quantized network on its target, and warns where it is worse than the file says.
 
@@ -63,12 +67,13 @@ def check_on_target(
         runtime: a name of `engines.runtimes.BACKENDS`.
         expected_db: SQNR of each output as it is known so far. Where the target comes close, what
             the file says of these samples is not computed.
+        open_network: opens a network there, as `measure_on_target` takes it.
 
     Raises:
         InputError: the runtime does not open the network.
     """
     few = pick_evenly(samples, SAMPLES)
-    got = measure_on_target(reference, quantized, few, runtime)
+    got = measure_on_target(reference, quantized, few, runtime, open_network)
     said: dict[str, float] = {}
     if any(_is_worse(got[name], expected_db.get(name, CLEAN_DB)) for name in got):
         written = _read_db(compare_models(reference, quantized, few))
@@ -88,13 +93,26 @@ def check_on_target(
 
 
 def measure_on_target(
-    reference: onnx.ModelProto, quantized: onnx.ModelProto, samples: Samples, runtime: str
+    reference: onnx.ModelProto,
+    quantized: onnx.ModelProto,
+    samples: Samples,
+    runtime: str,
+    open_network: Opener | None = None,
 ) -> dict[str, float]:
-    """Returns the SQNR in dB of each output that a runtime computes."""
+    """Returns the SQNR in dB of each output that a runtime computes.
+
+    Args:
+        reference: the float network.
+        quantized: what was made of it.
+        samples: that are run.
+        runtime: a name of `engines.runtimes.BACKENDS`.
+        open_network: opens a network there, such as with a session that was kept; None opens anew.
+    """
+    open_network = open_network or partial(open_in_memory, runtime=runtime)
     with ExitStack() as stack:
 
         def open_there(model: onnx.ModelProto, watched: Sequence[str]) -> Runner:
-            session = stack.enter_context(open_in_memory(with_outputs(model, watched), runtime))
+            session = stack.enter_context(open_network(with_outputs(model, watched)))
             names = [item.name for item in session.inputs]
             return lambda feeds: session.run({name: feeds[name] for name in names})
 

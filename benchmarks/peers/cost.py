@@ -87,7 +87,7 @@ def measure_cost(case: CostCase, out: Path) -> dict[str, Any]:
     _write(case, files)
     rows = {}
     for maker in (*list_peers(), *list_ours()):
-        if maker.is_default:
+        if maker.is_costed:
             print(f"{case.name}: {maker.name}", flush=True)
             rows[maker.name] = make(maker, files, case.pictures)
     what = f"{case.what} on {case.pictures} pictures of {SIZE}x{SIZE}"

@@ -55,9 +55,9 @@ def test_the_page_of_another_runtime_names_it() -> None:
 
 def test_the_cost_is_set_against_the_smallest_peer() -> None:
     page = "\n".join(sections(FIGURES)[OURS_TO_TUNE])
-    assert "Time: 1.33 times" in page
-    assert "without imports 1.50." in page
-    assert "Peak memory: 1.00 times" in page
+    assert "1.33 times the time of the fastest peer" in page
+    assert "without imports 1.50)" in page
+    assert "1.00 times the smallest peak memory" in page
 
 
 def test_a_large_network_has_a_table_of_its_own() -> None:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from artifacts.errors import InputError
 from engines.session import TensorInfo
 from framefit import network_clock
-from framefit.network_clock import NetworkClock
+from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
 
 
 class Machine:
@@ -29,6 +29,7 @@ class Machine:
         self.took_ns = ms * 1_000_000
         self.turn = 0
         self.ns = 0
+        self.is_closed = False
 
     def run_borrowed(self, feeds):
         self.turn += 1
@@ -45,7 +46,7 @@ class Machine:
         return self.ns / 1e9
 
     def close(self):
-        pass
+        self.is_closed = True
 
 
 @pytest.mark.parametrize(("calm_every", "is_disturbed"), [(1, False), (12, True)])
@@ -77,6 +78,35 @@ def test_timing_ends_once_the_lower_quartile_is_known(spread, turns, monkeypatch
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: machine)
     NetworkClock("openvino")([onnx.ModelProto()])
     assert machine.turn == turns
+
+
+@pytest.mark.parametrize(("settled", "turns"), [(SETTLED, 99), (SETTLED_FORM, 13)])
+def test_forms_need_not_be_known_as_closely_as_sets_of_layers(settled, turns, monkeypatch):
+    machine = Machine(1, ms=5, spread=0.018)
+    monkeypatch.setattr(network_clock, "time", machine)
+    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: machine)
+    clock = NetworkClock("openvino", is_to_choose=True, settled=settled)
+    clock([onnx.ModelProto()])
+    assert machine.turn == turns
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_network_that_was_timed_last_is_not_opened_again(is_last, monkeypatch):
+    models, opened = [onnx.ModelProto(), onnx.ModelProto()], []
+
+    def open_session(*_):
+        opened.append(Machine(1))
+        return opened[-1]
+
+    monkeypatch.setattr("engines.runtimes.open_session", open_session)
+    clock = NetworkClock("openvino")
+    clock(models)
+    first, last = opened
+    assert (first.is_closed, last.is_closed) == (True, False)
+    session = clock.open(models[is_last])
+    assert (session is last) == is_last
+    assert last.is_closed != is_last
+    assert clock.open(models[is_last]) is not session
 
 
 @pytest.mark.parametrize(
