@@ -16,6 +16,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
+from export.fp16_places import find_place_nodes
+
 FP16_MAX = 65504.0
 FP16_SMALLEST = 2.0**-24
 HEADROOM = 0.5
@@ -109,6 +111,9 @@ class Planner:
             for name in node.input:
                 self.consumers[name].append(index)
         self.captured = captured_names(self.graph)
+        self.places = {
+            name for at in find_place_nodes(self.graph.node) for name in self.graph.node[at].output
+        }
 
     def plan(self) -> Fp16Plan:
         """Returns the plan."""
@@ -184,6 +189,8 @@ class Planner:
             return "asked for"
         if node.op_type in FP32_OPERATORS:
             return FP32_OPERATORS[node.op_type]
+        if not self.places.isdisjoint(node.output):
+            return "places need more than 11 bits"
         if any(name in self.captured for name in node.output):
             return "a subgraph reads its output"
         for name in node.input:
