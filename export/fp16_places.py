@@ -1,8 +1,8 @@
 """Finds what computes places: coordinates that are sampled at, indices that are gathered at.
 
-FP16 has 11 bits: a column beyond 1024 is off by half a pixel there, and an index rounded from such a
-coordinate is another one. Tensors of places are small beside the maps that are read with them, so
-their arithmetic costs next to nothing in FP32.
+FP16 has 11 bits: a column beyond 1024 is off by half a pixel there, and an index rounded from it is
+another one. Tensors of places are small beside the maps that are read with them, so their
+arithmetic costs next to nothing in FP32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,42 @@ _PLACES_READ = {
     "ScatterND": 1,
 }
 _ARITHMETIC = frozenset(
-    "Abs Add Atan Cast Ceil Clip Concat Cos Div Expand Flatten Floor Gather Identity Max Min Mod Mul"
-    " Neg Reciprocal Reshape Round Sigmoid Sin Slice Split Sqrt Squeeze Sub Tanh Tile Transpose"
-    " Unsqueeze Where".split()
+    {
+        "Abs",
+        "Add",
+        "Atan",
+        "Cast",
+        "Ceil",
+        "Clip",
+        "Concat",
+        "Cos",
+        "Div",
+        "Expand",
+        "Flatten",
+        "Floor",
+        "Gather",
+        "Identity",
+        "Max",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Reciprocal",
+        "Reshape",
+        "Round",
+        "Sigmoid",
+        "Sin",
+        "Slice",
+        "Split",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Tanh",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    }
 )
 _PRODUCTS = frozenset({"Einsum", "Gemm", "MatMul"})
 
