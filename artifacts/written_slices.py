@@ -355,7 +355,7 @@ class _Writer:
                 if isinstance(parts[place], Fill):
                     padding[side][row.axis] = parts.pop(place).shape[row.axis]
         inner = join(row.axis, parts)
-        if isinstance(inner, Row):
+        if isinstance(inner, Row) and inner.axis == row.axis:
             names = [self._write(part, stem) for part in inner.parts]
             made = self._add("Concat", names, inner.shape, stem, axis=row.axis)
         else:
