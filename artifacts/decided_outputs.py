@@ -27,6 +27,7 @@ _DECIDING = frozenset(
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """These decide where a mask, a count, or another decision comes of it; a Where that goes on with
 numbers is none."""
+_EXTREMES = frozenset({"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"})
 _LAYERS = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
@@ -149,13 +150,14 @@ def find_decided_outputs(
     constants = _find_constants(nodes, weights)
     others |= constants
     before_layers = find_before_layers(nodes, constants.union(weights))
-    before_numbers = _find_before_numbers(nodes, outputs, others, before_layers)
+    deciding = _find_deciding(nodes) - before_layers
+    before_numbers = _find_before_numbers(nodes, outputs, others, deciding)
     inside: dict[int, list[str]] = {}
     decided: set[str] = set()
     for at, node in enumerate(nodes):
         read = list(read_tensors(node))
-        compares = node.op_type in _COMPARING and at not in before_numbers
-        ends = (compares or node.op_type in _DECIDING) and at not in before_layers
+        compares = node.op_type in _COMPARING and at not in before_numbers | before_layers
+        ends = compares or at in deciding
         if ends or not decided.isdisjoint(read):
             inside[at] = read
             decided.update(node.output)
@@ -186,23 +188,38 @@ def _find_constants(nodes: Sequence[onnx.NodeProto], weights: Container[str]) ->
     return found
 
 
+def _find_deciding(nodes: Sequence[onnx.NodeProto]) -> set[int]:
+    """Returns the positions of the nodes that decide whatever comes of it.
+
+    A comparison of values with the largest among them is one: it finds the peaks of a heatmap.
+    """
+    extremes: dict[str, set[str]] = {}
+    for node in nodes:
+        if node.op_type in _EXTREMES:
+            extremes.setdefault(node.input[0], set()).add(node.output[0])
+    return {
+        at
+        for at, node in enumerate(nodes)
+        if node.op_type in _DECIDING
+        or (
+            node.op_type in _COMPARING
+            and any(not extremes.get(name, set()).isdisjoint(node.input) for name in node.input)
+        )
+    }
+
+
 def _find_before_numbers(
     nodes: Sequence[onnx.NodeProto],
     outputs: Sequence[str],
     others: Container[str],
-    before_layers: Container[int],
+    deciding: Container[int],
 ) -> set[int]:
-    """Returns the positions of the nodes that an output in float comes of without a decision.
-
-    The peaks of a heatmap (those that equal the maximum around them) are such no more once the best
-    of them are chosen.
-    """
+    """Returns the positions of the nodes that an output in float comes of without a decision."""
     needed = {name for name in outputs if name not in others}
     found = set()
     for at in reversed(range(len(nodes))):
         node = nodes[at]
-        decides = node.op_type in _DECIDING and at not in before_layers
-        if not decides and not needed.isdisjoint(node.output):
+        if at not in deciding and not needed.isdisjoint(node.output):
             found.add(at)
             needed.update(read_tensors(node))
     return found

@@ -3,7 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any, overload
 
 import numpy as np
@@ -145,7 +147,13 @@ def pick_evenly(
 
 
 def spread_indices(count: int, limit: int | None) -> list[int]:
-    """Returns at most `limit` of the indices 0..count-1, evenly spread and in order."""
+    """Returns at most `limit` of the indices 0..count-1, evenly spread and in order.
+
+    One is taken of each of `limit` parts of equal length, at a random place, the same each time: at
+    equal distances all would be of one camera where the pictures of several take turns.
+    """
     if limit is None or limit >= count:
         return list(range(count))
-    return [(2 * position + 1) * count // (2 * limit) for position in range(limit)]
+    bounds = [part * count // limit for part in range(limit + 1)]
+    draw = Random(0)
+    return [draw.randrange(first, after) for first, after in pairwise(bounds)]

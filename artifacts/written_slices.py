@@ -31,6 +31,7 @@ from artifacts.tensor_boxes import (
     whole,
     write,
 )
+from artifacts.unread_nodes import keep_read_nodes
 
 SCATTERS = frozenset({"ScatterElements", "ScatterND"})
 MOST_PARTS = 1024
@@ -94,20 +95,11 @@ def join_written_slices(
             writer.write_tensor(node.output[0], found[node.output[0]])
         elif node.output[0] not in reader.written:
             writer.copy(node)
-    writer.result.nodes = _without_dead(writer.result.nodes, kept)
+    writer.result.nodes = keep_read_nodes(writer.result.nodes, kept)
     left = {node.name for node in writer.result.nodes}
     gone = [node.name for node in nodes if node.op_type in SCATTERS and node.name not in left]
     writer.result.replaced = gone
     return writer.result
-
-
-def _without_dead(nodes: list[onnx.NodeProto], outputs: set[str]) -> list[onnx.NodeProto]:
-    needed, kept = set(outputs), []
-    for node in reversed(nodes):
-        if needed & set(node.output):
-            needed |= set(read_tensors(node))
-            kept.append(node)
-    return kept[::-1]
 
 
 class _Reader:
@@ -355,7 +347,7 @@ class _Writer:
                 if isinstance(parts[place], Fill):
                     padding[side][row.axis] = parts.pop(place).shape[row.axis]
         inner = join(row.axis, parts)
-        if isinstance(inner, Row):
+        if isinstance(inner, Row) and inner.axis == row.axis:
             names = [self._write(part, stem) for part in inner.parts]
             made = self._add("Concat", names, inner.shape, stem, axis=row.axis)
         else:

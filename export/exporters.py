@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from export.adaptive_pools import write_adaptive_max_pool, write_adaptive_pool
+from export.masked_writes import select_masked_writes
 from export.quiet import quiet
 from export.written_slices import write_without_scatters
 
@@ -134,7 +135,7 @@ def export_with(
         except Exception as error:
             raise InputError(f"{exporter} cannot export it: {_reason(error)}") from error
     _strip(model)
-    return write_without_scatters(model)
+    return select_masked_writes(write_without_scatters(model))
 
 
 def _reason(error: BaseException) -> str:

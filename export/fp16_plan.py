@@ -16,8 +16,12 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
+from export.fp16_places import find_place_nodes
+
 FP16_MAX = 65504.0
 FP16_SMALLEST = 2.0**-24
+FP16_SMALLEST_NORMAL = 2.0**-14
+"""Below it FP16 has fewer bits the smaller a value is."""
 HEADROOM = 0.5
 """Samples show less than the world does, so half of FP16's range is kept for what they don't."""
 
@@ -109,6 +113,9 @@ class Planner:
             for name in node.input:
                 self.consumers[name].append(index)
         self.captured = captured_names(self.graph)
+        self.places = {
+            name for at in find_place_nodes(self.graph.node) for name in self.graph.node[at].output
+        }
 
     def plan(self) -> Fp16Plan:
         """Returns the plan."""
@@ -184,6 +191,8 @@ class Planner:
             return "asked for"
         if node.op_type in FP32_OPERATORS:
             return FP32_OPERATORS[node.op_type]
+        if not self.places.isdisjoint(node.output):
+            return "places need more than 11 bits"
         if any(name in self.captured for name in node.output):
             return "a subgraph reads its output"
         for name in node.input:
@@ -191,8 +200,11 @@ class Planner:
             if reason:
                 return reason
         for name in (*node.input, *node.output):
-            if name in self.floats and self.ranges.get(name, 0.0) > FP16_MAX * HEADROOM:
-                return f"'{name}' reaches {self.ranges[name]:.3g} on the samples"
+            reach = self.ranges.get(name, 0.0) if name in self.floats else 0.0
+            if reach > FP16_MAX * HEADROOM:
+                return f"'{name}' reaches {reach:.3g} on the samples"
+            if 0 < reach < FP16_SMALLEST_NORMAL:
+                return f"'{name}' reaches no more than {reach:.3g} on the samples"
         return ""
 
     def _find_input_reason(self, name: str) -> str:

@@ -117,7 +117,7 @@ def distill_file(
             f"the student's, in their order: {', '.join(opened.shapes)}",
         )
     heads = label_heads(learner)
-    samples = opened.open_samples(data, labels, heads)
+    samples = opened.open_samples(data, labels, heads, guide.module)
     before = measure_heads(learner, samples, spec)
     result = train_student(
         learner,

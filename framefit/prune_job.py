@@ -182,6 +182,7 @@ def prune_file(
         data,
         samples,
         is_spec_assumed=source.is_spec_assumed,
+        recurrence=model_options.recurrence if model_options is not None else None,
     )
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)

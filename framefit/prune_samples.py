@@ -5,7 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from artifacts.input_spec import InputSpec
+from artifacts.recurrence import Recurrence
 from framefit.foreign_pixels import warn_of_foreign_training_pixels
+from framefit.frame_states import export_states
 from framefit.labelled_heads import label_heads
 from framefit.module_first_layer import measure_module_layers
 from framefit.training_samples import (
@@ -31,6 +33,7 @@ def open_prune_data(
     count: int,
     *,
     is_spec_assumed: bool,
+    recurrence: Recurrence | None = None,
 ) -> "PruneData":
     """Opens what `--data` names, for importance, BatchNorm and the quality probe.
 
@@ -41,6 +44,7 @@ def open_prune_data(
         data: "scenes", pictures or an `.npz`; None for no samples.
         count: use at most this many.
         is_spec_assumed: nothing says how pixels become its input.
+        recurrence: its states, whose data are frames in order; None without any.
 
     Raises:
         InputError: the data do not fit the network.
@@ -62,6 +66,7 @@ def open_prune_data(
         labels=LabelOptions(is_used=bool(heads)),
         heads=heads,
         in_bytes=find_byte_arrays(module, names, data),
+        states=export_states(module, shapes, recurrence),
     )
     warn_of_foreign_training_pixels(
         opened, data, None if is_spec_assumed else spec, partial(measure_module_layers, module)

@@ -21,6 +21,7 @@ from artifacts.onnx_metadata import (
 )
 from artifacts.wording import name_some
 from framefit.foreign_pixels import measure_first_layers, warn_of_foreign_training_pixels
+from framefit.frame_states import FrameStates
 from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec, count_channels
@@ -122,6 +123,7 @@ def qat_file(
         channels=count_channels({name: tensor.shape for name, tensor in tensors.items()}),
     )
     shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
+    states = _read_states(guide, model_options)
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
     samples = open_training_samples(
         data,
@@ -130,6 +132,7 @@ def qat_file(
         labels=labels,
         heads=heads,
         tensors=dict(zip(shapes, tensors.values(), strict=True)),
+        states=states,
     )
     names = dict(zip(shapes, input_tensors(guide.model), strict=True))
 
@@ -159,6 +162,15 @@ def qat_file(
         save_onnx(quantized.finish(result.model), out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
+
+
+def _read_states(teacher: OpenedModel, options: ModelOptions | None) -> FrameStates | None:
+    """Returns what gives frames the teacher's states; None where it has none."""
+    recurrence = options.recurrence if options is not None else None
+    if recurrence is None:
+        return None
+    recurrence.require_in(teacher.model)
+    return FrameStates(teacher.model, recurrence)
 
 
 def _require_trainable(opened: OpenedModel) -> None:

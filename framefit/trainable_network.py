@@ -1,7 +1,7 @@
 """Opens networks that can be trained, and writes them back in the form in which they came."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
+from artifacts.recurrence import Recurrence
 from artifacts.wording import name_some
 from framefit.foreign_pixels import warn_of_foreign_training_pixels
+from framefit.frame_states import export_states
 from framefit.model_source import ModelOptions
 from framefit.module_first_layer import measure_module_layers
 from framefit.spec_choice import choose_spec, count_channels
@@ -51,6 +53,7 @@ class Trainable:
         spec: how pixels become them.
         is_spec_assumed: nothing says how they do.
         in_bytes: inputs that arrays of bytes are for as they are, see `find_byte_arrays`.
+        recurrence: its states; None without any.
     """
 
     module: "nn.Module"
@@ -59,13 +62,31 @@ class Trainable:
     spec: InputSpec
     is_spec_assumed: bool
     in_bytes: frozenset[str] = frozenset()
+    recurrence: Recurrence | None = None
 
     def open_samples(
-        self, data: str, labels: LabelOptions | None, heads: Mapping[str, Any]
+        self,
+        data: str,
+        labels: LabelOptions | None,
+        heads: Mapping[str, Any],
+        teacher: "nn.Module | None" = None,
     ) -> TrainingSamples:
-        """Opens samples for it, see `open_training_samples`."""
+        """Opens samples for it, see `open_training_samples`.
+
+        Args:
+            data: see there.
+            labels: see there.
+            heads: see there.
+            teacher: computes the states; the network itself where none is given.
+        """
         samples = open_training_samples(
-            data, self.shapes, self.spec, labels=labels, heads=heads, in_bytes=self.in_bytes
+            data,
+            self.shapes,
+            self.spec,
+            labels=labels,
+            heads=heads,
+            in_bytes=self.in_bytes,
+            states=export_states(teacher or self.module, self.own_shapes, self.recurrence),
         )
         known = None if self.is_spec_assumed else self.spec
         warn_of_foreign_training_pixels(
@@ -103,7 +124,8 @@ def open_trainable(
     named = name_inputs(shapes)
     is_single = all(shape[:1] == (1,) for shape in shapes.values())
     in_bytes = find_byte_arrays(module.eval(), named, data)
-    sample = open_example(data, named, spec, in_bytes) if is_single else None
+    states = options.recurrence.states if options.recurrence is not None else ()
+    sample = open_example(data, named, spec, in_bytes, states) if is_single else None
     require_raw_outputs(module.eval(), sample or draw_example(shapes))
     require_single_samples(module, shapes)
     return Trainable(
@@ -113,6 +135,7 @@ def open_trainable(
         spec=spec,
         is_spec_assumed=bool(warning),
         in_bytes=in_bytes,
+        recurrence=options.recurrence,
     )
 
 
@@ -150,15 +173,25 @@ def require_single_samples(module: "nn.Module", shapes: Mapping[str, tuple[int, 
 
 
 def open_example(
-    data: str, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, in_bytes: frozenset[str]
+    data: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    spec: InputSpec,
+    in_bytes: frozenset[str],
+    states: Collection[str] = (),
 ) -> "tuple[Tensor, ...] | None":
-    """Returns a network's arguments from the first sample of `data`; None for rendered scenes."""
+    """Returns a network's arguments from the first sample of `data`; None for rendered scenes.
+
+    States that it does not have are zeros.
+    """
     import torch
 
     if data == SCENES:
         return None
-    sample = open_pictures(data, shapes, spec, in_bytes=in_bytes)[0]
-    return tuple(torch.from_numpy(sample[name]) for name in shapes)
+    sample = open_pictures(data, shapes, spec, in_bytes=in_bytes, optional=states)[0]
+    return tuple(
+        torch.from_numpy(sample[name]) if name in sample else torch.zeros(shape)
+        for name, shape in shapes.items()
+    )
 
 
 def draw_example(shapes: Mapping[str, tuple[int, ...]]) -> "tuple[Tensor, ...]":

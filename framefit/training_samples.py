@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, MissingInputsError
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples, read_array_shapes
 from artifacts.samples import Samples, TensorShape, open_samples
+from framefit.frame_states import FrameStates
 from framefit.workspace import Workspace
 from perception.held_out import held_out_numbers
 
@@ -182,6 +183,7 @@ def open_training_samples(
     heads: Mapping[str, Any] | None = None,
     tensors: Mapping[str, TensorShape] | None = None,
     in_bytes: Collection[str] = (),
+    states: FrameStates | None = None,
 ) -> TrainingSamples:
     """Opens what `--data` names.
 
@@ -195,6 +197,7 @@ def open_training_samples(
         tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
             is given.
         in_bytes: see `open_pictures`.
+        states: of the network; the data are frames in order then. None where it has none.
 
     Raises:
         InputError: the data do not fit, there are too few, or labels are asked for and not there.
@@ -219,9 +222,12 @@ def open_training_samples(
             "--data scenes",
             "or name the labels of own pictures with --annotations or --masks",
         )
-    samples = open_pictures(data, shapes, spec, tensors, in_bytes)
+    optional = states.recurrence.states if states is not None else ()
+    samples = open_pictures(data, shapes, spec, tensors, in_bytes, optional)
     if isinstance(samples, NpzSamples):
         warn_of_arrays(samples, data)
+    if states is not None:
+        samples = states.add_to(samples)
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
     held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
@@ -276,6 +282,7 @@ def open_pictures(
     spec: InputSpec,
     tensors: Mapping[str, TensorShape] | None = None,
     in_bytes: Collection[str] = (),
+    optional: Collection[str] = (),
 ) -> Samples:
     """Opens pictures or an `.npz`; a sample has a batch axis of one.
 
@@ -286,6 +293,7 @@ def open_pictures(
         tensors: types of the inputs' elements by name, and which may be bytes; "float32" where none
             is given.
         in_bytes: float inputs that an array of bytes is for as it is, see `find_byte_arrays`.
+        optional: inputs that the data need not have: states.
 
     Raises:
         InputError: the data do not fit.
@@ -295,7 +303,14 @@ def open_pictures(
     known = {name: TensorShape(shape, "float32", name in in_bytes) for name, shape in alone.items()}
     for name, tensor in (tensors or {}).items():
         known[name] = replace(tensor, shape=alone[name])
-    return open_samples(path, known, spec)
+    try:
+        return open_samples(path, known, spec, optional=optional)
+    except MissingInputsError as error:
+        if len(error.missing) == len(shapes):
+            raise
+        options = " ".join(f"--state {name}=OUTPUT" for name in error.missing)
+        fix = f"{error.fix}; or, if the network computes it frame by frame, {options}"
+        raise InputError(error.what, error.expected, fix) from error
 
 
 def _open_scenes(

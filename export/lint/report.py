@@ -20,6 +20,7 @@ from export.lint.graph import LintGraph
 from export.lint.rules import RULES
 from export.lint.rules.dynamic_input import find_dynamic_inputs
 from export.lint.target import DEFAULT_TARGET, Target, find_target
+from export.masked_writes import select_masked_writes
 from export.scattered_sums import gather_scattered_sums
 
 
@@ -103,7 +104,7 @@ def lint_file(
             return dynamic
     model, plugins = load_before_plugins(source, input_shapes=dict(input_shapes or {}))
     if known.is_tensorrt:
-        model = gather_scattered_sums(cast_before_moves(remove_guards(model)))
+        model = gather_scattered_sums(cast_before_moves(select_masked_writes(remove_guards(model))))
     return lint_model(join_plugins(model, plugins), target=target)
 
 

@@ -13,6 +13,8 @@ from framefit.commands.options import (
     MeanOption,
     PixelScaleOption,
     ResizeOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     spec_values,
 )
@@ -95,6 +97,8 @@ def distill(
     mean: MeanOption = None,
     std: StdOption = None,
     resize: ResizeOption = None,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     input_shape: InputShapeOption = None,
     factory: FactoryOption = None,
     teacher_factory: Annotated[
@@ -110,6 +114,7 @@ def distill(
     """
     from artifacts.atomic import require_writable
     from artifacts.errors import require_package
+    from artifacts.recurrence import Recurrence
     from compress.distill.settings import DistillSettings
     from framefit.distill_job import distill_file
     from framefit.model_source import ModelOptions
@@ -151,7 +156,11 @@ def distill(
                 is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format
             ),
             log=log,
-            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            model_options=ModelOptions(
+                tuple(input_shape or ()),
+                factory,
+                recurrence=Recurrence.parse(state or (), sequence_frames),
+            ),
             teacher_factory=teacher_factory,
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,

@@ -14,6 +14,8 @@ from framefit.commands.options import (
     MeanOption,
     PixelScaleOption,
     ResizeOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     VerboseOption,
     spec_values,
@@ -94,6 +96,8 @@ def prune(
     mean: MeanOption = None,
     std: StdOption = None,
     resize: ResizeOption = None,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     input_shape: InputShapeOption = None,
     factory: FactoryOption = None,
     json_file: JsonOption = None,
@@ -102,6 +106,7 @@ def prune(
     """Take whole channels out of a network: to a latency, a share of channels, or MACs."""
     from artifacts.atomic import require_writable, write_json
     from artifacts.errors import InputError
+    from artifacts.recurrence import Recurrence
     from compress.prune.select import WidthLimits
     from compress.prune.settings import PruneSettings
     from framefit.model_source import ModelOptions
@@ -136,7 +141,11 @@ def prune(
             out=out,
             samples=samples,
             is_sparse=sparsity is not None,
-            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            model_options=ModelOptions(
+                tuple(input_shape or ()),
+                factory,
+                recurrence=Recurrence.parse(state or (), sequence_frames),
+            ),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

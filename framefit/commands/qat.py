@@ -13,6 +13,8 @@ from framefit.commands.options import (
     MeanOption,
     PixelScaleOption,
     ResizeOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     spec_values,
 )
@@ -79,6 +81,8 @@ def qat(
     mean: MeanOption = None,
     std: StdOption = None,
     resize: ResizeOption = None,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     input_shape: InputShapeOption = None,
     factory: FactoryOption = None,
     json_file: JsonOption = None,
@@ -93,6 +97,7 @@ def qat(
 
     from artifacts.atomic import require_writable
     from artifacts.errors import require_package
+    from artifacts.recurrence import Recurrence
     from compress.qat.settings import QatSettings
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
@@ -127,7 +132,11 @@ def qat(
                 is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format
             ),
             log=log,
-            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            model_options=ModelOptions(
+                tuple(input_shape or ()),
+                factory,
+                recurrence=Recurrence.parse(state or (), sequence_frames),
+            ),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

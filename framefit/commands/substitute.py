@@ -13,6 +13,8 @@ from framefit.commands.options import (
     MeanOption,
     PixelScaleOption,
     ResizeOption,
+    SequenceOption,
+    StateOption,
     StdOption,
     spec_values,
 )
@@ -70,6 +72,8 @@ def substitute(
     mean: MeanOption = None,
     std: StdOption = None,
     resize: ResizeOption = None,
+    state: StateOption = None,
+    sequence_frames: SequenceOption = None,
     input_shape: InputShapeOption = None,
     factory: FactoryOption = None,
     json_file: JsonOption = None,
@@ -81,6 +85,7 @@ def substitute(
     """
     from artifacts.atomic import require_writable
     from artifacts.errors import require_package
+    from artifacts.recurrence import Recurrence
     from compress.distill.settings import DistillSettings
     from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
@@ -111,7 +116,11 @@ def substitute(
             is_int8=not in_float,
             out=out,
             labels=LabelOptions(is_used=labels),
-            model_options=ModelOptions(tuple(input_shape or ()), factory),
+            model_options=ModelOptions(
+                tuple(input_shape or ()),
+                factory,
+                recurrence=Recurrence.parse(state or (), sequence_frames),
+            ),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

@@ -42,8 +42,17 @@ def test_subset_is_ordered_distinct_and_evenly_spread(count: int, limit: int) ->
     assert len(indices) == min(count, limit)
     assert indices == sorted(set(indices))
     assert 0 <= indices[0] <= indices[-1] < count
-    gaps = np.diff(indices)
-    assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
+    parts = np.array(indices) * len(indices) / count
+    assert (np.abs(parts - np.arange(len(indices))) <= 1).all()
+    assert indices == spread_indices(count, limit)
+
+
+@pytest.mark.parametrize("cameras", [2, 3, 4, 6])
+@pytest.mark.parametrize("each", [2, 3, 4, 6, 8, 12])
+def test_pictures_of_cameras_that_take_turns_are_chosen_of_all(cameras: int, each: int) -> None:
+    """Of 32 * `each` pictures, every so many-th would be of some cameras alone."""
+    chosen = np.bincount(np.array(spread_indices(32 * each, 32)) % cameras, minlength=cameras)
+    assert chosen.min() >= 32 // cameras // 3
 
 
 def test_folder_is_read_in_order_whatever_sizes_and_formats(
@@ -208,11 +217,8 @@ def test_npz_rows_are_read_in_any_order_and_converted(tmp_path: Path) -> None:
         for index in (0, 1, 7, 3, 8, 8, 0):
             expected = values[index : index + 1].astype(dtype).astype(np.float32)
             np.testing.assert_array_equal(samples[index]["x"], expected)
-    assert [name[-2] for name in open_samples(tmp_path / "d.npz", INPUTS, SPEC, limit=3).names] == [
-        "1",
-        "4",
-        "7",
-    ]
+    few = open_samples(tmp_path / "d.npz", INPUTS, SPEC, limit=3)
+    assert [int(name[-2]) for name in few.names] == spread_indices(9, 3)
 
 
 def test_npz_of_bfloat16_is_read_as_what_it_was_written_from(tmp_path: Path) -> None:

@@ -147,6 +147,12 @@ def test_where_the_opset_cannot_be_raised_quantized_operators_give_fp32(
             "Mul",
             "on the samples",
         ),
+        (
+            {"w": 2e-5, "v": 0.02, "u": 1e6},
+            [("Mul", ["image", "w"], "p"), ("Mul", ["p", "v"], "q"), ("Mul", ["q", "u"], "y")],
+            "Mul",
+            "reaches no more than",
+        ),
     ],
 )
 def test_what_leaves_the_range_stays_fp32_and_says_so(constants, nodes, kept, reason, sample):

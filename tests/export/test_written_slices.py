@@ -65,6 +65,11 @@ WRITES = {
         (1, 4, 6, 3),
         {"data": np.zeros(SHAPE, np.float32)},
     ),
+    "into the middle of zeros": (
+        grid((0, 1), (0, 4), (1, 5), (2, 4)),
+        (1, 4, 4, 2),
+        {"data": np.zeros(SHAPE, np.float32)},
+    ),
 }
 
 

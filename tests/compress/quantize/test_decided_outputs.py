@@ -190,6 +190,29 @@ def test_peaks_of_a_heatmap_are_measured_at_the_heatmap(make_model, layers, peak
     assert min(result.outputs_db.values()) > 30
 
 
+def test_a_map_of_peaks_is_measured_at_the_heatmap(make_model, layers, peak_nodes, samples):
+    """Radar and CenterNet heads often answer with the heatmap in which only peaks are left."""
+    nodes, weights = layers
+    model = make_model([*nodes, *peak_nodes], weights, {"x": (1, 3, 8, 8)}, ["peaks"])
+    assert find_measured(model) == {"peaks": ("heat", "around")}
+    result = quantize_model(model, samples)
+    assert result.outputs_db["peaks"] > 30
+    figures = compare_models(model, result.model, samples)["outputs"]["peaks"]
+    assert figures["sqnr_db"] == pytest.approx(result.outputs_db["peaks"], abs=1.5)
+
+
+def test_a_mask_by_a_fixed_threshold_is_measured_as_it_is(make_model, layers, peak_nodes):
+    """A value above a constant goes on as a number: spikes, valid places."""
+    nodes, weights = layers
+    weights |= {"least": np.float32(0.2)}
+    heat, _, _, ones, peaks = peak_nodes
+    compare = helper.make_node("Greater", ["heat", "least"], ["is_peak"], "compare")
+    model = make_model(
+        [*nodes, heat, compare, ones, peaks], weights, {"x": (1, 3, 8, 8)}, ["peaks"]
+    )
+    assert find_measured(model) == {}
+
+
 def test_peaks_that_were_joined_with_other_maps_are_measured_at_the_heatmap(
     make_model, layers, peak_nodes, samples
 ):
