@@ -31,15 +31,9 @@ class SignalToNoise:
         """Adds one sample; values that are equal infinities on both sides count as equal.
 
         Raises:
-            CalibrationError: the shapes differ, since a decision before the tensor fell otherwise.
+            CalibrationError: the shapes differ.
         """
-        if reference.shape != candidate.shape:
-            raise CalibrationError(
-                f"a tensor has the shape {list(reference.shape)} in the float network and "
-                f"{list(candidate.shape)} behind quantized layers",
-                "shapes that no decision inside the network changes",
-                "cut the network before it chooses boxes, and choose them behind it",
-            )
+        require_same_shape(reference, candidate)
         if reference.dtype == np.float32 and self._update_fast(reference, candidate):
             return
         wanted = reference.astype(np.float64, copy=False)
@@ -88,6 +82,21 @@ class SignalToNoise:
         if self.signal == 0.0 or not math.isfinite(self.noise):
             return -EXACT_DB
         return float(np.clip(10 * math.log10(self.signal / self.noise), -EXACT_DB, EXACT_DB))
+
+
+def require_same_shape(reference: NDArray, candidate: NDArray) -> None:
+    """Refuses a tensor that has another shape behind quantized layers.
+
+    Raises:
+        CalibrationError: the shapes differ, since a decision before the tensor fell otherwise.
+    """
+    if reference.shape != candidate.shape:
+        raise CalibrationError(
+            f"a tensor has the shape {list(reference.shape)} in the float network and "
+            f"{list(candidate.shape)} behind quantized layers",
+            "shapes that no decision inside the network changes",
+            "cut the network before it chooses boxes, and choose them behind it",
+        )
 
 
 def to_db(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:

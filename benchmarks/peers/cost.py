@@ -1,7 +1,8 @@
-"""What quantizing costs, in seconds and memory: networks of two sizes on pictures of noise."""
+"""What quantizing costs, in seconds and memory: networks and pictures of several sizes, of noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,6 @@ from artifacts.onnx_inputs import input_tensors
 from benchmarks.peers.cases import CaseFiles
 from benchmarks.peers.makers import list_ours, list_peers, make
 
-SIZE = 512
-"""Of the pictures."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CostCase:
@@ -28,6 +26,7 @@ class CostCase:
         title: of its table.
         what: the network, in words.
         pictures: that calibrate.
+        size: their height and width.
         build: returns it.
     """
 
@@ -35,6 +34,7 @@ class CostCase:
     title: str
     what: str
     pictures: int
+    size: tuple[int, int] = (512, 512)
     build: Callable[[], nn.Module]
 
 
@@ -47,16 +47,17 @@ def _build_resnet() -> nn.Module:
     return network
 
 
-class _DeepLab(nn.Module):
-    """DeepLabV3 with one output, its BatchNorms settled on noise."""
+class _Segmentation(nn.Module):
+    """A network of torchvision with one output, its BatchNorms settled on noise."""
 
-    def __init__(self) -> None:
-        from torchvision.models.segmentation import deeplabv3_resnet50
+    def __init__(self, name: str) -> None:
+        from torchvision.models import segmentation
 
         super().__init__()
-        self.network = deeplabv3_resnet50(weights=None, weights_backbone=None, num_classes=12)
+        build = getattr(segmentation, name)
+        self.network = build(weights=None, weights_backbone=None, num_classes=12)
         with torch.no_grad():
-            self.network.train()(torch.rand(2, 3, SIZE // 4, SIZE // 4))
+            self.network.train()(torch.rand(2, 3, 128, 128))
 
     def forward(self, image: Tensor) -> Tensor:
         """Returns the logits of 12 classes."""
@@ -71,7 +72,15 @@ COST_CASES = (
         title="Cost of a large network",
         what="DeepLabV3 of torchvision on a dilated ResNet-50 (40 million weights)",
         pictures=32,
-        build=_DeepLab,
+        build=partial(_Segmentation, "deeplabv3_resnet50"),
+    ),
+    CostCase(
+        name="cost-hd",
+        title="Cost of large pictures",
+        what="LR-ASPP of torchvision on MobileNetV3",
+        pictures=12,
+        size=(1088, 1920),
+        build=partial(_Segmentation, "lraspp_mobilenet_v3_large"),
     ),
 )
 
@@ -90,7 +99,7 @@ def measure_cost(case: CostCase, out: Path) -> dict[str, Any]:
         if maker.is_costed:
             print(f"{case.name}: {maker.name}", flush=True)
             rows[maker.name] = make(maker, files, case.pictures)
-    what = f"{case.what} on {case.pictures} pictures of {SIZE}x{SIZE}"
+    what = f"{case.what} on {case.pictures} pictures of {case.size[0]}x{case.size[1]}"
     return {"what": what, "files": rows}
 
 
@@ -100,7 +109,7 @@ def _write(case: CostCase, files: CaseFiles) -> None:
     with atomic_path(files.model) as path:
         torch.onnx.export(
             network,
-            (torch.zeros(1, 3, SIZE, SIZE),),
+            (torch.zeros(1, 3, *case.size),),
             str(path),
             dynamo=True,
             external_data=False,
@@ -108,5 +117,5 @@ def _write(case: CostCase, files: CaseFiles) -> None:
         )
     save_onnx(load_onnx(files.model), files.model, metadata={})
     name = next(iter(input_tensors(load_onnx(files.model))))
-    pictures = np.random.default_rng(0).random((case.pictures, 3, SIZE, SIZE), np.float32)
+    pictures = np.random.default_rng(0).random((case.pictures, 3, *case.size), np.float32)
     np.savez(files.calibration, **{name: pictures})

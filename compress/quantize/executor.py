@@ -10,6 +10,7 @@ from onnx import helper
 from artifacts.errors import InputError
 from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Array, Graph
+from compress.quantize.lent_memory import LentOutputs, share_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -68,17 +69,17 @@ class Subgraph:
         )
         model.ir_version = SUBGRAPH_IR_VERSION
         try:
-            self._session = _open_session(model, is_exact=is_exact, threads=threads)
+            session = _open_session(model, is_exact=is_exact, threads=threads)
         except Exception as error:
             operators = ", ".join(sorted({node.op_type for node in nodes}))
             raise InputError(
                 f"onnxruntime cannot run node '{nodes[0].name}' ({operators}): {error}"
             ) from error
+        self._session = LentOutputs(session)
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
         """Returns the outputs for one set of inputs."""
-        values = self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
-        return dict(zip(self.outputs, values, strict=True))
+        return self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
 
 
 def _open_session(
@@ -95,6 +96,9 @@ def _open_session(
     options.log_severity_level = 4
     options.graph_optimization_level = levels.ORT_DISABLE_ALL if is_exact else levels.ORT_ENABLE_ALL
     options.add_session_config_entry("session.disable_quant_qdq", "1")
+    options.enable_mem_pattern = False
+    if share_memory():
+        options.add_session_config_entry("session.use_env_allocators", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
     try:

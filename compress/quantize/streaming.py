@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from artifacts.decided_outputs import read_choices
 from artifacts.graph_reading import read_tensors
@@ -20,6 +21,7 @@ from compress.constant_outputs import describe_constant
 from compress.progress import Progress
 from compress.quantize.activation_ranges import ActivationRanges
 from compress.quantize.bias_shift import shift_bias
+from compress.quantize.channel_errors import ChannelErrors
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions, LayerResult
 from compress.quantize.executor import Subgraph
@@ -235,34 +237,37 @@ class StreamingPass:
         prefix, step, placed, node = self._prefix, layer.step, layer.placed, layer.node
         result = node.output[0]
 
-        def compute(sample: int) -> tuple[Written, Written, Array]:
+        def compute(sample: int) -> tuple[Written, Written, ChannelErrors]:
             expected = layer.plain.run(prefix.float_feeds(step, sample))
-            if not np.isfinite(expected[result]).all():
+            got = noisy.run(prefix.quantized_feeds(step, layer.quantizers, sample))
+            errors = ChannelErrors.of(expected[result], got[result], placed.output_axis)
+            if not np.isfinite(errors.signal) and not np.isfinite(expected[result]).all():
                 what = f"'{result}', the output of node '{node.name}',"
                 raise not_finite(what, self._walked[sample])
-            got = noisy.run(prefix.quantized_feeds(step, layer.quantizers, sample))
-            difference = expected[result] - got[result]
-            axes = tuple(axis for axis in range(difference.ndim) if axis != placed.output_axis)
-            return expected, got, np.asarray(np.mean(difference, axis=axes, dtype=np.float64))
+            return expected, got, errors
 
-        shift = np.asarray(np.mean(self._walk(step, compute), axis=0))
-        offset = np.zeros(1, np.float32)
-        if self._settings.bias_correction and shift_bias(self._graph, self._decisions, node, shift):
-            shape = [1] * prefix.float_value(result, 0).ndim
-            shape[placed.output_axis] = -1
-            offset = shift.astype(np.float32).reshape(shape)
+        errors = ChannelErrors.sum(self._walk(step, compute))
+        shift = errors.means
+        if not self._settings.bias_correction or not shift_bias(
+            self._graph, self._decisions, node, shift
+        ):
+            return errors.meter()
+        self._move(result, shift, placed.output_axis)
+        return errors.meter(shift)
 
-        def compare(sample: int) -> tuple[Array, SignalToNoise]:
-            got = prefix.noisy_value(result, sample) + offset
-            meter = SignalToNoise()
-            meter.update(prefix.float_value(result, sample), got)
-            return got, meter
+    def _move(self, tensor: str, shift: NDArray[np.float64], axis: int) -> None:
+        """Adds a constant per channel to what the quantized prefix has, where it lies."""
+        prefix = self._prefix
+        shape = [1] * prefix.float_value(tensor, 0).ndim
+        shape[axis] = -1
+        offset = shift.astype(np.float32).reshape(shape)
 
-        meters = []
-        for sample, (got, meter) in enumerate(map_ahead(compare, range(prefix.samples))):
-            prefix.put_noisy(result, sample, got)
-            meters.append(meter)
-        return SignalToNoise.sum(meters)
+        def move(sample: int) -> Array:
+            value = prefix.noisy_value(tensor, sample)
+            return np.add(value, offset, out=value if value.flags.writeable else None)
+
+        for sample, moved in enumerate(map_ahead(move, range(prefix.samples))):
+            prefix.put_noisy(tensor, sample, moved)
 
     def _note(
         self,
