@@ -1,4 +1,4 @@
-"""What quantizing costs, in seconds and memory: networks and pictures of several sizes, of noise."""
+"""What quantizing costs, in seconds and memory: networks of several sizes, pictures of noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

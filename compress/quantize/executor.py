@@ -10,7 +10,7 @@ from onnx import helper
 from artifacts.errors import InputError
 from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Array, Graph
-from compress.quantize.lent_memory import LentOutputs, share_memory
+from compress.quantize.shared_memory import share_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -29,6 +29,7 @@ class Subgraph:
         outputs: the tensors to return.
         is_exact: without onnxruntime's fusions; Q/DQ pairs are computed as written anyway.
         threads: how many one run takes; None for all processors.
+        is_step: one of many that run one after the other, and share their working memory.
 
     Raises:
         InputError: onnxruntime cannot run an operator; the message names it.
@@ -44,6 +45,7 @@ class Subgraph:
         *,
         is_exact: bool = False,
         threads: int | None = None,
+        is_step: bool = False,
     ) -> None:
         self.inputs = list(feeds)
         self.outputs = list(outputs)
@@ -69,21 +71,23 @@ class Subgraph:
         )
         model.ir_version = SUBGRAPH_IR_VERSION
         try:
-            session = _open_session(model, is_exact=is_exact, threads=threads)
+            self._session = _open_session(
+                model, is_exact=is_exact, threads=threads, is_step=is_step
+            )
         except Exception as error:
             operators = ", ".join(sorted({node.op_type for node in nodes}))
             raise InputError(
                 f"onnxruntime cannot run node '{nodes[0].name}' ({operators}): {error}"
             ) from error
-        self._session = LentOutputs(session)
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
         """Returns the outputs for one set of inputs."""
-        return self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
+        values = self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
+        return dict(zip(self.outputs, values, strict=True))
 
 
 def _open_session(
-    model: onnx.ModelProto, *, is_exact: bool, threads: int | None
+    model: onnx.ModelProto, *, is_exact: bool, threads: int | None, is_step: bool
 ) -> "InferenceSession":
     """Opens a model; without fusions if they cannot be.
 
@@ -97,8 +101,8 @@ def _open_session(
     options.graph_optimization_level = levels.ORT_DISABLE_ALL if is_exact else levels.ORT_ENABLE_ALL
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.enable_mem_pattern = False
-    if share_memory():
-        options.add_session_config_entry("session.use_env_allocators", "1")
+    if is_step:
+        share_memory(options)
     if threads is not None:
         options.intra_op_num_threads = threads
     try:
@@ -111,7 +115,7 @@ def _open_session(
     except Exception:
         if is_exact:
             raise
-        return _open_session(model, is_exact=True, threads=threads)
+        return _open_session(model, is_exact=True, threads=threads, is_step=is_step)
 
 
 def run_constant(graph: Graph, node: onnx.NodeProto) -> list[Array]:

@@ -9,6 +9,7 @@ import onnx
 from compress.quantize.activation_store import ActivationStore
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
+from compress.quantize.shared_memory import give_back_memory
 from compress.quantize.side_by_side import threads_each
 from compress.quantize.steps import Step
 
@@ -35,6 +36,7 @@ class Prefix:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        give_back_memory()
 
     @property
     def samples(self) -> int:
@@ -108,7 +110,13 @@ class Prefix:
         is_exact: bool = False,
     ) -> Subgraph:
         """Returns a `Subgraph` with its share of the processors."""
-        threads = threads_each(self.samples)
         return Subgraph(
-            self._graph, nodes, weights, example, outputs, is_exact=is_exact, threads=threads
+            self._graph,
+            nodes,
+            weights,
+            example,
+            outputs,
+            is_exact=is_exact,
+            threads=threads_each(self.samples),
+            is_step=True,
         )
