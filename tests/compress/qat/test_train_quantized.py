@@ -74,9 +74,9 @@ def samples(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
     return [{"image": image[0]} for image in images(count, seed)]
 
 
-def quantize(network: onnx.ModelProto, **settings) -> onnx.ModelProto:
+def quantize(network: onnx.ModelProto, count: int = 8, **settings) -> onnx.ModelProto:
     name = network.graph.input[0].name
-    feeds = [{name: image} for image in images(8)]
+    feeds = [{name: image} for image in images(count)]
     usual = {"rounding": Nearest()}
     if settings.get("weights") == "int4":
         usual["int4_share"] = 1
@@ -235,7 +235,10 @@ def test_every_output_learns_by_its_squared_error(tmp_path: Path) -> None:
 
 
 def test_labels_are_learned_from_where_there_are_some(network) -> None:
-    """Labels a tenth of a metre beyond the float network pull away from it."""
+    """Labels a tenth of a metre beyond the float network pull away from it.
+
+    What is worse for a head than the start is not kept, so the start is one of few pictures.
+    """
 
     def label_loss(outputs, targets):
         return {"metres": (outputs["metres"] - targets["far"]).square().mean()}
@@ -250,7 +253,7 @@ def test_labels_are_learned_from_where_there_are_some(network) -> None:
     losses = {}
     for weight in (0.0, 1.0, 10.0, 100.0):
         result = train_quantized(
-            quantize(network, weights="int4"),
+            quantize(network, 5, weights="int4"),
             network,
             given,
             held_out,
