@@ -37,7 +37,8 @@ half of what the choice between two forms of a network takes for noise."""
 SETTLED_FORM = 0.02
 """The same where nothing but forms is chosen: a latency is known to half of it on either side."""
 QUICK_SECONDS = 0.5
-"""Of a batch to choose from, for each network in it, where that is less than a batch's."""
+"""Of a batch to choose from, for each network in it, where that is less than a batch's; half as
+much where latencies need not be known but to twice as much."""
 APART, ROUGHLY = 0.1, 0.05
 """To choose from, an interval may be `APART` of the distance to the nearest other latency, up to a
 share of `ROUGHLY`."""
@@ -165,7 +166,8 @@ def _interleave(
     """Returns the times of each session in ms; each inference is within a `limit()`."""
     most_seconds = SECONDS_PER_BATCH
     if is_to_choose:
-        most_seconds = min(most_seconds, QUICK_SECONDS * len(sessions))
+        each = QUICK_SECONDS * SETTLED / settled
+        most_seconds = min(most_seconds, each * len(sessions))
     rng = np.random.default_rng(0)
     feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
     times_ns: list[list[int]] = [[] for _ in sessions]

@@ -80,9 +80,12 @@ def test_timing_ends_once_the_lower_quartile_is_known(spread, turns, monkeypatch
     assert machine.turn == turns
 
 
-@pytest.mark.parametrize(("settled", "turns"), [(SETTLED, 99), (SETTLED_FORM, 13)])
-def test_forms_need_not_be_known_as_closely_as_sets_of_layers(settled, turns, monkeypatch):
-    machine = Machine(1, ms=5, spread=0.018)
+@pytest.mark.parametrize(
+    ("settled", "spread", "turns"),
+    [(SETTLED, 0.018, 99), (SETTLED_FORM, 0.018, 13), (SETTLED_FORM, 0.04, 49)],
+)
+def test_forms_need_not_be_known_as_closely_as_sets_of_layers(settled, spread, turns, monkeypatch):
+    machine = Machine(1, ms=5, spread=spread)
     monkeypatch.setattr(network_clock, "time", machine)
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: machine)
     clock = NetworkClock("openvino", is_to_choose=True, settled=settled)
