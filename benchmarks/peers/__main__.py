@@ -97,8 +97,8 @@ def _parse() -> argparse.Namespace:
         "--case",
         action="append",
         default=[],
-        help=f"one network's name, or {' or '.join(cost.name for cost in COST_CASES)}; the "
-        "others' figures stay",
+        choices=[item.name for item in (*list_cases(), *COST_CASES)],
+        help="one network's name; the others' figures stay",
     )
     parser.add_argument(
         "--own",
