@@ -9,6 +9,7 @@ import onnx
 from artifacts.errors import InputError
 from artifacts.graph_reading import read_tensors, typed_values
 from artifacts.onnx_metadata import HEADS_KEY, read_metadata
+from artifacts.unread_nodes import keep_read_nodes
 from artifacts.wording import name_some
 
 _NAMED = 8
@@ -49,15 +50,11 @@ def keep_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
     outputs = [item.name for item in graph.output]
     known = list(dict.fromkeys([*outputs, *made]))
     require_names(names, known, "output or tensor of the network")
-    needed = set(names)
-    kept: list[onnx.NodeProto] = []
-    for node in reversed(graph.node):
-        if not needed.isdisjoint(node.output):
-            needed.update(read_tensors(node))
-            kept.append(node)
+    kept = keep_read_nodes(graph.node, names)
+    needed = {name for node in kept for name in read_tensors(node)}.union(names)
     ends = [values[name] for name in names]
     del graph.node[:], graph.output[:]
-    graph.node.extend(reversed(kept))
+    graph.node.extend(kept)
     graph.output.extend(ends)
     for field, read in (
         (graph.input, needed),

@@ -156,7 +156,8 @@ def find_decided_outputs(
     decided: set[str] = set()
     for at, node in enumerate(nodes):
         read = list(read_tensors(node))
-        compares = node.op_type in _COMPARING and at not in before_numbers | before_layers
+        is_number = at in before_numbers or at in before_layers
+        compares = node.op_type in _COMPARING and not is_number
         ends = compares or at in deciding
         if ends or not decided.isdisjoint(read):
             inside[at] = read

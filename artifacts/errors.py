@@ -12,6 +12,7 @@
 A failed gate (exit 1) is a result and is returned, never raised.
 """
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from textwrap import shorten
 from typing import ClassVar
@@ -62,6 +63,16 @@ class MissingInputsError(InputError):
     """
 
     missing: tuple[str, ...] = ()
+
+    def naming_states(self, states: Mapping[str, str]) -> InputError:
+        """Returns the error with the `--state` options that make up for the missing inputs.
+
+        Args:
+            states: the output that gives each for the next frame.
+        """
+        options = " ".join(f"--state {name}={output}" for name, output in states.items())
+        fix = f"{self.fix}; or, if the network computes it frame by frame, {options}"
+        return InputError(self.what, self.expected, fix)
 
 
 class InconclusiveError(FramefitError):

@@ -18,7 +18,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.graph_reading import read_tensors
 from artifacts.shape_inference import infer_shapes
+from artifacts.unread_nodes import keep_read_nodes
 from export.fp16_check import run_model
 from export.lint.graph import LintGraph, attribute
 
@@ -135,12 +137,8 @@ def _compute_constant(graph: LintGraph, tensor: str) -> NDArray[Any]:
     value = graph.constant(tensor)
     if value is not None:
         return value
-    needed = {tensor}
-    nodes: list[onnx.NodeProto] = []
-    for node in reversed(graph.nodes):
-        if needed & set(node.output):
-            nodes.insert(0, node)
-            needed |= set(node.input)
+    nodes = keep_read_nodes(graph.nodes, [tensor])
+    needed = {name for node in nodes for name in read_tensors(node)}
     held = [graph.initializers[name] for name in needed & graph.initializers.keys()]
     output = helper.make_tensor_value_info(tensor, graph.element_type(tensor), None)
     part = onnx.ModelProto(ir_version=graph.model.ir_version)

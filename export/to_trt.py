@@ -16,14 +16,11 @@ from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from artifacts.int4_weights import widen_int4
 from artifacts.onnx_file import load_before_plugins, save_onnx
 from artifacts.onnx_metadata import read_metadata
-from artifacts.openvino_guard import remove_guards
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from artifacts.plugin_tail import PluginTail, join_plugins
-from export.early_casts import cast_before_moves
 from export.integer_share import require_integer_layers
-from export.masked_writes import select_masked_writes
+from export.parser_forms import write_for_parser
 from export.precision import PrecisionResult, apply_fp16
-from export.scattered_sums import gather_scattered_sums
 from export.trt_build import BuiltPlan, build_plan
 
 AUTO = "auto"
@@ -195,9 +192,7 @@ def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
-    model = widen_int4(
-        gather_scattered_sums(cast_before_moves(select_masked_writes(remove_guards(loaded))))
-    )
+    model = widen_int4(write_for_parser(loaded))
     if settings.int8:
         require_integer_layers(model, source.name)
     return model, plugins

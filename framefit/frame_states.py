@@ -23,10 +23,16 @@ class FrameStates:
     Attributes:
         model: the network.
         recurrence: its states.
+
+    Raises:
+        InputError: the states are no inputs and outputs of it.
     """
 
     model: "onnx.ModelProto"
     recurrence: Recurrence
+
+    def __post_init__(self) -> None:
+        self.recurrence.require_in(self.model)
 
     def add_to(self, frames: Samples) -> Samples:
         """Returns the frames, each with the states before it.
@@ -56,6 +62,4 @@ def export_states(
         return None
     from framefit.exported_module import export_module
 
-    model = export_module(module, shapes)
-    recurrence.require_in(model)
-    return FrameStates(model, recurrence)
+    return FrameStates(export_module(module, shapes), recurrence)

@@ -122,12 +122,11 @@ def _open_frames(
 def _with_states_named(error: MissingInputsError, model: onnx.ModelProto) -> InputError:
     """Returns the error with the `--state` options that make up for the inputs without data."""
     inputs = input_tensors(model)
-    states = {name: _find_next_state(model, name) for name in error.missing}
-    options = " ".join(f"--state {name}={output}" for name, output in states.items() if output)
-    if not options or len(states) == len(inputs):
+    found = {name: _find_next_state(model, name) for name in error.missing}
+    states = {name: output for name, output in found.items() if output is not None}
+    if not states or len(found) == len(inputs):
         return error
-    fix = f"{error.fix}; or, if the network computes it frame by frame, {options}"
-    return InputError(error.what, error.expected, fix)
+    return error.naming_states(states)
 
 
 def _find_next_state(model: onnx.ModelProto, name: str) -> str | None:

@@ -167,10 +167,7 @@ def qat_file(
 def _read_states(teacher: OpenedModel, options: ModelOptions | None) -> FrameStates | None:
     """Returns what gives frames the teacher's states; None where it has none."""
     recurrence = options.recurrence if options is not None else None
-    if recurrence is None:
-        return None
-    recurrence.require_in(teacher.model)
-    return FrameStates(teacher.model, recurrence)
+    return FrameStates(teacher.model, recurrence) if recurrence is not None else None
 
 
 def _require_trainable(opened: OpenedModel) -> None:

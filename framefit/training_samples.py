@@ -308,9 +308,7 @@ def open_pictures(
     except MissingInputsError as error:
         if len(error.missing) == len(shapes):
             raise
-        options = " ".join(f"--state {name}=OUTPUT" for name in error.missing)
-        fix = f"{error.fix}; or, if the network computes it frame by frame, {options}"
-        raise InputError(error.what, error.expected, fix) from error
+        raise error.naming_states(dict.fromkeys(error.missing, "OUTPUT")) from error
 
 
 def _open_scenes(

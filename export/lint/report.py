@@ -11,17 +11,14 @@ import onnx
 from artifacts.file_kind import require_file
 from artifacts.onnx_file import load_before_plugins, read_as_stored
 from artifacts.onnx_inputs import one_sample_shapes
-from artifacts.openvino_guard import remove_guards
 from artifacts.plugin_tail import join_plugins
 from artifacts.shape_inference import infer_shapes
-from export.early_casts import cast_before_moves
 from export.lint.finding import ERROR, SEVERITIES, WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rules import RULES
 from export.lint.rules.dynamic_input import find_dynamic_inputs
 from export.lint.target import DEFAULT_TARGET, Target, find_target
-from export.masked_writes import select_masked_writes
-from export.scattered_sums import gather_scattered_sums
+from export.parser_forms import write_for_parser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +101,7 @@ def lint_file(
             return dynamic
     model, plugins = load_before_plugins(source, input_shapes=dict(input_shapes or {}))
     if known.is_tensorrt:
-        model = gather_scattered_sums(cast_before_moves(select_masked_writes(remove_guards(model))))
+        model = write_for_parser(model)
     return lint_model(join_plugins(model, plugins), target=target)
 
 

@@ -19,6 +19,7 @@ from framefit.commands.options import (
     StateOption,
     StdOption,
     TrustOption,
+    model_options,
     spec_values,
 )
 
@@ -47,24 +48,22 @@ def compare(
     SQNR of whole sequences in which each network reads its own, "last quarter" that of their end.
     """
     from artifacts.atomic import require_writable, write_json
-    from artifacts.recurrence import Recurrence
     from compress.constant_outputs import format_sqnr
     from compress.sqnr import format_db
     from framefit.compare_job import compare_files
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.table import print_table
 
     if json_file is not None:
         require_writable(json_file)
-    recurrence = Recurrence.parse(state or (), sequence_frames)
+    options = model_options(input_shape, factory, state, sequence_frames, trust=trust)
     with show_progress() as progress:
         outcome = compare_files(
             reference,
             candidate,
             data,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
+            model_options=options,
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

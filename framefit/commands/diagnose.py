@@ -20,6 +20,7 @@ from framefit.commands.options import (
     StdOption,
     TrustOption,
     VerboseOption,
+    model_options,
     spec_values,
 )
 
@@ -72,14 +73,12 @@ def diagnose(
 
     Every fourth sample judges, the others calibrate.
     """
-    from artifacts.recurrence import Recurrence
     from framefit.commands.quantize import read_settings
     from framefit.diagnose_job import DiagnoseOutputs, diagnose_file
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
 
     outputs = DiagnoseOutputs(json=json_file, html=html)
-    recurrence = Recurrence.parse(state or (), sequence_frames)
+    options = model_options(input_shape, factory, state, sequence_frames, trust=trust)
     with show_progress() as progress:
         diagnosis = diagnose_file(
             model,
@@ -89,7 +88,7 @@ def diagnose(
             ),
             outputs,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
+            model_options=options,
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

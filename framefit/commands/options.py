@@ -1,11 +1,14 @@
 """Options that several commands share, each with its help in one place."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framefit.spec_choice import parse_numbers
+
+if TYPE_CHECKING:
+    from framefit.model_source import ModelOptions
 
 DataOption = Annotated[
     str,
@@ -130,3 +133,23 @@ def spec_values(
         "std": parse_numbers(std, "--std"),
         "resize": resize,
     }
+
+
+def model_options(
+    input_shape: list[str] | None,
+    factory: str | None,
+    state: list[str] | None,
+    sequence_frames: int | None,
+    *,
+    trust: bool = False,
+) -> "ModelOptions":
+    """Returns how to open a model whose states may be named.
+
+    Raises:
+        InputError: the states are not usable, see `Recurrence.parse`.
+    """
+    from artifacts.recurrence import Recurrence
+    from framefit.model_source import ModelOptions
+
+    recurrence = Recurrence.parse(state or (), sequence_frames)
+    return ModelOptions(tuple(input_shape or ()), factory, trust, recurrence)

@@ -18,6 +18,7 @@ from framefit.commands.options import (
     StateOption,
     StdOption,
     VerboseOption,
+    model_options,
     spec_values,
 )
 
@@ -106,10 +107,8 @@ def prune(
     """Take whole channels out of a network: to a latency, a share of channels, or MACs."""
     from artifacts.atomic import require_writable, write_json
     from artifacts.errors import InputError
-    from artifacts.recurrence import Recurrence
     from compress.prune.select import WidthLimits
     from compress.prune.settings import PruneSettings
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.prune_job import PruneGoal, prune_file
 
@@ -141,11 +140,7 @@ def prune(
             out=out,
             samples=samples,
             is_sparse=sparsity is not None,
-            model_options=ModelOptions(
-                tuple(input_shape or ()),
-                factory,
-                recurrence=Recurrence.parse(state or (), sequence_frames),
-            ),
+            model_options=model_options(input_shape, factory, state, sequence_frames),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

@@ -16,6 +16,7 @@ from framefit.commands.options import (
     SequenceOption,
     StateOption,
     StdOption,
+    model_options,
     spec_values,
 )
 from framefit.commands.training_options import (
@@ -97,9 +98,7 @@ def qat(
 
     from artifacts.atomic import require_writable
     from artifacts.errors import require_package
-    from artifacts.recurrence import Recurrence
     from compress.qat.settings import QatSettings
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.qat_job import qat_file
     from framefit.training_samples import LabelOptions
@@ -132,11 +131,7 @@ def qat(
                 is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format
             ),
             log=log,
-            model_options=ModelOptions(
-                tuple(input_shape or ()),
-                factory,
-                recurrence=Recurrence.parse(state or (), sequence_frames),
-            ),
+            model_options=model_options(input_shape, factory, state, sequence_frames),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

@@ -20,6 +20,7 @@ from framefit.commands.options import (
     StdOption,
     TrustOption,
     VerboseOption,
+    model_options,
     spec_values,
 )
 from framefit.commands.quantize_result import show_outcome
@@ -156,8 +157,6 @@ def quantize(
 ) -> None:
     """Turn a float network into an INT8 one: Q/DQ pairs, per-channel weights, calibrated ranges."""
     from artifacts.atomic import require_writable, write_json
-    from artifacts.recurrence import Recurrence
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.quantize_job import choose_weights, quantize_file
 
@@ -178,7 +177,7 @@ def quantize(
         prefer=prefer,
         within_ms=within_ms,
     )
-    recurrence = Recurrence.parse(state or (), sequence_frames)
+    options = model_options(input_shape, factory, state, sequence_frames, trust=trust)
     with show_progress() as progress:
         outcome = quantize_file(
             model,
@@ -186,7 +185,7 @@ def quantize(
             settings,
             out=out,
             samples=samples,
-            model_options=ModelOptions(tuple(input_shape or ()), factory, trust, recurrence),
+            model_options=options,
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
             labels=labels,

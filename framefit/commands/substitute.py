@@ -16,6 +16,7 @@ from framefit.commands.options import (
     SequenceOption,
     StateOption,
     StdOption,
+    model_options,
     spec_values,
 )
 from framefit.commands.training_options import (
@@ -85,9 +86,7 @@ def substitute(
     """
     from artifacts.atomic import require_writable
     from artifacts.errors import require_package
-    from artifacts.recurrence import Recurrence
     from compress.distill.settings import DistillSettings
-    from framefit.model_source import ModelOptions
     from framefit.progress import show_progress
     from framefit.substitute_job import substitute_file
     from framefit.training_samples import LabelOptions
@@ -116,11 +115,7 @@ def substitute(
             is_int8=not in_float,
             out=out,
             labels=LabelOptions(is_used=labels),
-            model_options=ModelOptions(
-                tuple(input_shape or ()),
-                factory,
-                recurrence=Recurrence.parse(state or (), sequence_frames),
-            ),
+            model_options=model_options(input_shape, factory, state, sequence_frames),
             spec_options=spec_values(color, pixel_scale, mean, std, resize),
             progress=progress,
         )

@@ -1,0 +1,17 @@
+"""The forms of operators that TensorRT's parser takes, written before a plan is built or linted."""
+
+import onnx
+
+from artifacts.openvino_guard import remove_guards
+from export.early_casts import cast_before_moves
+from export.masked_writes import select_masked_writes
+from export.scattered_sums import gather_scattered_sums
+
+
+def write_for_parser(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a network that computes the same with operators that TensorRT's parser takes.
+
+    Args:
+        model: in topological order, with unique names; returned itself where nothing is to be done.
+    """
+    return gather_scattered_sums(cast_before_moves(select_masked_writes(remove_guards(model))))
