@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ExportedClock:
-    """Exports networks and measures each beside the original, one inference each in turn.
+    """Exports networks and measures each beside the original, a few inferences each in turn.
 
     Args:
         original: the network beside which the others are measured.

@@ -26,10 +26,10 @@ RUNTIMES = ("openvino", "onnxruntime")
 """That compile a network where they run it; TensorRT would build a plan for each on a GPU."""
 BATCH = 6
 SECONDS_PER_BATCH = 2.0
-MIN_ROUNDS = 12
-MAX_ROUNDS = 200
+MIN_INFERENCES = 12
+MAX_INFERENCES = 200
 LONG_SECONDS = 4.0
-FEWEST_ROUNDS = 5
+FEWEST_INFERENCES = 5
 """Enough once a batch has taken `LONG_SECONDS`: a disturbance is little of a slow inference."""
 SETTLED = 0.01
 """A batch ends early once the 95 % interval of every lower quartile is this share of it or less:
@@ -42,14 +42,17 @@ much where latencies need not be known but to twice as much."""
 APART, ROUGHLY = 0.1, 0.05
 """To choose from, an interval may be `APART` of the distance to the nearest other latency, up to a
 share of `ROUGHLY`."""
-WARM_UP = 1
-"""What else is slow at first does not reach the lower quartile."""
+BURST = 3
+"""A network runs so often in each of its turns, and all but the first count: that one finds the
+caches full of the network before it, and takes 5 to 50 % longer, the more the larger that is."""
+LONG_INFERENCE_MS = 100.0
+"""Networks that take this long on average run once a turn: caches are little of it."""
 CALM = 0.2
 """By how much of the fastest inference the lower quartile may be above it on a calm machine."""
 
 
 class NetworkClock:
-    """Measures the latency of networks, a few at a time, one inference each in turn.
+    """Measures the latency of networks, a few at a time, a few inferences each in turn.
 
     The first network is timed again in every batch, and each latency is taken as its ratio to that
     one, so that a machine that speeds up or slows down between batches favours nobody.
@@ -170,28 +173,40 @@ def _interleave(
         most_seconds = min(most_seconds, each * len(sessions))
     rng = np.random.default_rng(0)
     feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
-    times_ns: list[list[int]] = [[] for _ in sessions]
+    run = partial(_run, feeds=feeds, limit=limit)
     began = time.perf_counter()
-    for turn in range(WARM_UP + MAX_ROUNDS):
+    first_ns = [run(session) for session in sessions]
+    is_long = sum(first_ns) > LONG_INFERENCE_MS * 1e6 * len(sessions)
+    burst, skipped = (1, 0) if is_long else (BURST, 1)
+    times_ns: list[list[int]] = [[] for _ in sessions]
+    while len(times_ns[0]) < MAX_INFERENCES:
         for session, taken in zip(sessions, times_ns, strict=True):
-            with limit():
-                start = time.perf_counter_ns()
-                session.run_borrowed(feeds)
-                taken.append(time.perf_counter_ns() - start)
-        rounds = turn + 1 - WARM_UP
-        if _is_enough(rounds, time.perf_counter() - began, most_seconds):
+            taken += [run(session) for _ in range(burst)][skipped:]
+        count = len(times_ns[0])
+        if _is_enough(count, time.perf_counter() - began, most_seconds):
             break
-        kept = [taken[WARM_UP:] for taken in times_ns]
-        if rounds >= MIN_ROUNDS and _is_settled(kept, settled, is_to_choose=is_to_choose):
+        if count >= MIN_INFERENCES and _is_settled(times_ns, settled, is_to_choose=is_to_choose):
             break
-    return [[ns / 1e6 for ns in taken[WARM_UP:]] for taken in times_ns]
+    return [[ns / 1e6 for ns in taken] for taken in times_ns]
 
 
-def _is_enough(rounds: int, seconds: float, most_seconds: float) -> bool:
+def _run(
+    session: "Session",
+    feeds: dict[str, np.ndarray],
+    limit: Callable[[], AbstractContextManager[None]],
+) -> int:
+    """Returns how long one inference took, in ns."""
+    with limit():
+        start = time.perf_counter_ns()
+        session.run_borrowed(feeds)
+        return time.perf_counter_ns() - start
+
+
+def _is_enough(count: int, seconds: float, most_seconds: float) -> bool:
     """Tells whether a batch has been timed often enough."""
     if seconds > LONG_SECONDS:
-        return rounds >= FEWEST_ROUNDS
-    return seconds > most_seconds and rounds >= MIN_ROUNDS
+        return count >= FEWEST_INFERENCES
+    return seconds > most_seconds and count >= MIN_INFERENCES
 
 
 def _is_settled(taken: Sequence[Sequence[int]], settled: float, *, is_to_choose: bool) -> bool:

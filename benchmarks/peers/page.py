@@ -59,8 +59,8 @@ def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -
         "is the mean over pictures (all pooled) in dB, per output: *said* is what the file says "
         f"(onnxruntime without any optimization), *run* what {TITLES[runtime]} makes of it, each "
         f"against the float network on the same runtime. Times are {TITLES[runtime]}'s with 2 "
-        "threads, batch 1: the files take turns, one inference each, in several processes; the "
-        "smallest is shown, "
+        "threads, batch 1: the files take turns of three inferences, of which the first, with the "
+        "caches full of another file, does not count, in several processes; the smallest is shown, "
         "how many times faster than float that is, and the smallest processor time over all "
         "threads. A peer is judged by the better of *said* and *run*, framefit by the worse. "
         f"{SECONDS}",
