@@ -142,17 +142,14 @@ class ColdSession(Machine):
         self.machine.elapse(ns + was_cold * ns // 2)
 
 
-@pytest.mark.parametrize(("ms", "cold"), [((4, 2), 1.0), ((400, 200), 1.5)])
-def test_what_another_network_leaves_in_the_caches_does_not_count(ms, cold, monkeypatch):
-    """Long inferences are run once a turn: their caches hold little of them anyway."""
+def test_what_another_network_leaves_in_the_caches_does_not_count(monkeypatch):
     machine = Machine(1)
     machine.ran_last = None
-    sessions = [ColdSession(machine, each) for each in ms]
+    sessions = [ColdSession(machine, 4), ColdSession(machine, 2)]
     opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
-    latencies = NetworkClock("openvino")([onnx.ModelProto(), onnx.ModelProto()])
-    assert latencies == pytest.approx([cold * each for each in ms])
+    assert NetworkClock("openvino")([onnx.ModelProto(), onnx.ModelProto()]) == [4, 2]
 
 
 def unreadable() -> onnx.ModelProto:

@@ -142,14 +142,20 @@ class PrecisionSearch:
         self._matrix = matrix
         self._float_model = prepared.write_float()
         self._final_ms: dict[frozenset[str], list[float]] = {}
-        self.float_ms = 0.0
-        first = [frozenset[str](), *list_cheap_sets(prepared), *list_kinds(prepared)]
+        self._floats_ms: list[float] = []
+        self._latencies: dict[frozenset[str], float] = {}
+        first = [*list_cheap_sets(prepared), *list_kinds(prepared)]
         if matrix is not None:
             first += [*list_ends(prepared), *list_sensitive_sets(prepared, matrix)]
-        self._latencies = self._time(first)
+        self._latencies = self._time(first, with_float=True)
         self._join_faster()
         if matrix is not None:
             self._propose(matrix, has_contracts=has_contracts)
+
+    @property
+    def float_ms(self) -> float:
+        """Latency of the float network in ms."""
+        return median(self._floats_ms)
 
     @property
     def tried(self) -> tuple[Candidate, ...]:
@@ -194,13 +200,22 @@ class PrecisionSearch:
         """Whether a candidate that is faster than float meets the floors."""
         return any(item.latency_ms < self.float_ms and _meets(item, floors) for item in self.tried)
 
-    def _time(self, sets: Iterable[frozenset[str]]) -> dict[frozenset[str], float]:
-        """Returns the latency of each set in ms, at the speed that the machine began with."""
-        wanted = list(dict.fromkeys(sets))
-        float_ms, *latencies = self._clock([self._float_model, *map(self._write, wanted)])
-        self.float_ms = self.float_ms or float_ms
-        scale = self.float_ms / float_ms
-        return {kept: ms * scale for kept, ms in zip(wanted, latencies, strict=True)}
+    def _time(
+        self, sets: Iterable[frozenset[str]], *, with_float: bool = False
+    ) -> dict[frozenset[str], float]:
+        """Returns the latency of all INT8 and of each set in ms, at the speed of the first timing.
+
+        All are timed beside all INT8: the float network, which is larger, is slowed down more by
+        what else uses the machine's memory, and would be no measure for them.
+        """
+        others = [kept for kept in dict.fromkeys(sets) if kept]
+        models = [self._float_model] * with_float + [self._write(kept) for kept in others]
+        now_ms, *latencies = self._clock([self._write(frozenset()), *models])
+        int8_ms = self._latencies.get(frozenset(), now_ms)
+        latencies = [ms * int8_ms / now_ms for ms in latencies]
+        if with_float:
+            self._floats_ms.append(latencies.pop(0))
+        return {frozenset(): int8_ms} | dict(zip(others, latencies, strict=True))
 
     def _write(self, kept: frozenset[str]) -> onnx.ModelProto:
         """Returns the network as it will be with these layers in float, neighbours included."""
@@ -215,13 +230,10 @@ class PrecisionSearch:
         self._time_new(joined)
 
     def _time_new(self, sets: Iterable[frozenset[str]]) -> None:
-        """Times what was not yet, beside all INT8, which takes less time than the float network."""
-        new = [kept for kept in dict.fromkeys(sets) if kept not in self._latencies]
-        if not new:
-            return
-        int8_ms, *latencies = self._clock([self._write(frozenset()), *map(self._write, new)])
-        scale = self._latencies[frozenset()] / int8_ms
-        self._latencies |= {kept: ms * scale for kept, ms in zip(new, latencies, strict=True)}
+        """Times what was not yet."""
+        new = [kept for kept in sets if kept not in self._latencies]
+        if new:
+            self._latencies |= self._time(new)
 
     def _propose(self, matrix: SensitivityMatrix, *, has_contracts: bool) -> None:
         """Times proposals, round by round."""
@@ -277,7 +289,7 @@ class PrecisionSearch:
             within = (item.float_nodes for item in best if item.latency_ms <= limit_ms)
             sets += [next((kept for kept in within if kept not in sets), frozenset[str]())]
         for _ in range(FINAL_TIMINGS):
-            for kept, ms in self._time(sets).items():
+            for kept, ms in self._time(sets, with_float=True).items():
                 self._final_ms.setdefault(kept, []).append(ms)
         self._latencies |= {kept: median(self._final_ms[kept]) for kept in sets}
 
