@@ -109,6 +109,8 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo("attention is computed in integers, which makes the network faster here")
     if settings.trunk_sums:
         typer.echo("sums on the trunk are rounded, which makes the network faster here")
+    if settings.integer_borders:
+        typer.echo("layers at the border to float compute in integers, which is faster here")
     if settings.integer_sums in _ROUNDED:
         typer.echo(f"{_ROUNDED[settings.integer_sums]}, which makes the network faster here")
 
