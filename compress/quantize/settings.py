@@ -197,9 +197,10 @@ class QuantizeSettings:
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
             )
-        if self.target == "onnxruntime":
-            return OnnxRuntime(integer_borders=bool(self.integer_borders))
-        return PLACEMENTS[self.target]()
+        placement = PLACEMENTS[self.target]()
+        if isinstance(placement, OnnxRuntime):
+            return replace(placement, integer_borders=bool(self.integer_borders))
+        return placement
 
     @property
     def centers_ranges(self) -> bool:
