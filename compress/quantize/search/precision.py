@@ -183,8 +183,8 @@ class PrecisionSearch:
             self._time_new(list_meeting_sets(self._matrix, floors))
         best = self._best_finalist()
         chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
-        if not is_faster(chosen.latency_ms, self.float_ms):
-            names = frozenset(item.node for item in self._prepared.quantized)
+        names = frozenset(item.node for item in self._prepared.quantized)
+        if names <= chosen.float_nodes or not is_faster(chosen.latency_ms, self.float_ms):
             chosen = Candidate(float_nodes=names, latency_ms=self.float_ms)
         return PrecisionChoice(
             float_nodes=_reasons(self._prepared, chosen, self._matrix, self.float_ms),

@@ -248,6 +248,23 @@ def test_a_gain_that_timings_do_not_tell_apart_is_none(outlier_model, prefer, sh
     assert result.precision.is_float is is_float
 
 
+def test_the_float_network_is_not_faster_than_itself(outlier_model):
+    """Of two timings of it, as the reference and as a set of layers, one is always shorter."""
+    model, samples = outlier_model
+
+    def measure(models):
+        kinds = [{node.op_type for node in one.graph.node} for one in models]
+        return [
+            12.0 if "QuantizeLinear" in found else 10.0 if at == 0 else 8.0
+            for at, found in enumerate(kinds)
+        ]
+
+    result = quantize_model(model, samples, settings(prefer="speed"), clock=measure)
+    assert result.precision is not None
+    assert result.precision.is_float
+    assert result.precision.chosen.latency_ms == result.precision.float_ms
+
+
 @pytest.mark.parametrize("kind", ["sqnr", "agreement"])
 def test_a_network_that_stays_in_float_says_that_it_keeps_its_contracts(outlier_model, kind):
     model, samples = outlier_model
