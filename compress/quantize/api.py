@@ -161,7 +161,7 @@ def _quantize_checked(
     if clock is None:
         return keep_dominant(work, decisions, result, None)
     choice = time_whole(work, result, clock)
-    if not choice.is_float:
+    if choice.is_faster:
         return keep_dominant(work, decisions, replace(result, precision=choice), clock)
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
     return search_precision(work, PREFERENCES["speed"], clock, judge)

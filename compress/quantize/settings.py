@@ -6,7 +6,7 @@ from typing import Any
 
 from artifacts.errors import InputError
 from compress.quantize.observers import MeanSquaredError, Observer
-from compress.quantize.placement import PLACEMENTS, OpenVINO, Placement
+from compress.quantize.placement import PLACEMENTS, OnnxRuntime, OpenVINO, Placement
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid, WeightGrids
 from compress.quantize.rounding import Auto, Nearest, Rounding
@@ -80,6 +80,8 @@ class QuantizeSettings:
             are none. Other targets have none.
         trunk_sums: whether OpenVINO reads sums on a trunk without activations in integers. None:
             with prefer "speed" a measurement decides, or it does not.
+        integer_borders: whether onnxruntime computes layers in integers that alone would not pay
+            for their quantizers. None: a measurement decides, or it does not.
         activations: "int8", "int16" (opset 21), or "float" for weights that are stored as integers
             and computed with in float.
         rounding: rounds the weights; None for `Auto` with int4 and `Nearest` else.
@@ -112,6 +114,7 @@ class QuantizeSettings:
     integer_attention: bool | None = None
     integer_sums: str | None = None
     trunk_sums: bool | None = None
+    integer_borders: bool | None = None
     activations: str = "int8"
     rounding: Rounding | None = None
     bias_correction: bool = True
@@ -194,7 +197,10 @@ class QuantizeSettings:
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
             )
-        return PLACEMENTS[self.target]()
+        placement = PLACEMENTS[self.target]()
+        if isinstance(placement, OnnxRuntime):
+            return replace(placement, integer_borders=bool(self.integer_borders))
+        return placement
 
     @property
     def centers_ranges(self) -> bool:

@@ -6,7 +6,8 @@ of YOLOv8n takes 1.37 times as long, with those for VNNI the same (`benchmarks/z
 Most of it is lost in padded Convs, so that the rest may keep its zero points.
 
 Sums of integers: see `compress.quantize.placement.integer_sums` and `integer_gates`. SiLU with
-tanh: see `compress.quantize.placement.openvino_forms`. Attention in integers takes 0.83 times as
+tanh: see `compress.quantize.placement.openvino_forms`. Layers at the border to float, on
+onnxruntime: see `compress.quantize.timed_borders`. Attention in integers takes 0.83 times as
 long in a ViT of 224x224, and as long as in float in a network of convolutions with one attention.
 """
 
@@ -29,6 +30,7 @@ from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.tied_scales import TiedScales
+from compress.quantize.timed_borders import time_borders
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +73,8 @@ def choose_forms(
         settings: how to quantize; chosen as they are for targets that leave no choice.
         clock: measures latencies on the target.
     """
+    if settings.target == "onnxruntime":
+        return _choose(settings, time_borders(model, samples, settings, clock))
     is_open = None in (
         *(settings.symmetric, settings.swish_by_tanh),
         *(settings.integer_sums, settings.integer_attention, settings.trunk_sums),
@@ -254,6 +258,8 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
         _log.info("attention is computed in integers, which is faster here")
     if chosen.trunk_sums != settings.trunk_sums:
         _log.info("sums on the trunk are computed in integers, which is faster here")
+    if chosen.integer_borders != settings.integer_borders:
+        _log.info("layers at the border to float compute in integers, which is faster here")
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
     allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]

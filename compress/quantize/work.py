@@ -53,6 +53,8 @@ class Work:
             log = log.branch("attention" if settings.integer_attention else "float-attention")
         if settings.trunk_sums is not None:
             log = log.branch("trunk" if settings.trunk_sums else "float-trunk")
+        if settings.integer_borders:
+            log = log.branch("borders")
         prepared = prepare_network(model, samples, settings, progress)
         return cls(prepared, samples, settings, progress, log)
 

@@ -39,7 +39,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     if result.layers:
         hidden_db = find_hidden(result.outputs_db, result.parts_db)
         show_errors(result.outputs_db | hidden_db, outcome.check, outcome.own_states)
-    show_forms(result.settings)
+    if result.layers:
+        show_forms(result.settings)
     if result.costly is not None:
         show_costly(result.costly, result.precision)
     widths = Counter(item.weight_bits for item in result.layers)
@@ -109,6 +110,8 @@ def show_forms(settings: "QuantizeSettings") -> None:
         typer.echo("attention is computed in integers, which makes the network faster here")
     if settings.trunk_sums:
         typer.echo("sums on the trunk are rounded, which makes the network faster here")
+    if settings.integer_borders:
+        typer.echo("layers at the border to float compute in integers, which is faster here")
     if settings.integer_sums in _ROUNDED:
         typer.echo(f"{_ROUNDED[settings.integer_sums]}, which makes the network faster here")
 

@@ -52,12 +52,15 @@ class OnnxRuntime(UniformIntegers):
         fewest_multiplications: a layer with less of them stays in float.
         fewest_at_border: multiplications per value that a layer must do if its result is read by
             an operator that computes in float, which has to dequantize it.
+        integer_borders: layers that alone would not pay for their quantizers are computed in
+            integers too: where few stay in float, the network need not change between layouts.
     """
 
     fuses_products: ClassVar[bool] = False
     symmetric: bool = False
     fewest_multiplications: int = 20_000
     fewest_at_border: int = 128
+    integer_borders: bool = False
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -96,11 +99,15 @@ class OnnxRuntime(UniformIntegers):
         work = count_multiplications(graph, node)
         if work is None:
             return ""
-        if work < self.fewest_multiplications:
-            return f"{work} multiplications are too few to pay for its quantizers"
         result = fused_result(graph, node)
         if result in graph.outputs:
             return f"its result '{result}' is an output of the network"
+        return "" if self.integer_borders else self._find_loss(graph, node, work, result)
+
+    def _find_loss(self, graph: Graph, node: onnx.NodeProto, work: int, result: str) -> str:
+        """Returns why integers do not pay for a layer alone; empty if they do."""
+        if work < self.fewest_multiplications:
+            return f"{work} multiplications are too few to pay for its quantizers"
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
         for reader in graph.consumers(result):
             if count_multiplications(graph, reader) is not None or moved_inputs(graph, reader):

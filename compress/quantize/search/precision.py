@@ -87,6 +87,11 @@ class PrecisionChoice:
         return self.chosen.latency_ms >= self.float_ms
 
     @property
+    def is_faster(self) -> bool:
+        """Whether it is faster than the float network by more than timings tell apart."""
+        return is_faster(self.chosen.latency_ms, self.float_ms)
+
+    @property
     def frontier(self) -> tuple[Candidate, ...]:
         """The tried sets worth a choice, fastest first: each brings more quality than all before.
 
@@ -184,8 +189,8 @@ class PrecisionSearch:
             self._time_new(list_meeting_sets(self._matrix, floors))
         best = self._best_finalist()
         chosen = best if _meets(best, floors) else _choose_for(floors, self.tried, self.float_ms)
-        if chosen.latency_ms >= self.float_ms:
-            names = frozenset(item.node for item in self._prepared.quantized)
+        names = frozenset(item.node for item in self._prepared.quantized)
+        if names <= chosen.float_nodes or not is_faster(chosen.latency_ms, self.float_ms):
             chosen = Candidate(float_nodes=names, latency_ms=self.float_ms)
         return PrecisionChoice(
             float_nodes=_reasons(self._prepared, chosen, self._matrix, self.float_ms),
@@ -300,6 +305,11 @@ class PrecisionSearch:
         """Returns the finalist that the allowance asks for."""
         finalists = self._list_finalists()
         return _choose_best(finalists, _limit(finalists, self.float_ms, self._allowance))
+
+
+def is_faster(latency_ms: float, float_ms: float) -> bool:
+    """Whether a network is faster than the float one by as much as timings tell apart."""
+    return latency_ms <= (1 - TIMING_TOLERANCE) * float_ms
 
 
 def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) -> float:

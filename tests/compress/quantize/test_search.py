@@ -228,6 +228,43 @@ def test_a_network_that_int8_slows_down_stays_in_float(outlier_model, prefer):
     assert min(values["sqnr_db"] for values in after.values()) > 100
 
 
+def clock_with_int8_share(share):
+    """A machine on which a float network takes 10 ms, and one with integers a share of it."""
+
+    def measure(models):
+        kinds = [{node.op_type for node in model.graph.node} for model in models]
+        return [10.0 * (share if "QuantizeLinear" in found else 1.0) for found in kinds]
+
+    return measure
+
+
+@pytest.mark.parametrize("prefer", [None, "speed", "balanced"])
+@pytest.mark.parametrize(("share", "is_float"), [(0.99, True), (0.97, False)])
+def test_a_gain_that_timings_do_not_tell_apart_is_none(outlier_model, prefer, share, is_float):
+    model, samples = outlier_model
+    clock = clock_with_int8_share(share)
+    result = quantize_model(model, samples, settings(prefer=prefer), clock=clock)
+    assert result.precision is not None
+    assert result.precision.is_float is is_float
+
+
+def test_the_float_network_is_not_faster_than_itself(outlier_model):
+    """Of two timings of it, as the reference and as a set of layers, one is always shorter."""
+    model, samples = outlier_model
+
+    def measure(models):
+        kinds = [{node.op_type for node in one.graph.node} for one in models]
+        return [
+            12.0 if "QuantizeLinear" in found else 10.0 if at == 0 else 8.0
+            for at, found in enumerate(kinds)
+        ]
+
+    result = quantize_model(model, samples, settings(prefer="speed"), clock=measure)
+    assert result.precision is not None
+    assert result.precision.is_float
+    assert result.precision.chosen.latency_ms == result.precision.float_ms
+
+
 @pytest.mark.parametrize("kind", ["sqnr", "agreement"])
 def test_a_network_that_stays_in_float_says_that_it_keeps_its_contracts(outlier_model, kind):
     model, samples = outlier_model
