@@ -136,9 +136,15 @@ def tensor_bytes(tensor: onnx.TensorProto, path: Path) -> int:
     """
     if len(tensor.dims) > _MAX_DIMS or any(size < 0 for size in tensor.dims):
         raise InputError(f"tensor '{tensor.name}' in {path} has dimensions no tensor can have")
+    types = onnx.TensorProto.DataType
+    if tensor.data_type not in types.values():
+        raise InputError(
+            f"tensor '{tensor.name}' in {path} has the element type {tensor.data_type}",
+            f"a type that onnx {onnx.__version__} knows",
+        )
     if tensor.data_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
         raise InputError(f"tensor '{tensor.name}' in {path} has a type that cannot be stored raw")
-    name = onnx.TensorProto.DataType.Name(tensor.data_type)
+    name = types.Name(tensor.data_type)
     bits = _PACKED_BITS.get(name.removeprefix("U"))
     if bits is None:
         bits = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize) * 8

@@ -39,7 +39,6 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     if result.layers:
         hidden_db = find_hidden(result.outputs_db, result.parts_db)
         show_errors(result.outputs_db | hidden_db, outcome.check, outcome.own_states)
-    if result.layers:
         show_forms(result.settings)
     if result.costly is not None:
         show_costly(result.costly, result.precision)

@@ -119,6 +119,15 @@ def test_an_input_of_no_known_type_is_refused(tmp_path: Path, model_file: Path, 
         load_onnx(path)
 
 
+def test_a_weight_of_no_known_type_is_refused(tmp_path: Path, model_file: Path) -> None:
+    model = onnx.load(model_file)
+    model.graph.initializer[0].data_type = 99
+    path = tmp_path / "untyped.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="element type 99"):
+        load_onnx(path)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_flipped_bit_is_refused_or_gives_a_model(
