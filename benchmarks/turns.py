@@ -33,8 +33,8 @@ from engines.session import Session, SessionSettings
 NETWORKS = ("demo", "FastestDet", "UltraFace")
 COPIES, MIXED_COPIES = 4, 2
 FLOAT_LAYERS = 8
-REPEATS = 5
-SECONDS = 3.0
+REPEATS = 4
+SECONDS = 2.0
 BURSTS = (1, 2, 3, 5)
 SECTION = "turns"
 
