@@ -9,10 +9,9 @@ import numpy as np
 
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
+from framefit.network_clock import BURST
 
 WARM_UP = 10
-BURST = 3
-"""Inferences in a turn; the first finds the caches full of another network and does not count."""
 
 
 def time_networks(
@@ -31,6 +30,8 @@ def time_sessions(
     sessions: Mapping[str, Session | Any], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Times open sessions, host arrays in and out; they stay open.
+
+    Of the inferences of a turn the first does not count, as in `framefit.network_clock`.
 
     Args:
         sessions: by name.

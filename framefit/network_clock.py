@@ -44,7 +44,7 @@ APART, ROUGHLY = 0.1, 0.05
 share of `ROUGHLY`."""
 BURST = 3
 """A network runs so often in each of its turns, and all but the first count: that one finds the
-caches full of the network before it, and takes 5 to 50 % longer, the more the larger that is."""
+caches full of the network before it, and takes up to 40 % longer."""
 LONG_INFERENCE_MS = 100.0
 """Networks that take this long on average run once a turn: caches are little of it."""
 CALM = 0.2

@@ -14,37 +14,32 @@ import onnx
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
 from compress.quantize.prepared import PreparedNetwork, prepare_network
-from compress.quantize.search.precision import Clock
 from compress.quantize.settings import QuantizeSettings
 
 
-def time_borders(
-    model: onnx.ModelProto,
-    samples: Sequence[dict[str, Array]],
-    settings: QuantizeSettings,
-    clock: Clock,
-) -> dict[QuantizeSettings, float]:
-    """Returns the latencies in ms without integers at borders and with; one alone takes 1.
+def write_borders(
+    model: onnx.ModelProto, samples: Sequence[dict[str, Array]], settings: QuantizeSettings
+) -> dict[QuantizeSettings, onnx.ModelProto]:
+    """Returns drafts without integers at borders and with, by the settings that ask for each.
 
-    What is timed is a draft by one sample, as in `timed_forms`.
+    Where there is nothing to decide, the model stands alone. Drafts are made by one sample, as in
+    `timed_forms`.
 
     Args:
         model: as for `quantize_model`.
         samples: its calibration samples.
         settings: how to quantize, for onnxruntime.
-        clock: measures latencies on the target.
     """
     if settings.integer_borders is not None or settings.activations != "int8":
-        return {settings: 1.0}
+        return {settings: model}
     with_borders = replace(settings, integer_borders=True)
     few = samples[:1]
     network = prepare_network(model, few, with_borders, is_draft=True)
     without = replace(network, placement=settings.placement).with_float_nodes(network.kept)
     if without.quantized == network.quantized:
-        return {settings: 1.0}
+        return {settings: model}
     drafts = {settings: without, with_borders: network}
-    times = clock([_write(draft, item, few) for item, draft in drafts.items()])
-    return dict(zip(drafts, times, strict=True))
+    return {item: _write(draft, item, few) for item, draft in drafts.items()}
 
 
 def _write(

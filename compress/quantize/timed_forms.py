@@ -30,7 +30,7 @@ from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.tied_scales import TiedScales
-from compress.quantize.timed_borders import time_borders
+from compress.quantize.timed_borders import write_borders
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def choose_forms(
         clock: measures latencies on the target.
     """
     if settings.target == "onnxruntime":
-        return _choose(settings, time_borders(model, samples, settings, clock))
+        return _choose(settings, _time(write_borders(model, samples, settings), clock))
     is_open = None in (
         *(settings.symmetric, settings.swish_by_tanh),
         *(settings.integer_sums, settings.integer_attention, settings.trunk_sums),

@@ -145,7 +145,7 @@ class PrecisionSearch:
         self._clock = clock
         self._allowance = allowance
         self._matrix = matrix
-        self._float_model = prepared.write_float()
+        self._float_model, self._int8_model = prepared.write_float(), self._write(frozenset())
         self._final_ms: dict[frozenset[str], list[float]] = {}
         self._floats_ms: list[float] = []
         self._latencies: dict[frozenset[str], float] = {}
@@ -214,8 +214,8 @@ class PrecisionSearch:
         what else uses the machine's memory, and would be no measure for them.
         """
         others = [kept for kept in dict.fromkeys(sets) if kept]
-        models = [self._float_model] * with_float + [self._write(kept) for kept in others]
-        now_ms, *latencies = self._clock([self._write(frozenset()), *models])
+        models = [self._int8_model, *([self._float_model] if with_float else [])]
+        now_ms, *latencies = self._clock([*models, *map(self._write, others)])
         int8_ms = self._latencies.get(frozenset(), now_ms)
         latencies = [ms * int8_ms / now_ms for ms in latencies]
         if with_float:
