@@ -1,5 +1,7 @@
 """Shapes and types of all tensors, of operators too for which onnx infers none."""
 
+from collections.abc import Iterator
+
 import onnx
 
 SHAPE_OF_FIRST_INPUT = frozenset({"GroupNormalization"})
@@ -38,4 +40,21 @@ def infer_shapes(
             graph.node[place].CopyFrom(node)
     for place, node in skipped.items():
         inferred.graph.node[place].CopyFrom(node)
+    _forget_made_up_names(inferred.graph, {dim.dim_param for dim in _list_dims(graph)})
     return inferred
+
+
+def _forget_made_up_names(graph: onnx.GraphProto, given: set[str]) -> None:
+    """Leaves sizes that only the data decide without the names that onnx gives them.
+
+    onnxruntime (1.32) takes sizes of one name for equal, and replaces what computes the shape of a
+    Reshape by (0, -1): that fails where a detector finds no box.
+    """
+    for dim in _list_dims(graph):
+        if dim.dim_param and dim.dim_param not in given:
+            dim.ClearField("dim_param")
+
+
+def _list_dims(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        yield from value.type.tensor_type.shape.dim

@@ -130,7 +130,8 @@ def export_onnx(
             raise InputError(
                 f"the module cannot be exported: {'; '.join(refusals)}",
                 "a module of operators that ONNX has, without data-dependent control flow, and "
-                "outputs that do not hang on the rounding of float32",
+                "outputs of fixed shapes that do not hang on the rounding of float32; where a "
+                "detector selects boxes, wrap it in a module that returns what it selects from",
             )
         in_bytes = find_byte_inputs(module, shapes)
     errors = {name: errors[name] for name in outputs or errors}
@@ -184,7 +185,11 @@ def verify_export(
         raise InputError(f"the exported model is not valid: {error}") from error
     for value in (*session.get_inputs(), *session.get_outputs()):
         if not all(isinstance(dim, int) for dim in value.shape):
-            raise InputError(f"the exported model's '{value.name}' has the shape {value.shape}")
+            sizes = [dim if isinstance(dim, int) else "?" for dim in value.shape]
+            shown = str(sizes).replace("'", "")
+            raise InputError(
+                f"the exported model's '{value.name}' has the shape {shown}, which the data decide"
+            )
     names = [value.name for value in session.get_outputs()]
     worst: dict[str, float] = dict.fromkeys(names, 0.0)
     for sample, reference in zip(samples, wanted, strict=True):

@@ -178,6 +178,17 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_the_old_file(tmp_path):
     assert path.read_bytes() == b"old"
 
 
+def test_a_detector_that_selects_its_boxes_is_told_where_to_stop(tmp_path):
+    class Selects(nn.Module):
+        def forward(self, boxes):
+            return {"kept": boxes[boxes[:, 0] > 0.5]}
+
+    with pytest.raises(InputError, match=r"'kept' has the shape \[\?, 4\], which the data decide"):
+        export_onnx(Selects(), tmp_path / "m.onnx", input_shape=(9, 4))
+    with pytest.raises(InputError, match="wrap it in a module that returns what it selects from"):
+        export_onnx(Selects(), tmp_path / "m.onnx", input_shape=(9, 4))
+
+
 def test_a_network_is_checked_on_pictures_as_its_input_spec_prepares_them(tmp_path):
     torch.manual_seed(0)
     module = RoughBelowZero()
