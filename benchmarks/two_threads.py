@@ -37,13 +37,13 @@ def main() -> None:
     }
     end, windows = time.monotonic() + SECONDS, []
     while time.monotonic() < end:
-        found = time_sessions(sessions, ROUNDS)
-        windows.append([found[name]["p50_ms"] for name in sessions])
+        times = time_sessions(sessions, ROUNDS)
+        windows.append([times[name]["p50_ms"] for name in sessions])
     low, middle, high = np.percentile(windows, (10, 50, 90), axis=0)
-    print(f"{len(windows)} windows; median latencies in ms: a tenth of the windows is beyond each end")
+    print(f"{len(windows)} windows; ms, a tenth of the windows' medians is beyond each end")
     rows = [
-        [name, f"{low[at]:.2f}", f"{middle[at]:.2f}", f"{high[at]:.2f}", f"{high[at] / low[at]:.2f}"]
-        for at, name in enumerate(sessions)
+        [name, *(f"{value:.2f}" for value in (*found, found[-1] / found[0]))]
+        for name, *found in zip(sessions, low, middle, high, strict=True)
     ]
     header = ["network, runtime, threads", "low", "middle", "high", "high / low"]
     print("\n".join(table_lines(header, rows)))
