@@ -112,7 +112,7 @@ def compare_files(
         reference,
         data,
         limit=samples,
-        model_options=model_options,
+        model_options=replace(options, twin_shapes=left.sample_shapes),
         spec_options=spec_options,
         related_spec=left.spec,
         progress=progress,

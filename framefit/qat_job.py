@@ -112,7 +112,10 @@ def qat_file(
             f"make one first: compress quantize {model} --data ...",
         )
     quantized = open_model(model)
-    guide = open_model(teacher, replace(model_options or ModelOptions(), data=data))
+    options = replace(
+        model_options or ModelOptions(), data=data, twin_shapes=quantized.sample_shapes
+    )
+    guide = open_model(teacher, options)
     _require_trainable(quantized)
     _require_trainable(guide)
     tensors = input_tensors(quantized.model)
