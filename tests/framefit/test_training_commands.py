@@ -285,3 +285,18 @@ def test_weights_take_the_inputs_of_the_network_made_from_them(
         "compress", "qat", "weights.int8.onnx", "--teacher", plain_weights, *data, *factory, *QUICK
     )
     assert trained.code == 0, trained.err
+    backwards = run("compress", "compare", "weights.int8.onnx", plain_weights, *data, *factory)
+    assert backwards.code == 0, backwards.err
+
+
+def test_a_teacher_that_is_quantized_itself_is_refused(
+    run, pictures: Path, plain_weights: Path
+) -> None:
+    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
+    data = ("--data", pictures)
+    assert run("compress", "quantize", plain_weights, *data, *factory, *shape).code == 0
+    file = "weights.int8.onnx"
+    result = run("compress", "qat", file, "--teacher", file, *data, *QUICK)
+    assert result.code == 2
+    (error,) = (line for line in result.err.splitlines() if line.startswith("error: "))
+    assert "the teacher weights.int8.onnx is quantized itself; expected the float network" in error
