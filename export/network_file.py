@@ -38,6 +38,7 @@ class NetworkOptions:
         sample_shapes: of one sample of each array of the data, batch of 1 first. They are the
             shapes of inputs that neither `input_shapes` nor the file says; those that a checkpoint
             was pruned with stand behind them.
+        twin_shapes: of the network beside it that takes the same inputs; where nothing else says.
     """
 
     factory: str | None = None
@@ -45,6 +46,7 @@ class NetworkOptions:
     input_spec: InputSpec | None = None
     is_trusted: bool = False
     sample_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    twin_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def export_network_file(
@@ -153,7 +155,7 @@ def _shapes(
         return {name or INPUT_NAME: shape for name, shape in given.items()}
     if own is not None:
         return {INPUT_NAME: own}
-    found = _match_arguments(module, options.sample_shapes) or stored
+    found = _match_arguments(module, options.sample_shapes) or stored or dict(options.twin_shapes)
     if not found:
         raise InputError(
             f"{source} does not say the shape of its input",

@@ -106,13 +106,14 @@ def compare_files(
     from compress.own_states import FramesWithStates, compare_own_states
 
     options = replace(model_options or ModelOptions(), data=data)
-    is_onnx = candidate.suffix.lower() == ".onnx"
-    left = open_model(candidate, ModelOptions(options.input_shapes) if is_onnx else options)
+    left = open_model(candidate, _options_of_candidate(reference, candidate, options))
+    if _is_onnx(reference) and not _is_onnx(candidate):
+        options = replace(options, factory=None)
     right, spec, data_samples = open_model_with_data(
         reference,
         data,
         limit=samples,
-        model_options=model_options,
+        model_options=replace(options, twin_shapes=left.sample_shapes),
         spec_options=spec_options,
         related_spec=left.spec,
         progress=progress,
@@ -147,6 +148,20 @@ def compare_files(
         for kind in ("outputs", "parts")
     )
     return ComparisonOutcome(outputs=outputs, parts=parts, samples=len(data_samples))
+
+
+def _is_onnx(path: Path) -> bool:
+    return path.suffix.lower() == ".onnx"
+
+
+def _options_of_candidate(reference: Path, candidate: Path, options: ModelOptions) -> ModelOptions:
+    """Returns how to open the candidate; its weights may take the shapes of a reference's file."""
+    if _is_onnx(candidate):
+        return ModelOptions(options.input_shapes)
+    if not _is_onnx(reference):
+        return options
+    shapes = open_model(reference, ModelOptions(options.input_shapes)).sample_shapes
+    return replace(options, twin_shapes=shapes)
 
 
 def _name_input_alike(right: OpenedModel, left: OpenedModel) -> None:

@@ -104,7 +104,9 @@ def distill_file(
     opened = open_trainable(student, options, spec_options or {}, data)
     learner, spec = opened.module, opened.spec
     note_frozen(learner)
-    other = replace(options, factory=teacher_factory or options.factory)
+    other = replace(
+        options, factory=teacher_factory or options.factory, twin_shapes=opened.own_shapes
+    )
     guide = open_trainable(teacher, other, spec_options or {}, data)
     if guide.spec != spec:
         raise InputError(

@@ -1,7 +1,8 @@
 """Turns what a user calls a model (.onnx, .pt, .pt2, .safetensors) into a checked ONNX graph."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import load_before_plugins, load_onnx
-from artifacts.onnx_inputs import parse_input_shapes
+from artifacts.onnx_inputs import one_sample_shapes, parse_input_shapes
 from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plugin_tail import PluginTail, join_plugins
 from artifacts.recurrence import Recurrence
@@ -44,6 +45,12 @@ class OpenedModel:
     sha256: str
     plugins: "PluginTail | None" = None
 
+    @property
+    def sample_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of its inputs, batch 1 where that is free; empty where others are free."""
+        shapes = one_sample_shapes(self.model)
+        return shapes if all(map(all, shapes.values())) else {}
+
     def finish(self, model: "onnx.ModelProto") -> "onnx.ModelProto":
         """Returns what was made of the model, with the plugins behind it again."""
         return join_plugins(model, self.plugins)
@@ -60,6 +67,8 @@ class ModelOptions:
         recurrence: its states. Data are frames in order then, see `framefit.model_data`.
         data: what it will run on. An `.npz` says the shapes of inputs that neither `input_shapes`
             nor the file of a module says.
+        twin_shapes: of the inputs of the network that it teaches or is compared with, by name; they
+            are its own where nothing else says them.
     """
 
     input_shapes: tuple[str, ...] = ()
@@ -67,6 +76,7 @@ class ModelOptions:
     is_trusted: bool = False
     recurrence: Recurrence | None = None
     data: str | None = None
+    twin_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def for_module(self) -> "NetworkOptions":
         """Returns the options of what opens a file of weights as a module."""
@@ -77,6 +87,7 @@ class ModelOptions:
             input_shapes=parse_input_shapes(self.input_shapes),
             is_trusted=self.is_trusted,
             sample_shapes=read_sample_shapes(self.data),
+            twin_shapes=self.twin_shapes,
         )
 
 

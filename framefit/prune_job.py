@@ -70,12 +70,11 @@ class PruneGoal:
             )
         if self.precision not in PRECISIONS:
             raise InputError(f"--precision is '{self.precision}'", " or ".join(PRECISIONS))
-        if self.precision == "int8" and self.target_ms is None and self.speed_up is None:
+        is_timed = self.target_ms is not None or self.speed_up is not None
+        if self.precision == "int8" and not is_timed:
             raise InputError("--precision int8 was given without a latency", "--target-ms")
-        if self.precision == "int8" and self.runtime not in RUNTIMES:
-            raise InputError(
-                f"--precision int8 was given with --runtime {self.runtime}", " or ".join(RUNTIMES)
-            )
+        if is_timed and self.runtime not in RUNTIMES:
+            raise InputError(f"--runtime is '{self.runtime}'", " or ".join(RUNTIMES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +286,7 @@ def _make_goal(
     if goal.target_ms is not None and min(clock(source.module)) <= goal.target_ms:
         latency.require_faster(max(clock(source.module)))
     trace = find_channels(source.module, samples[-1]).trace
-    times.build(trace.layers, trace.whole_groups, progress)
+    times.build(trace.needed_layers, trace.whole_groups, progress)
     return latency
 
 

@@ -112,8 +112,12 @@ def qat_file(
             f"make one first: compress quantize {model} --data ...",
         )
     quantized = open_model(model)
-    guide = open_model(teacher, replace(model_options or ModelOptions(), data=data))
+    options = replace(
+        model_options or ModelOptions(), data=data, twin_shapes=quantized.sample_shapes
+    )
+    guide = open_model(teacher, options)
     _require_trainable(quantized)
+    _require_float(guide)
     _require_trainable(guide)
     tensors = input_tensors(quantized.model)
     spec, warning = choose_spec(
@@ -168,6 +172,17 @@ def _read_states(teacher: OpenedModel, options: ModelOptions | None) -> FrameSta
     """Returns what gives frames the teacher's states; None where it has none."""
     recurrence = options.recurrence if options is not None else None
     return FrameStates(teacher.model, recurrence) if recurrence is not None else None
+
+
+def _require_float(teacher: OpenedModel) -> None:
+    """Refuses a teacher that is quantized itself."""
+    from compress.qat.quantized_module import QuantizedModule
+
+    if any(node.op_type in QuantizedModule.own_operators for node in teacher.model.graph.node):
+        raise InputError(
+            f"the teacher {teacher.path} is quantized itself",
+            "the float network that the quantized one was made from",
+        )
 
 
 def _require_trainable(opened: OpenedModel) -> None:

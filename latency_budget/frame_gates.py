@@ -48,15 +48,29 @@ def _judge_sequentially(misses: NDArray[np.bool_], whole: Gate, confidence: floa
         return whole
     if claim.decided_at is None:
         note = f"undecided, {claim.more_frames} more frames without a miss needed"
-    elif claim.outcome == "inconclusive":
-        missed = int(misses[: claim.decided_at].sum())
+        return _add_note(whole, claim.outcome, note)
+    missed = int(misses[: claim.decided_at].sum())
+    if claim.outcome == "inconclusive":
         note = (
             f"ruled out a pass after {claim.decided_at} frames ({missed} missed, which proves no "
             "fail); take a tier of a fixed number of frames, such as nightly"
         )
+    elif claim.outcome == "fail" and whole.verdict is Verdict.PASS:
+        note = (
+            f"found a fail after {claim.decided_at} frames ({missed} missed), which all frames "
+            "together refute: misses gather at some times; leave warm-up out, or take a tier that "
+            "bounds bursts, such as nightly"
+        )
+        return _add_note(whole, "inconclusive", note)
+    elif claim.outcome == "fail":
+        note = f"found a fail after {claim.decided_at} frames ({missed} missed)"
     else:
         note = f"decided after {claim.decided_at} frames"
-    return Gate(whole.name, Verdict(claim.outcome), f"sequential test {note}; {whole.detail}")
+    return _add_note(whole, claim.outcome, note)
+
+
+def _add_note(whole: Gate, outcome: str, note: str) -> Gate:
+    return Gate(whole.name, Verdict(outcome), f"sequential test {note}; {whole.detail}")
 
 
 def _judge_bursts(misses: NDArray[np.bool_], confidence: float) -> Gate:

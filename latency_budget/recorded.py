@@ -10,6 +10,7 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,8 @@ def _read_times(
     bad |= (numbers == 0) & ~dropped & (not zero)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
-        defects.append(f"{int(bad.sum())} impossible values of {name}, first at row {at}")
+        shown = f"{numbers[at] / scale:g}"
+        defects.append(f"{bad.sum()} impossible values of {name}, first at row {at} ({shown})")
     return np.where(bad, 0, np.round(np.where(bad, 0, numbers))).astype(np.int64)
 
 
@@ -253,8 +255,15 @@ def _read_csv(path: Path) -> _Content:
 
 
 def _read_jsonl(path: Path) -> _Content:
-    lines = read_text(path).splitlines()
-    return _from_rows([read_json(line) for line in lines if line.strip()]), None
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
+    return _from_rows([_read_line(index, line) for index, line in enumerate(lines)]), None
+
+
+def _read_line(index: int, line: str) -> Any:
+    try:
+        return read_json(line)
+    except JSONDecodeError as error:
+        raise ValueError(f"row {index} is no JSON: {error.msg}, column {error.colno}") from error
 
 
 def _read_json(path: Path) -> _Content:

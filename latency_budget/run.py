@@ -228,7 +228,8 @@ class Run:
         if (steps < 0).any():
             found.append(f"the clock went backwards in {int((steps < 0).any(axis=1).sum())} frames")
         latency = (self.done_ns - self.arrival_ns)[processed]
-        if (latency <= 0).any() and not (steps < 0).any():
+        is_noted = (steps < 0).any() or any("impossible values" in text for text in self.defects)
+        if (latency <= 0).any() and not is_noted:
             found.append(f"{int((latency <= 0).sum())} frames have a latency of zero or less")
         early = (self.start_ns - self.arrival_ns)[processed] < -self.rounding_ns
         if early.any() and self.stage_names:

@@ -61,7 +61,8 @@ def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness
     size = max(BLOCK_FRAMES, math.ceil(len(service_ns) / _LARGEST_BLOCKS))
     count = len(service_ns) // size
     if count < FEWEST_BLOCKS:
-        return Steadiness("unknown", 0, f"{len(service_ns)} frames are too few to tell")
+        known = "1 frame is" if len(service_ns) == 1 else f"{len(service_ns)} frames are"
+        return Steadiness("unknown", 0, f"{known} too few to tell")
     blocks = _block_medians(service_ns[: count * size].reshape(count, size), service_ns)
     if float(np.median(blocks)) <= 0:
         return Steadiness("unknown", 0, "most frames took no time")

@@ -29,6 +29,9 @@ def judge_steadiness(run: Run, mode: str) -> Gate:
             period_s = float(service.mean()) / 1e9
         steadiness = find_steady(service, period_s)
         label = f"process {number}: " if len(parts) > 1 else ""
+        waited = part.service_ns.size - service.size
+        if steadiness.outcome == "unknown" and waited:
+            label += f"{waited} frames waited for the one before; of the others, "
         found.append((steadiness.outcome, f"{label}{steadiness.detail}"))
     bad = [detail for outcome, detail in found if outcome == "unsteady"]
     if not bad:

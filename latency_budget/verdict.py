@@ -150,7 +150,19 @@ def _judge_samples(run: Run, budget: Budget) -> Gate:
     shown = f"{run.count} frames, {dropped} dropped, {run.mode}"
     if not run.is_numbered:
         shown += "; no column 'frame' or 'dropped': frames that were left out would not be seen"
-    return Gate("samples", Verdict.PASS, shown)
+    return Gate("samples", Verdict.PASS, shown + _ask_for_unit(run, budget))
+
+
+def _ask_for_unit(run: Run, budget: Budget) -> str:
+    """Asks for the unit where even the fastest frame, which waited for none, is far too slow."""
+    fastest_ns = int(run.latency_ns[~run.dropped].min(initial=np.iinfo(np.int64).max))
+    times = fastest_ns / budget.frame.deadline_ns
+    if run.mode != "recorded" or run.dropped.all() or run.is_unit_known or times < 1 / _SHORTEST:
+        return ""
+    return (
+        f"; even the fastest frame takes {fastest_ns / 1e6:.3g} ms, {times:.0f} times the "
+        "deadline: is that the column's unit?"
+    )
 
 
 def _doubt_unit(run: Run, budget: Budget) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from artifacts.wording import name_some
 from compress.constant_outputs import describe_constant, warn_of_constant
 from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
@@ -29,6 +30,7 @@ __all__ = [
     "apply_edits",
     "prune_module",
 ]
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def _prune(
     if first is None:
         raise InputError("nothing was pruned")
     run.notes += note_training(module, run.module, inputs, first.channels.trace)
-    run.notes += _note_constants(wanted)
+    run.notes += _note_constants(wanted) + _note_unneeded(first.channels)
     return _result(run, first)
 
 
@@ -182,6 +184,18 @@ def _note_constants(wanted: Sequence[Mapping[str, Tensor]]) -> list[str]:
         warn_of_constant(f"output '{name}' of the original", how, "held-out")
         for name, how in found.items()
         if how is not None
+    ]
+
+
+def _note_unneeded(channels: Channels) -> list[str]:
+    """Names the layers that run for nothing, such as the last of a backbone that no head reads."""
+    trace = channels.trace
+    idle = [layer.module for layer in trace.layers if layer.weight in trace.unneeded]
+    if not idle:
+        return []
+    return [
+        f"{len(idle)} layers run whose results no output needs: {name_some(idle, _MOST_NAMES)}; "
+        "they stay as they are and count for nothing, since an export leaves them out"
     ]
 
 

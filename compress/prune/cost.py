@@ -98,9 +98,8 @@ class LayerSum:
         self._rest = rest
         self._whole = channels.trace.whole_groups
         family_of = {root: family.name for family in channels.families for root in family.roots}
-        self._layers = [
-            (layer, _find_ends(channels, layer, family_of)) for layer in channels.trace.layers
-        ]
+        layers = channels.trace.needed_layers
+        self._layers = [(layer, _find_ends(channels, layer, family_of)) for layer in layers]
         self._touching: dict[str, list[int]] = {family.name: [] for family in channels.families}
         for index, (_, ends) in enumerate(self._layers):
             for name in ends.inputs.keys() | ends.outputs.keys():

@@ -34,6 +34,13 @@ Model = Annotated[
     Path | None,
     typer.Argument(help="An .onnx model or a .plan; with --pipeline, given to its function."),
 ]
+CheckedModel = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An .onnx model or a .plan, by default the newest of the workspace; with --pipeline, "
+        "given to its function."
+    ),
+]
 BudgetFile = Annotated[Path, typer.Option("--budget", help="The limits, see examples/budget.toml.")]
 Runtime = Annotated[str | None, typer.Option(help="openvino, onnxruntime or tensorrt.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of one inference.")]
@@ -63,7 +70,7 @@ Frames = Annotated[int | None, typer.Option(help="Frames to time, instead of the
 def check(
     context: typer.Context,
     budget: BudgetFile,
-    model: Model = None,
+    model: CheckedModel = None,
     runtime: Runtime = None,
     threads: Threads = None,
     input_shape: InputShape = None,

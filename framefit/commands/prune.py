@@ -87,7 +87,9 @@ def prune(
     sparsity: Annotated[
         str | None, typer.Option(help="2:4 also zeroes two of four weights where eligible.")
     ] = None,
-    runtime: Annotated[str, typer.Option(help="Where the latency is measured.")] = "openvino",
+    runtime: Annotated[
+        str, typer.Option(help="Where the latency is measured: openvino or onnxruntime.")
+    ] = "openvino",
     precision: Annotated[
         str, typer.Option(help="float, or int8: the latency is that of the network once quantized.")
     ] = "float",

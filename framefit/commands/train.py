@@ -18,7 +18,8 @@ def train(
     out: Annotated[Path, typer.Option(help="The checkpoint to write.")] = Path("out/road.pt"),
     minutes: Annotated[float, typer.Option(help="Minutes to train for.")] = 50.0,
     steps: Annotated[
-        int | None, typer.Option(help="Steps to train for, instead of --minutes (repeatable).")
+        int | None,
+        typer.Option(help="Steps to train for, instead of --minutes (the same weights each time)."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and the scenes.")] = 1,
     scenes: Annotated[int, typer.Option(min=1, help="Different training scenes.")] = 100_000,

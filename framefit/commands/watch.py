@@ -40,6 +40,7 @@ def watch(
     Exit codes: 0 the stream ended, 1 stopped at an overrun, 2 bad input, 130 Ctrl-C.
     """
     from artifacts.atomic import write_json
+    from artifacts.errors import InputError
     from framefit.watch_job import watch as run_watch
     from latency_budget.budget import Budget
     from latency_budget.clock import MonotonicClock
@@ -72,6 +73,12 @@ def watch(
             typer.echo(_describe(figures, frames))
             if json_file is not None:
                 write_json(json_file, figures.to_dict())
+    if frames.unreadable and not figures.frames:
+        raise InputError(
+            f"none of {frames.unreadable} lines is a frame",
+            'a line such as {"latency_ms": 24.8} per frame',
+            "judge a .csv that is complete with budget-check --samples",
+        )
     if outcome.overrun_frame is not None:
         typer.echo(f"stopped at frame {outcome.overrun_frame}, the first over its deadline")
         raise typer.Exit(1)

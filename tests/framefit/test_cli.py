@@ -290,11 +290,20 @@ def test_watching_a_closed_standard_input_says_so(judged) -> None:
     code, out = run_redirected("<&-", "watch", "--budget", judged[3])
     assert code == 2
     assert out.startswith("error: standard input is closed; expected")
+    frame_and_garbage = r"""<<<$'{"latency_ms": 20}\n\xff garbage'"""
     code, out = run_redirected(
-        r"""<<<$'\xff garbage'""", "watch", "--budget", judged[3], PYTHONIOENCODING="utf-8:strict"
+        frame_and_garbage, "watch", "--budget", judged[3], PYTHONIOENCODING="utf-8:strict"
     )
     assert code == 0
+    assert "1 frames, 0 missed" in out
     assert "1 unreadable lines" in out
+
+
+def test_watching_what_holds_no_frame_is_bad_input(judged) -> None:
+    """A .csv, say, all of whose lines were counted and passed over."""
+    code, out = run_redirected("<<<$'latency_ms\\n20.5'", "watch", "--budget", judged[3])
+    assert code == 2
+    assert "error: none of 2 lines is a frame; expected a line such as" in out
 
 
 SLOW_WRITE = """

@@ -210,6 +210,10 @@ def test_a_pruned_safetensors_file_is_opened_by_every_command(run, weights: Path
         (("--target-ms", 5, "--precision", "int7", *factory()), "float or int8"),
         (("--ratio", 0.5, "--precision", "int8", *factory()), "without a latency"),
         (
+            ("--speed-up", 2, "--runtime", "tensorrt", *factory()),
+            "--runtime is 'tensorrt'; expected",
+        ),
+        (
             ("--target-ms", 5, "--precision", "int8", "--runtime", "null", *factory()),
             "openvino or onnxruntime",
         ),

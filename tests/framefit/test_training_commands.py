@@ -237,3 +237,66 @@ def test_substitute_says_what_each_output_kept(
         line = next(line for line in result.out.splitlines() if name in line)
         assert f"{values['substituted']:.1f}" in line
         assert f"{values['repaired']:.1f}" in line
+
+
+FACTORY = """
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 2, 1))
+"""
+
+
+@pytest.fixture
+def plain_weights(folder: Path):
+    """Weights of a network of the user's own, which say nothing of its input."""
+    Path("own_networks.py").write_text(FACTORY)
+    sys.path.insert(0, str(folder))
+    import own_networks
+
+    torch.manual_seed(0)
+    torch.save(own_networks.make().state_dict(), "weights.pt")
+    yield Path("weights.pt")
+    sys.path.remove(str(folder))
+    del sys.modules["own_networks"]
+
+
+def test_a_teacher_of_plain_weights_takes_the_inputs_of_its_student(
+    run, pictures: Path, plain_weights: Path
+) -> None:
+    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
+    assert run("compress", "prune", plain_weights, "--ratio", 0.5, *factory, *shape).code == 0
+    distilled = run(
+        "compress", "distill", "weights.pruned.pt", "--teacher", plain_weights,
+        "--data", pictures, *factory, *QUICK,
+    )  # fmt: skip
+    assert distilled.code == 0, distilled.err
+
+
+def test_weights_take_the_inputs_of_the_network_made_from_them(
+    run, pictures: Path, plain_weights: Path
+) -> None:
+    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
+    data = ("--data", pictures)
+    assert run("compress", "quantize", plain_weights, *data, *factory, *shape).code == 0
+    compared = run("compress", "compare", plain_weights, "weights.int8.onnx", *data, *factory)
+    assert compared.code == 0, compared.err
+    trained = run(
+        "compress", "qat", "weights.int8.onnx", "--teacher", plain_weights, *data, *factory, *QUICK
+    )
+    assert trained.code == 0, trained.err
+    backwards = run("compress", "compare", "weights.int8.onnx", plain_weights, *data, *factory)
+    assert backwards.code == 0, backwards.err
+
+
+def test_a_teacher_that_is_quantized_itself_is_refused(
+    run, pictures: Path, plain_weights: Path
+) -> None:
+    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
+    data = ("--data", pictures)
+    assert run("compress", "quantize", plain_weights, *data, *factory, *shape).code == 0
+    file = "weights.int8.onnx"
+    result = run("compress", "qat", file, "--teacher", file, *data, *QUICK)
+    assert result.code == 2
+    (error,) = (line for line in result.err.splitlines() if line.startswith("error: "))
+    assert "the teacher weights.int8.onnx is quantized itself; expected the float network" in error

@@ -169,6 +169,46 @@ def test_seconds_beneath_a_name_that_says_ms_do_not_pass(tmp_path):
     assert "is that the column's unit?" in judgement.gates[0].detail
 
 
+def test_microseconds_beneath_a_name_that_says_ms_are_asked_about(tmp_path):
+    times = np.random.default_rng(3).normal(25_000, 200, 1000)
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
+    judgement = judge(run, Budget())
+    assert judgement.verdict is Verdict.FAIL
+    assert "times the deadline: is that the column's unit?" in judgement.gates[0].detail
+
+
+def test_frames_that_wait_for_each_other_are_not_asked_about(tmp_path):
+    """A pipeline of 100 s a frame behind a camera: the first frame did not wait."""
+    times = 50.0 + 100_000.0 * np.arange(500)
+    columns = {"latency_ms": times.tolist(), "frame": list(range(500))}
+    with pytest.raises(InputError, match="counts up"):
+        read_recorded(write(tmp_path, ".csv", columns))
+    times[::7] -= 200_000.0
+    times[0] = 50.0
+    times[7:] = np.maximum(times[7:], 1.0)
+    judgement = judge(
+        read_recorded(write(tmp_path, ".csv", columns | {"latency_ms": times})), Budget()
+    )
+    assert "column's unit" not in judgement.gates[0].detail
+    assert "499 frames waited for the one before; of the others, 1 frame is too few to tell" in (
+        judgement.gates[2].detail
+    )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_no_number_is_shown_and_no_latency_of_zero(tmp_path, value):
+    run = read_recorded(write(tmp_path, ".csv", {"latency_ms": [20.0, value, 21.0]}))
+    (defect,) = run.find_defects()
+    assert defect == f"1 impossible values of latency_ms, first at row 1 ({value})"
+
+
+def test_a_line_that_was_cut_is_named_by_its_row(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text('{"latency_ms": 20.5}\n{"latency_ms": 21.5}\n{"latency_ms": 2')
+    with pytest.raises(InputError, match="row 2 is no JSON"):
+        read_recorded(path)
+
+
 def test_light_stages_are_believed_where_their_budgets_are_as_light(tmp_path):
     """A frame of 0.1 ms is no mistake of the unit where its stages may take no more."""
     times = np.random.default_rng(3).normal(0.1, 0.0005, 1000)

@@ -212,6 +212,20 @@ def test_few_frames_that_fail_for_jitter_are_not_called_dropped():
     assert "dropped" not in found.detail
 
 
+def test_a_fail_of_the_first_frames_does_not_stand_against_all():
+    """A warm-up that was left in a recording: 4 late frames, then 1976 on time."""
+    latency = noisy(1980)
+    latency[:4] = 60
+    tier = Budget().tier("pr")
+    found = gate(judge(run_of(latency), Budget(), tier=tier, environment=QUIET), "frame P99")
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "leave warm-up out" in found.detail
+    latency[500:512] = 60
+    found = gate(judge(run_of(latency), Budget(), tier=tier, environment=QUIET), "frame P99")
+    assert found.verdict is Verdict.FAIL
+    assert "found a fail after 2 frames (2 missed)" in found.detail
+
+
 def test_a_sequential_test_that_turns_is_no_proven_fail():
     """Four of 430 frames late, all others on time: P99 is within the deadline."""
     latency = noisy(1980)

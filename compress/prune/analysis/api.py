@@ -96,8 +96,10 @@ def _find(
 ) -> Channels:
     """Finds the channel groups, where these splits are turned."""
     tracer, result = _follow(module, inputs, turned)
-    for name, tensor in _name_tensors(result):
+    outputs = _name_tensors(result)
+    for name, tensor in outputs:
         tracer.freeze(tensor, f"output '{name}' of the network")
+    tracer.trace.unneeded = tracer.needed.list_unneeded(tensor for _, tensor in outputs)
     for name, axes in tracer.trace.weights.items():
         if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
             tracer.trace.sets.freeze(axes[0], "protected by the user")

@@ -14,6 +14,7 @@ from compress.prune.analysis.trace import Trace
 TIED_TOGETHER = "all its channels are tied together"
 PICKED_BY_TABLE = "picks channels by a table"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
+NOT_NEEDED = "no output of the network is computed from it; an export leaves it out"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
 
@@ -211,6 +212,9 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
             continue
         if len(members) < 2:
             alone.append(LeftAlone(place[0], dict(shared)[place], TIED_TOGETHER))
+            continue
+        if all(name in trace.unneeded for (name, _), _ in shared):
+            alone.append(LeftAlone(place[0], dict(shared)[place] * len(members), NOT_NEEDED))
             continue
         is_exact = not set(members) & inexact
         families.append(Family(place[0], place, tuple(members), shared, is_exact))

@@ -105,6 +105,7 @@ class Trace:
         weights: ids per axis of each parameter and buffer, by name.
         parameters: names of those that are parameters.
         used: names of those that an operator took in.
+        unneeded: names of weights that no output of the network is computed from.
         sites, statistics, layers: see their classes.
         splits: views of one axis as several, where nothing tells along which channels leave.
         inputs: channels of what each module is given, whose number its code may read.
@@ -116,6 +117,7 @@ class Trace:
     weights: dict[str, AxisIds] = field(default_factory=dict)
     parameters: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
+    unneeded: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
     splits: list[Split] = field(default_factory=list)
     inputs: list[Site] = field(default_factory=list)
@@ -123,3 +125,8 @@ class Trace:
     layers: list[LayerUse] = field(default_factory=list)
     whole_groups: set[str] = field(default_factory=set)
     cuts: list[Ids] = field(default_factory=list)
+
+    @property
+    def needed_layers(self) -> list[LayerUse]:
+        """The layers that an output is computed from; an export leaves the others out."""
+        return [layer for layer in self.layers if layer.weight not in self.unneeded]

@@ -23,6 +23,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.layer_names import name_in_layer
+from compress.prune.analysis.needed_weights import NeededWeights
 from compress.prune.analysis.trace import AxisIds, Site, Split, Statistic, Trace
 
 _RECENT = 64
@@ -97,7 +98,9 @@ class ChannelTracer(TorchDispatchMode):
         self.own: list[Ids] = []
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        weights = (*module.named_parameters(), *module.named_buffers())
+        self.needed = NeededWeights(weights)
+        for name, tensor in weights:
             owner = self._modules_by_name[name_in_layer(name).rpartition(".")[0]]
             known = 2 if isinstance(owner, nn.modules.conv._ConvNd) else tensor.ndim
             axes = {
@@ -219,6 +222,7 @@ class ChannelTracer(TorchDispatchMode):
         name = func._overloadpacket.__name__
         self._counts[name] += 1
         call = Call(func, name, args, kwargs or {}, out)
+        self.needed.note(call.tensors, call.outputs)
         self.trace.used.update(
             self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
         )

@@ -66,8 +66,9 @@ def sum_over_others(values: Tensor, axis: int) -> NDArray[np.float64]:
 
 
 def family_places(channels: Channels) -> list[Place]:
-    """Lists the places that any prunable family occupies, each once."""
-    return list({place: None for family in channels.families for place, _ in family.places})
+    """Lists the places of needed weights that any prunable family occupies, each once."""
+    places = {place: None for family in channels.families for place, _ in family.places}
+    return [place for place in places if place[0] not in channels.trace.unneeded]
 
 
 def consumer_places(channels: Channels) -> list[Place]:

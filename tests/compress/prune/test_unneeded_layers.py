@@ -1,0 +1,88 @@
+"""Layers whose results no output needs are left as they are, named, and count for nothing."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compress.prune.analysis.api import find_channels
+from compress.prune.analysis.families import NOT_NEEDED
+from compress.prune.api import MacsGoal, PruneResult, PruneSettings, RatioGoal, prune_module
+
+IMAGE = (torch.randn(1, 3, 8, 8),)
+BY_WEIGHTS = PruneSettings(importance="magnitude")
+
+
+class Unread(nn.Module):
+    """A backbone that computes one stage more than its head reads, as feature extractors do.
+
+    Args:
+        stages: it computes.
+    """
+
+    def __init__(self, stages: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Conv2d(32, 2, 1)
+        self.stages = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(width, 32, 3, padding=1), nn.ReLU())
+            for width in (3, 32, 32, 32)[:stages]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = []
+        for stage in self.stages:
+            x = stage(x)
+            features.append(x)
+        return self.head(features[1])
+
+
+class WrittenInPlace(nn.Module):
+    """A layer whose result reaches the output by a write into a part of a constant alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = torch.zeros(1, 8, 8, 8)
+        made[:, :4].copy_(self.second(self.first(x)))
+        return made
+
+
+class ReadByCode(nn.Module):
+    """A layer whose result is read as a number of Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.head = nn.Linear(3, 1), nn.Conv2d(3, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        head: Tensor = self.head(x)
+        return head * float(self.gate(x.mean((2, 3))).detach())
+
+
+def widths(result: PruneResult) -> dict[str, tuple[int, int]]:
+    return {width.weight: (width.before, width.after) for width in result.widths}
+
+
+@pytest.mark.parametrize("goal", [RatioGoal(0.25), MacsGoal(0.7)])
+def test_a_stage_that_no_head_reads_takes_no_part_in_the_goal(goal) -> None:
+    read, unread = (prune_module(Unread(stages), IMAGE, goal, BY_WEIGHTS) for stages in (2, 4))
+    assert widths(unread) == widths(read)
+    assert unread.macs == read.macs
+    assert {item.weight for item in unread.left_alone if item.reason == NOT_NEEDED} == {
+        "stages.2.0.weight",
+        "stages.3.0.weight",
+    }
+
+
+def test_layers_that_run_for_nothing_are_named() -> None:
+    goal = RatioGoal(0.25)
+    (note,) = prune_module(Unread(4), IMAGE, goal, BY_WEIGHTS).notes
+    assert "2 layers run whose results no output needs: stages.2.0, stages.3.0;" in note
+    assert prune_module(Unread(2), IMAGE, goal, BY_WEIGHTS).notes == ()
+
+
+@pytest.mark.parametrize("network", [WrittenInPlace, ReadByCode])
+def test_what_reaches_an_output_by_other_ways_is_needed(network) -> None:
+    assert not find_channels(network().eval(), IMAGE).trace.unneeded
