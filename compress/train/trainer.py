@@ -1,8 +1,9 @@
 """Trains a lesson: the one loop behind distillation, QAT and repairs."""
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from compress.train.run_state import (
 from compress.train.saved_values import keep_saved_values, overwrites_saved
 from compress.train.settings import TrainerSettings
 from compress.train.threads import use_threads
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 Probe = Callable[[nn.Module], float]
@@ -138,7 +141,8 @@ def train(
         elif probe is not None:
             run.take_probe()
         resumed_step = run.standing.step
-        is_early = _loop(run, samples, state_path, progress, report)
+        with _naming_state(state_path):
+            is_early = _loop(run, samples, state_path, progress, report)
         weights = run.standing.best if probe is not None else run.average.gather()
         weights = fabric.broadcast(weights)
         if is_sharded:
@@ -295,6 +299,19 @@ def _overwrites_saved(lesson: Lesson, samples: Sequence[Sample], settings: Train
             "leave --recompute out, or write without operators in place",
         )
     return True
+
+
+@contextmanager
+def _naming_state(path: Path | None) -> Iterator[None]:
+    """Says where the state is kept if the run is interrupted."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        if path is not None and path.exists():
+            _log.warning("%s keeps what was trained: the same command goes on from there", path)
+        raise
 
 
 def _loop(

@@ -164,6 +164,21 @@ def test_a_loss_that_turns_nan_stops_and_keeps_the_last_state(small, tmp_path: P
     assert not state.exists()
 
 
+@pytest.mark.parametrize(("at", "is_told"), [(1, False), (3, True)])
+def test_an_interrupt_names_the_state_that_is_kept(small, tmp_path, caplog, at, is_told) -> None:
+    def interrupt(what: str, done: int, total: int) -> None:
+        if done == at:
+            raise KeyboardInterrupt
+
+    state = tmp_path / "run.state"
+    settings = TrainerSettings(**SETTINGS, save_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(lesson(small), small.make_samples(), settings, state_path=state, progress=interrupt)
+    told = f"{state} keeps what was trained: the same command goes on from there"
+    assert (caplog.messages == [told]) is is_told
+    assert state.exists() is is_told
+
+
 def test_a_full_disk_is_one_error_and_the_old_state_stays(
     small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
