@@ -3,13 +3,15 @@
 import numpy as np
 
 from latency_budget.budget import FrameBudget
-from latency_budget.bursts import bound_miss_rate
+from latency_budget.bursts import bound_miss_rate, longest_run
 from latency_budget.gate import Gate, Verdict
-from latency_budget.run import Nanoseconds, Run
-from latency_budget.statistics import bound_ns, claim_ratio, samples_needed
+from latency_budget.run import DROPPED_NS, Nanoseconds, Run
+from latency_budget.statistics import bound_ns, claim_ratio, percentile_ns, samples_needed
 
 _SHARE = 0.01
 _CONFIDENCE = 0.95
+_FEWEST_IN_ROW = 5
+"""So many slow frames one after another, and half of all slow ones, are an event of its own."""
 
 
 def judge_jitter(
@@ -48,7 +50,22 @@ def judge_jitter(
         if doubt:
             outcome = "inconclusive"
             parts.append(doubt)
+    if outcome != "pass":
+        parts += _describe_row(run.latency_ns, limit, floor_ns)
     return Gate("jitter P99/P50", Verdict(outcome), ", ".join(parts))
+
+
+def _describe_row(latency_ns: Nanoseconds, limit: float, floor_ns: int) -> list[str]:
+    """Says how many of the slow frames came one after another, where that is most of them."""
+    median = percentile_ns(np.sort(latency_ns), 0.5)
+    if median is None:
+        return []
+    edge_ns = max(limit * median, median + floor_ns)
+    slow = (latency_ns > edge_ns) & (latency_ns != DROPPED_NS)
+    row, count = longest_run(slow), int(slow.sum())
+    if row < _FEWEST_IN_ROW or row < count / 2:
+        return []
+    return [f"{row} of the {count} frames above {edge_ns / 1e6:.2f} ms came one after another"]
 
 
 def _doubt_in_bursts(

@@ -212,6 +212,17 @@ def test_few_frames_that_fail_for_jitter_are_not_called_dropped():
     assert "dropped" not in found.detail
 
 
+@pytest.mark.parametrize(("every", "is_told"), [(1, True), (2, False)])
+def test_jitter_of_frames_one_after_another_is_told_as_such(every, is_told):
+    """A processor that a host took away for a third of a second, or as many single frames."""
+    latency = noisy(1000)
+    latency[364 : 364 + 11 * every : every] = 30
+    found = gate(judge(run_of(latency), Budget(), environment=QUIET), "jitter P99/P50")
+    assert found.verdict is not Verdict.PASS
+    told = "11 of the 11 frames above"
+    assert (told in found.detail and "came one after another" in found.detail) is is_told
+
+
 def test_a_fail_of_the_first_frames_does_not_stand_against_all():
     """A warm-up that was left in a recording: 4 late frames, then 1976 on time."""
     latency = noisy(1980)
