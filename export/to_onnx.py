@@ -185,10 +185,10 @@ def verify_export(
         raise InputError(f"the exported model is not valid: {error}") from error
     for value in (*session.get_inputs(), *session.get_outputs()):
         if not all(isinstance(dim, int) for dim in value.shape):
-            sizes = [dim if isinstance(dim, int) else "?" for dim in value.shape]
-            shown = str(sizes).replace("'", "")
+            sizes = ", ".join(str(dim) if isinstance(dim, int) else "?" for dim in value.shape)
             raise InputError(
-                f"the exported model's '{value.name}' has the shape {shown}, which the data decide"
+                f"the exported model's '{value.name}' has the shape [{sizes}], "
+                "which the data decide"
             )
     names = [value.name for value in session.get_outputs()]
     worst: dict[str, float] = dict.fromkeys(names, 0.0)

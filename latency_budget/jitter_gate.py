@@ -51,13 +51,15 @@ def judge_jitter(
             outcome = "inconclusive"
             parts.append(doubt)
     if outcome != "pass":
-        parts += _describe_row(run.latency_ns, limit, floor_ns)
+        parts += _describe_row(run.latency_ns, ordered, limit, floor_ns)
     return Gate("jitter P99/P50", Verdict(outcome), ", ".join(parts))
 
 
-def _describe_row(latency_ns: Nanoseconds, limit: float, floor_ns: int) -> list[str]:
+def _describe_row(
+    latency_ns: Nanoseconds, ordered: Nanoseconds, limit: float, floor_ns: int
+) -> list[str]:
     """Says how many of the slow frames came one after another, where that is most of them."""
-    median = percentile_ns(np.sort(latency_ns), 0.5)
+    median = percentile_ns(ordered, 0.5)
     if median is None:
         return []
     edge_ns = max(limit * median, median + floor_ns)

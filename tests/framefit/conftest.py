@@ -1,9 +1,11 @@
 """Models, pictures and a way to run the commands as a user does."""
 
+import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +45,20 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
         return Finished(code, captured.out, captured.err)
 
     return run_here
+
+
+@contextmanager
+def own_weights(folder: Path, module: str, source: str) -> Iterator[Path]:
+    """`weights.pt` of a user's own network in the current folder, built by `make` of a module."""
+    import torch
+
+    Path(f"{module}.py").write_text(source)
+    sys.path.insert(0, str(folder))
+    torch.manual_seed(0)
+    torch.save(importlib.import_module(module).make().state_dict(), "weights.pt")
+    yield Path("weights.pt")
+    sys.path.remove(str(folder))
+    del sys.modules[module]
 
 
 @pytest.fixture

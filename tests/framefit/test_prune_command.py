@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from artifacts.checkpoint import build_module, load_checkpoint, save_checkpoint 
 from artifacts.edits import apply_edits  # noqa: E402
 from framefit.layer_timing import LayerTimes  # noqa: E402
 from framefit.network_clock import NetworkClock  # noqa: E402
+from tests.framefit.conftest import own_weights  # noqa: E402
 
 NETWORK = """
 import torch
@@ -63,15 +63,8 @@ TIMED_NETWORK = ("--factory", "pruned_networks:make", "--input-shape", "1,3,256,
 @pytest.fixture
 def weights(folder: Path):
     """`weights.pt` of the user's own network in the current folder."""
-    Path("pruned_networks.py").write_text(NETWORK)
-    sys.path.insert(0, str(folder))
-    import pruned_networks
-
-    torch.manual_seed(0)
-    torch.save(pruned_networks.make().state_dict(), "weights.pt")
-    yield Path("weights.pt")
-    sys.path.remove(str(folder))
-    del sys.modules["pruned_networks"]
+    with own_weights(folder, "pruned_networks", NETWORK) as path:
+        yield path
 
 
 def count_weights(model: onnx.ModelProto) -> float:

@@ -13,6 +13,7 @@ from torch import nn
 from artifacts.checkpoint import load_checkpoint
 from artifacts.errors import InputError
 from framefit.trainable_network import note_frozen
+from tests.framefit.conftest import own_weights
 
 QUICK = ("--steps", "4", "--batch-size", "2", "--probe-every", "2", "--threads", "1")
 CONFIG = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 96, "neck_channels": 8}
@@ -245,30 +246,23 @@ from torch import nn
 def make():
     return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 2, 1))
 """
+OWN, SHAPE = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
 
 
 @pytest.fixture
 def plain_weights(folder: Path):
     """Weights of a network of the user's own, which say nothing of its input."""
-    Path("own_networks.py").write_text(FACTORY)
-    sys.path.insert(0, str(folder))
-    import own_networks
-
-    torch.manual_seed(0)
-    torch.save(own_networks.make().state_dict(), "weights.pt")
-    yield Path("weights.pt")
-    sys.path.remove(str(folder))
-    del sys.modules["own_networks"]
+    with own_weights(folder, "own_networks", FACTORY) as path:
+        yield path
 
 
 def test_a_teacher_of_plain_weights_takes_the_inputs_of_its_student(
     run, pictures: Path, plain_weights: Path
 ) -> None:
-    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
-    assert run("compress", "prune", plain_weights, "--ratio", 0.5, *factory, *shape).code == 0
+    assert run("compress", "prune", plain_weights, "--ratio", 0.5, *OWN, *SHAPE).code == 0
     distilled = run(
         "compress", "distill", "weights.pruned.pt", "--teacher", plain_weights,
-        "--data", pictures, *factory, *QUICK,
+        "--data", pictures, *OWN, *QUICK,
     )  # fmt: skip
     assert distilled.code == 0, distilled.err
 
@@ -276,25 +270,23 @@ def test_a_teacher_of_plain_weights_takes_the_inputs_of_its_student(
 def test_weights_take_the_inputs_of_the_network_made_from_them(
     run, pictures: Path, plain_weights: Path
 ) -> None:
-    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
     data = ("--data", pictures)
-    assert run("compress", "quantize", plain_weights, *data, *factory, *shape).code == 0
-    compared = run("compress", "compare", plain_weights, "weights.int8.onnx", *data, *factory)
+    assert run("compress", "quantize", plain_weights, *data, *OWN, *SHAPE).code == 0
+    compared = run("compress", "compare", plain_weights, "weights.int8.onnx", *data, *OWN)
     assert compared.code == 0, compared.err
     trained = run(
-        "compress", "qat", "weights.int8.onnx", "--teacher", plain_weights, *data, *factory, *QUICK
+        "compress", "qat", "weights.int8.onnx", "--teacher", plain_weights, *data, *OWN, *QUICK
     )
     assert trained.code == 0, trained.err
-    backwards = run("compress", "compare", "weights.int8.onnx", plain_weights, *data, *factory)
+    backwards = run("compress", "compare", "weights.int8.onnx", plain_weights, *data, *OWN)
     assert backwards.code == 0, backwards.err
 
 
 def test_a_teacher_that_is_quantized_itself_is_refused(
     run, pictures: Path, plain_weights: Path
 ) -> None:
-    factory, shape = ("--factory", "own_networks:make"), ("--input-shape", "1,3,32,48")
     data = ("--data", pictures)
-    assert run("compress", "quantize", plain_weights, *data, *factory, *shape).code == 0
+    assert run("compress", "quantize", plain_weights, *data, *OWN, *SHAPE).code == 0
     file = "weights.int8.onnx"
     result = run("compress", "qat", file, "--teacher", file, *data, *QUICK)
     assert result.code == 2
