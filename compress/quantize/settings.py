@@ -6,7 +6,7 @@ from typing import Any
 
 from artifacts.errors import InputError
 from compress.quantize.observers import MeanSquaredError, Observer
-from compress.quantize.placement import PLACEMENTS, OnnxRuntime, OpenVINO, Placement
+from compress.quantize.placement import PLACEMENTS, OnnxRuntime, OpenVINO, Placement, TensorRT
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid, WeightGrids
 from compress.quantize.rounding import Auto, Nearest, Rounding
@@ -196,11 +196,19 @@ class QuantizeSettings:
                 integer_attention=bool(self.integer_attention),
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
+                keeps_last_in_float=self.prefer != "speed" and self._is_for_integers,
             )
         placement = PLACEMENTS[self.target]()
         if isinstance(placement, OnnxRuntime):
             return replace(placement, integer_borders=bool(self.integer_borders))
+        if isinstance(placement, TensorRT) and not self._is_for_integers:
+            return replace(placement, vectors="integers")
         return placement
+
+    @property
+    def _is_for_integers(self) -> bool:
+        """Whether integers shall save time, and not only size."""
+        return self.weights != "int4" and self.activations == "int8"
 
     @property
     def centers_ranges(self) -> bool:

@@ -47,7 +47,8 @@ class OpenVINO(TensorRT):
     quantizes_sums: bool = True
     trunk_loses_on: str = "OpenVINO"
     spares_float_sums: bool = False
-    reads_vectors_in_float: bool = True
+    vectors: str = "weights"
+    keeps_last_in_float: bool = True
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""

@@ -18,11 +18,15 @@ from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.integer_gates import add_integer_gates
 from compress.quantize.placement.integer_sums import add_integer_sums
+from compress.quantize.placement.last_layers import keep_last_in_float
 from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
-from compress.quantize.placement.vector_layers import read_vectors_in_float
+from compress.quantize.placement.vector_layers import (
+    keep_vectors_in_float,
+    read_vectors_in_float,
+)
 from compress.quantize.qparams import IntegerGrid
 
 
@@ -37,8 +41,9 @@ class TensorRT(UniformIntegers):
         trunk_loses_on: the runtime, where a trunk of Adds without activations stays in float.
         spares_float_sums: whether Adds read in float what others read in float, and only Adds
             would read in integers.
-        reads_vectors_in_float: whether small layers that compute one vector have integer weights
-            only.
+        vectors: how small layers that compute one vector do: in "integers", with integer "weights"
+            only, or in "float".
+        keeps_last_in_float: whether last layers of next to no work stay in float.
     """
 
     fuses_products: ClassVar[bool] = True
@@ -47,7 +52,8 @@ class TensorRT(UniformIntegers):
     integer_sums: str = "none"
     trunk_loses_on: str = ""
     spares_float_sums: bool = True
-    reads_vectors_in_float: bool = False
+    vectors: str = "float"
+    keeps_last_in_float: bool = False
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -66,8 +72,14 @@ class TensorRT(UniformIntegers):
             quantizes_sums=self.quantizes_sums,
             trunk_loses_on=self.trunk_loses_on,
         )
-        if self.reads_vectors_in_float:
+        if self.vectors == "weights":
             quantized = read_vectors_in_float(graph, quantized)
+        elif self.vectors == "float":
+            quantized, vectors = keep_vectors_in_float(graph, quantized)
+            declined = [*declined, *vectors]
+        if self.keeps_last_in_float:
+            quantized, last = keep_last_in_float(graph, quantized)
+            declined = [*declined, *last]
         if self.integer_sums != "none":
             in_float = keep_float | {item.node for item in declined}
             has_pyramids = self.integer_sums != "blocks"

@@ -1,8 +1,9 @@
-"""Layers that compute a single vector, whose input OpenVINO reads faster in float.
+"""Layers that compute a single vector: squeeze-and-excite, what reads the mean of a picture.
 
-The layers of squeeze-and-excite and those behind a mean over the picture compute so little that to
-round their inputs takes about as long as it saves, and costs decibels. Their weights are integers
-all the same: the file stays small.
+They compute so little that to round their inputs takes about as long as it saves, and costs
+decibels. OpenVINO reads integer weights all the same, and the file stays small. TensorRT needs a
+kernel more for most layers that round their input or hold integer weights, and none for a float
+one (docs/placement.md).
 """
 
 from collections.abc import Sequence
@@ -11,22 +12,33 @@ from dataclasses import replace
 import onnx
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.contract import QuantizedNode
+from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.layers import LAYERS
 
 MOST_WEIGHTS = 1 << 16
 """Larger ones take as long as it takes to read their weights, which integers make shorter."""
+REASON = "it computes one vector by few weights, for which TensorRT needs no more kernels in float"
 
 
 def read_vectors_in_float(graph: Graph, quantized: Sequence[QuantizedNode]) -> list[QuantizedNode]:
-    """Returns the nodes, those that compute one vector by few weights without activations.
-
-    All as they are where there is nothing but vectors: they are the network's work then.
-    """
-    vectors = {item.node for item in quantized if _is_small_vector(graph, graph.node(item.node))}
-    if all(item.node in vectors for item in quantized if item.weight is not None):
-        return list(quantized)
+    """Returns the nodes, those that compute one vector by few weights without activations."""
+    vectors = _find_small_vectors(graph, [item for item in quantized if item.weight is not None])
     return [replace(item, activations=()) if item.node in vectors else item for item in quantized]
+
+
+def keep_vectors_in_float(
+    graph: Graph, quantized: Sequence[QuantizedNode]
+) -> tuple[list[QuantizedNode], list[Declined]]:
+    """Returns the nodes without those that compute one vector by few weights, and these."""
+    vectors = _find_small_vectors(graph, [item for item in quantized if item.weight is not None])
+    kept = [item for item in quantized if item.node not in vectors]
+    return kept, [Declined(node=item.node, reason=REASON) for item in quantized if item not in kept]
+
+
+def _find_small_vectors(graph: Graph, layers: Sequence[QuantizedNode]) -> set[str]:
+    """Returns the names of these layers; none where all are: they are the network's work then."""
+    vectors = {item.node for item in layers if _is_small_vector(graph, graph.node(item.node))}
+    return vectors if len(vectors) < len(layers) else set()
 
 
 def _is_small_vector(graph: Graph, node: onnx.NodeProto) -> bool:

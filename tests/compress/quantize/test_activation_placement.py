@@ -198,13 +198,15 @@ def test_openvino_misreads_integers_behind_a_reduction(
 
 @pytest.mark.parametrize("target", EXPLICIT)
 @pytest.mark.parametrize("name", ["squeeze_conv", "squeeze_linear", "channel_conv"])
-def test_other_gates_compute_in_integers(name, target, make_network):
+def test_other_gates_have_integer_weights_unless_small_for_tensorrt(name, target, make_network):
     """Their weights are what takes time, even for one pixel; see docs/placement.md."""
     graph = Graph(make_network(name))
     placed, declined = PLACEMENTS[target]().place(graph)
-    assert not declined
     layers = [node.name for node in graph.nodes if node.op_type in ("Conv", "Gemm")]
-    assert layers == [item.node for item in placed if item.weight is not None]
+    small = layers[1:-1] if target == "tensorrt" and name.startswith("squeeze") else []
+    assert [item.node for item in declined] == small
+    kept = [name for name in layers if name not in small]
+    assert kept == [item.node for item in placed if item.weight is not None]
 
 
 @pytest.mark.parametrize("target", EXPLICIT)

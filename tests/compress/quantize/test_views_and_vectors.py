@@ -133,18 +133,37 @@ def excited(make_model):
     return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
 
 
-def test_small_layers_of_one_vector_have_integer_weights_only(excited, samples, monkeypatch):
-    def read(target):
-        model = quantize_model(excited, samples, QuantizeSettings(target=target)).model
-        graph = Graph(model)
-        for name in ("squeeze", "excite", "head"):
-            assert graph.producer(graph.node(name).input[1]).op_type == "DequantizeLinear"
-        return read_pairs(model)
+@pytest.fixture
+def quantize_excited(excited, samples):
+    """Quantizes it; returns what is read in integers, and the small layers of integer weights."""
 
-    assert read("openvino") == {"x"}
-    assert read("tensorrt") == {"x", "c", "e", "i", "j"}
+    def quantize(target, **settings):
+        found = quantize_model(excited, samples, QuantizeSettings(target=target, **settings)).model
+        graph = Graph(found)
+        stored = [
+            name
+            for name in ("squeeze", "excite", "head")
+            if graph.producer(graph.node(name).input[1]) is not None
+        ]
+        return read_pairs(found), stored
+
+    return quantize
+
+
+def test_small_layers_of_one_vector_have_integer_weights_only(quantize_excited, monkeypatch):
+    layers = ["squeeze", "excite", "head"]
+    assert quantize_excited("openvino") == ({"x"}, layers)
     monkeypatch.setattr("compress.quantize.placement.vector_layers.MOST_WEIGHTS", 50)
-    assert read("openvino") == {"x", "i"}
+    assert quantize_excited("openvino") == ({"x", "i"}, layers)
+
+
+def test_small_layers_of_one_vector_stay_in_float_for_tensorrt(quantize_excited, monkeypatch):
+    """But where size is what counts."""
+    layers = ["squeeze", "excite", "head"]
+    assert quantize_excited("tensorrt") == ({"x"}, [])
+    assert quantize_excited("tensorrt", weights="int4")[1] == layers
+    monkeypatch.setattr("compress.quantize.placement.vector_layers.MOST_WEIGHTS", 50)
+    assert quantize_excited("tensorrt") == ({"x", "i", "j"}, ["head"])
 
 
 def test_a_network_of_vectors_alone_computes_in_integers(make_model):

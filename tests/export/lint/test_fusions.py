@@ -1,10 +1,13 @@
 """What lint says about kernels, held against the kernels that TensorRT-RTX makes."""
 
+from functools import partial
+
 import numpy as np
 import onnx
 import pytest
 
 from compress.quantize.api import quantize_model
+from compress.quantize.placement import PLACEMENTS, TensorRT
 from compress.quantize.settings import QuantizeSettings
 from export.lint import lint_model
 
@@ -228,3 +231,24 @@ def test_products_behind_activations_are_no_kernels_of_their_own(
         assert equalization == any(line.startswith("scaled") for line in result.simplified)
         kernels.append(list_kernels(build_with_rtx(result.model)))
     assert kernels[0] == kernels[1]
+
+
+def test_small_layers_of_one_vector_need_the_fewest_kernels_in_float(
+    draw, build_with_rtx, monkeypatch
+):
+    d = draw()
+    active = d.op("Relu", d.op("Conv", "x", d.floats(32, 32, 3, 3), pads=[1] * 4))
+    squeezed = d.op("Relu", d.op("Conv", d.op("GlobalAveragePool", active), d.floats(8, 32, 1, 1)))
+    gate = d.op("Sigmoid", d.op("Conv", squeezed, d.floats(32, 8, 1, 1)))
+    gated = d.op("Mul", active, gate)
+    mean = d.op("Flatten", d.op("GlobalAveragePool", gated))
+    head = d.op("Gemm", d.op("Relu", d.op("Gemm", mean, d.floats(32, 16))), d.floats(16, 5))
+    model = d.model(d.op("Conv", gated, d.floats(32, 32, 3, 3)), head)
+    samples = [{"x": d.rng.normal(0, 1, (1, 32, 16, 16)).astype(np.float32)} for _ in range(4)]
+    built = {}
+    for vectors in ("integers", "weights", "float"):
+        monkeypatch.setitem(PLACEMENTS, "tensorrt", partial(TensorRT, vectors=vectors))
+        built[vectors] = build_with_rtx(quantize_model(model, samples).model)
+        assert built[vectors]["is_built"], built[vectors]
+    assert kernels(built["float"]) < kernels(built["weights"])
+    assert kernels(built["float"]) < kernels(built["integers"])
