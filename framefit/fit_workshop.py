@@ -71,17 +71,26 @@ class FitWorkshop:
     """Makes networks in the folder and judges them with the budget."""
 
     def __init__(
-        self, settings: FitSettings, check: "CheckSettings", progress: Progress | None
+        self,
+        settings: FitSettings,
+        check: "CheckSettings",
+        progress: Progress | None,
+        tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._check = check
         self._progress = progress
+        self._tell = tell
         self._rounds = 0
         self.quality: dict[Path, dict[str, Any]] = {}
         self.is_trainable = settings.model.suffix.lower() in TRAINABLE
         self._float = self._open_float()
         self._measure = self._open_measure()
         self._in_float = self._measure(self._float) if self._measure else {}
+
+    def tell(self, line: str) -> None:
+        """Shows what `fit` is at; the network that is being made has bars of its own."""
+        self._tell(line)
 
     def time_float(self) -> float:
         """Returns the float network's latency back to back, in ms."""
