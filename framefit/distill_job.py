@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.module_names import require_modules
 from framefit.labelled_heads import label_heads, measure_heads, read_label_loss
 from framefit.model_source import ModelOptions
 from framefit.trainable_network import note_frozen, open_trainable, save_trained
@@ -94,6 +95,7 @@ def distill_file(
     Raises:
         InputError: a file, the data or an option is not usable, or training diverged.
     """
+    from compress.distill.taps import split_names
     from compress.train.launch import is_first_process
 
     options = model_options or ModelOptions()
@@ -118,6 +120,9 @@ def distill_file(
             f"the teacher's inputs are {', '.join(guide.shapes)}",
             f"the student's, in their order: {', '.join(opened.shapes)}",
         )
+    for mine, theirs in split_names(settings.features):
+        require_modules(learner, (mine,), "student")
+        require_modules(guide.module, (theirs,), "teacher")
     heads = label_heads(learner)
     samples = opened.open_samples(data, labels, heads, guide.module)
     before = measure_heads(learner, samples, spec)

@@ -70,8 +70,17 @@ class FitOutcome:
         }
 
 
-def fit_file(settings: FitSettings, progress: Progress | None = None) -> FitOutcome:
+def fit_file(
+    settings: FitSettings,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> FitOutcome:
     """Finds the network that keeps a budget and loses least, and writes it with its report.
+
+    Args:
+        settings: what to fit, and to what.
+        progress: is told (what, done, total).
+        tell: is told, in a line each, what is tried next and why it was left.
 
     Raises:
         InputError: a file, the data or an option is not usable.
@@ -92,7 +101,7 @@ def fit_file(settings: FitSettings, progress: Progress | None = None) -> FitOutc
     limit_ms = find_limit(budget)
     if settings.labels is not None and not budget.heads:
         raise InputError("--labels was given, and the budget limits no head", "[heads.NAME] tables")
-    workshop = FitWorkshop(settings, check, progress)
+    workshop = FitWorkshop(settings, check, progress, tell)
     fitted = climb(workshop, limit_ms)
     outcome = FitOutcome(limit_ms=limit_ms, fitted=fitted, quality=workshop.quality)
     if outcome.report is not None:

@@ -101,6 +101,9 @@ class Workshop(Protocol):
 
     is_trainable: bool
 
+    def tell(self, line: str) -> None:
+        """Shows what the ladder comes to and why it leaves it, while it climbs."""
+
     def time_float(self) -> float:
         """Returns the float network's latency back to back, in ms."""
 
@@ -140,6 +143,11 @@ class _Climb:
         """Whether the last measurement says nothing."""
         return bool(self.tried) and self.tried[-1].is_invalid
 
+    def note(self, line: str) -> None:
+        """Keeps why a rung was left out or left behind, and shows it at once."""
+        self.notes.append(line)
+        self.workshop.tell(line)
+
     def attempt(self, make: Callable[[], Tried]) -> Tried | None:
         """Judges a network; returns it if it keeps the budget."""
         found = make()
@@ -148,21 +156,22 @@ class _Climb:
                 found = self.workshop.judge_again(found)
         self.tried.append(found)
         if found.is_invalid:
-            self.notes.append(f"{found.name}: the machine was too disturbed to measure it")
+            self.note(f"{found.name}: the machine was too disturbed to measure it")
             return None
         if found.keeps:
             return found
-        self.notes.append(f"{found.name}: P99 at most {found.bound_ms:.2f} ms")
+        self.note(f"{found.name}: P99 at most {found.bound_ms:.2f} ms")
         return None
 
     def fit_integers(self, source: Path | None, name: str) -> tuple[Tried | None, float]:
         """Returns the network that keeps the budget, or None and what the fastest takes, in ms."""
         for _ in range(INTEGER_ROUNDS):
             goal_ms = self.within_ms
+            self.workshop.tell(f"{name}: looking for a network within {goal_ms:.2f} ms")
             try:
                 found = self.attempt(partial(self.workshop.fit_integers, source, goal_ms, name))
             except LatencyError as error:
-                self.notes.append(
+                self.note(
                     f"{name}: the fastest network takes {error.fastest_ms:.2f} ms, "
                     f"{goal_ms:.2f} would do"
                 )
@@ -189,10 +198,11 @@ def climb(workshop: Workshop, limit_ms: float) -> Fitted:
     float_ms = workshop.time_float()
     chosen: Tried | None = None
     if float_ms < limit_ms:
+        workshop.tell(f"float: {float_ms:.2f} ms back to back; checking it at the camera's rate")
         chosen = state.attempt(partial(workshop.judge_float, float_ms))
         state.lower_goal()
     else:
-        state.notes.append(f"float: {float_ms:.2f} ms back to back, {limit_ms:.2f} are allowed")
+        state.note(f"float: {float_ms:.2f} ms back to back, {limit_ms:.2f} are allowed")
     if chosen is None and not state.is_disturbed:
         chosen, _ = state.fit_integers(None, "INT8")
         if chosen is None and not state.is_disturbed:
@@ -208,7 +218,7 @@ def climb(workshop: Workshop, limit_ms: float) -> Fitted:
 def _narrow(state: _Climb) -> Tried | None:
     """Takes channels out until integers keep the budget."""
     if not state.workshop.is_trainable:
-        state.notes.append(
+        state.note(
             "fewer channels: only a network whose weights can be trained (.pt, .safetensors) is "
             "pruned and distilled"
         )
@@ -216,16 +226,20 @@ def _narrow(state: _Climb) -> Tried | None:
     margin = MARGIN
     for _ in range(NARROW_ROUNDS):
         aim_ms = margin * state.within_ms
+        state.workshop.tell(
+            f"fewer channels: pruning until INT8 takes {aim_ms:.2f} ms, then distilling; this is "
+            "the longest part"
+        )
         try:
             source = state.workshop.narrow(aim_ms)
         except LatencyError as error:
-            state.notes.append(
+            state.note(
                 f"fewer channels: the narrowest network takes {error.fastest_ms:.2f} ms, "
                 f"{aim_ms:.2f} would do"
             )
             return None
         except MissingExtraError as error:
-            state.notes.append(f"fewer channels: {error}")
+            state.note(f"fewer channels: {error}")
             state.lacks_extra = True
             return None
         chosen, fastest_ms = state.fit_integers(source, f"narrowed to {aim_ms:.2f} ms, INT8")

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import write_json
+from artifacts.digest import sha256_file
 from artifacts.errors import InputError, require_package
+from framefit.begun_distillation import can_go_on, note_origin
 from framefit.budget_job import make_report
 from framefit.compare_job import compare_files
 from framefit.export_job import export_onnx_file
@@ -71,17 +73,26 @@ class FitWorkshop:
     """Makes networks in the folder and judges them with the budget."""
 
     def __init__(
-        self, settings: FitSettings, check: "CheckSettings", progress: Progress | None
+        self,
+        settings: FitSettings,
+        check: "CheckSettings",
+        progress: Progress | None,
+        tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._check = check
         self._progress = progress
+        self._tell = tell
         self._rounds = 0
         self.quality: dict[Path, dict[str, Any]] = {}
         self.is_trainable = settings.model.suffix.lower() in TRAINABLE
         self._float = self._open_float()
         self._measure = self._open_measure()
         self._in_float = self._measure(self._float) if self._measure else {}
+
+    def tell(self, line: str) -> None:
+        """Shows what `fit` is at; the network that is being made has bars of its own."""
+        self._tell(line)
 
     def time_float(self) -> float:
         """Returns the float network's latency back to back, in ms."""
@@ -131,7 +142,10 @@ class FitWorkshop:
         return self._judge(name, outcome.out, precision.chosen.latency_ms)
 
     def narrow(self, int8_ms: float) -> Path:
-        """Returns the original pruned to a latency in INT8, and distilled."""
+        """Returns the original pruned to a latency in INT8, and distilled.
+
+        A distillation of it that was interrupted goes on.
+        """
         from compress.distill.settings import DistillSettings
         from compress.prune.settings import PruneSettings
         from compress.train.settings import TrainerSettings
@@ -146,21 +160,33 @@ class FitWorkshop:
             "spec_options": settings.spec_options,
             "progress": self._progress,
         }
-        pruned = prune_file(
-            settings.model,
-            PruneGoal(target_ms=int8_ms, runtime=settings.target, precision="int8"),
-            PruneSettings(),
-            data=settings.data,
-            out=stem.with_name(f"{stem.name}.pruned.pt"),
-            **common,
-        )
+        pruned, out = (stem.with_name(f"{stem.name}.{kind}.pt") for kind in ("pruned", "distilled"))
+        origin = {
+            "model": sha256_file(settings.model),
+            "factory": settings.model_options.factory,
+            "data": settings.data,
+            "int8_ms": int8_ms,
+            "target": settings.target,
+        }
+        if can_go_on(pruned, out.with_suffix(".state"), origin):
+            self.tell(f"fewer channels: {pruned} is distilled further, from where it was stopped")
+        else:
+            prune_file(
+                settings.model,
+                PruneGoal(target_ms=int8_ms, runtime=settings.target, precision="int8"),
+                PruneSettings(),
+                data=settings.data,
+                out=pruned,
+                **common,
+            )
+            note_origin(pruned, origin)
         distilled = distill_file(
-            pruned.out,
+            pruned,
             settings.model,
             settings.data,
             DistillSettings(),
             TrainerSettings(steps=settings.steps),
-            out=stem.with_name(f"{stem.name}.distilled.pt"),
+            out=out,
             **common,
         )
         return distilled.out

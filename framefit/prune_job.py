@@ -15,6 +15,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
+from artifacts.module_names import require_modules
 from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
@@ -172,6 +173,7 @@ def prune_file(
         raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {}, data)
+    require_modules(source.module, settings.protect)
     if data is not None:
         require_single_samples(source.module, source.shapes)
     opened = open_prune_data(

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from latency_budget.budget import FrameBudget
 from latency_budget.run import DROPPED_NS, Run
 from latency_budget.statistics import bound_ns, percentile_ns
 from latency_budget.tiers import TIERS
@@ -17,9 +18,9 @@ def render_budget(
 ) -> str:
     """Returns the text of a budget.toml whose stages `run` keeps.
 
-    Each stage gets its measured P99 (the 95 % bound where there are frames enough) times `margin`;
-    the deadline is the frame period, rounded down to 0.1 ms. What was measured stands beside the
-    limits that do not follow from it.
+    Each stage gets what its P99 is at most (95 % confidence; of too few frames, the P99 itself)
+    times `margin`; the deadline is the frame period, rounded down to 0.1 ms. What was measured
+    stands beside the limits that do not follow from it.
 
     Args:
         run: the measured frames, at least one of which was processed.
@@ -36,13 +37,16 @@ def render_budget(
     late = ", so these frames miss it" if p99_ns > deadline_ms * 1e6 else ""
     dropped = int(run.dropped.sum())
     late += f"; {dropped} frames were dropped" if dropped else ""
+    jitter = p99_ns / max(p50_ns, 1)
+    uneven = ", so these frames break it" if jitter > FrameBudget.p99_over_p50 else ""
     lines = [
-        f"# From {run.count} measured frames; the budget of a stage is its P99 times {margin:g}.",
+        f"# From {run.count} measured frames; the budget of a stage is what its P99 is at most "
+        f"(95 % confidence), times {margin:g}.",
         "",
         "[frame]",
         f"rate_hz = {rate_hz:g}",
         f"deadline_ms = {deadline_ms:g}   # measured P99: {p99_ns / 1e6:.2f}{late}",
-        f"p99_over_p50 = 1.2   # measured: {p99_ns / max(p50_ns, 1):.2f}",
+        f"p99_over_p50 = {FrameBudget.p99_over_p50:g}   # measured: {jitter:.2f}{uneven}",
         "max_consecutive_misses = 2",
         "",
         "[stages]",

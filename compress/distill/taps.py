@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
+from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_outputs
 from artifacts.module_run import explain_gradient
 from compress.train.saved_values import keep_saved_values
@@ -54,7 +55,7 @@ def choose_taps(
     Raises:
         InputError: a name is unknown, or its feature maps cannot be compared.
     """
-    wanted = [tuple(name.split("=", 1)) if "=" in name else (name, name) for name in names]
+    wanted = split_names(names)
     if not wanted:
         common = dict(teacher.named_modules())
         wanted = [
@@ -81,6 +82,12 @@ def choose_taps(
                 "two maps [N, C, H, W] of the same height and width, of more than one place",
             )
     return [tap for _, tap in taps] if names else _pick(taps)
+
+
+def split_names(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the student's and the teacher's module of each "name" or "student=teacher"."""
+    pairs = [name.partition("=") for name in names]
+    return [(one, other if equals else one) for one, equals, other in pairs]
 
 
 @dataclass(frozen=True)
@@ -140,10 +147,7 @@ def _record(
 
     A map of one place is left out: the divergence says where a network looks, which is there alone.
     """
-    parts = dict(module.named_modules())
-    for name in names:
-        if name not in parts:
-            raise InputError(f"the {whose} has no module '{name}'", "a name of its named_modules()")
+    require_modules(module, names, whose)
     with captured(module, names) as found, torch.enable_grad(), keep_saved_values():
         followed = [
             one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs

@@ -269,15 +269,17 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
     members = np.array(family.roots)
     own: dict[tuple[str, str], set[Adjustment]] = {}
     outer: dict[tuple[str, str], set[Adjustment]] = {}
+    called: dict[tuple[str, str], set[Adjustment]] = {}
     for site in network.channels.trace.sites:
         if not np.isin(network.channels.roots[site.ids], members).any():
             continue
         found = list(attributes_of(network.module, site))
         for owner, name, _ in found:
-            chosen = own if owner == found[0][0] else outer
+            is_part = len(owner) > len(site.place)
+            chosen = called if is_part else own if owner == found[0][0] else outer
             use = name_adjustment(network.module, site, owner, name)
             chosen.setdefault(use[:2], set()).add(use)
-    near = list(own.values())[:_MOST_NEAR]
+    near = [*own.values(), *called.values()][:_MOST_NEAR]
     for count in range(1, min(_MOST_TOGETHER, len(near)) + 1):
         yield from (frozenset().union(*choice) for choice in combinations(near, count))
     yield from (frozenset(uses) for uses in [*outer.values()][:_MOST_FAR])

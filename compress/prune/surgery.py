@@ -266,8 +266,13 @@ def name_adjustment(module: nn.Module, site: Site, owner: str, attribute: str) -
 
 
 def attributes_of(module: nn.Module, site: Site) -> Iterable[tuple[str, str, Any]]:
-    """Yields owner, name and value of the numbers equal to a site's size, innermost first."""
-    for owner in (*reversed(site.modules), ""):
+    """Yields owner, name and value of the numbers equal to a site's size, innermost first.
+
+    Last come the parts of the innermost module: it may call a method of theirs that is no forward.
+    """
+    parts = [name for name, _ in module.get_submodule(site.place).named_children()]
+    called = [f"{site.place}.{name}".lstrip(".") for name in parts]
+    for owner in (*reversed(site.modules), "", *called):
         part = module.get_submodule(owner)
         if type(part).__module__.startswith("torch.nn.modules."):
             continue

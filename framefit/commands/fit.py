@@ -1,5 +1,6 @@
 """`framefit fit`: the network that keeps a budget and loses least."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,7 +98,7 @@ def fit(
         spec_options=spec_values(color, pixel_scale, mean, std, resize),
     )
     with show_progress() as progress:
-        outcome = fit_file(settings, progress)
+        outcome = fit_file(settings, progress, partial(typer.echo, err=True))
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
     show_outcome(outcome)

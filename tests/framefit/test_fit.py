@@ -7,6 +7,7 @@ decided for it, but in the slow test.
 import itertools
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from artifacts.onnx_file import load_onnx, save_onnx
 from framefit import fit_workshop
 from framefit.budget_job import make_report
 from framefit.cli import main
+from framefit.fit_workshop import FitSettings, FitWorkshop
 from framefit.network_clock import NetworkClock
 from latency_budget.verdict import Verdict
 
@@ -195,3 +197,40 @@ def test_a_disturbed_measurement_is_repeated(network, steady_clock, reports, tmp
     assert verdicts == [Verdict.INVALID, Verdict.PASS]
     assert found["chosen"] == str(tmp_path / "net.onnx")
     assert len(found["tried"]) == 1
+
+
+@pytest.fixture
+def narrowings(monkeypatch):
+    """The networks that are pruned; a distillation is interrupted unless it has a state."""
+    pruned = []
+
+    def prune(model, goal, settings, *, out, **_):
+        pruned.append(out)
+        out.write_bytes(b"narrow")
+        return SimpleNamespace(out=out)
+
+    def distill(student, *_, out, **__):
+        assert student.exists()
+        if not out.with_suffix(".state").exists():
+            out.with_suffix(".state").write_bytes(b"half way")
+            raise KeyboardInterrupt
+        return SimpleNamespace(out=out)
+
+    monkeypatch.setattr("framefit.prune_job.prune_file", prune)
+    monkeypatch.setattr("framefit.distill_job.distill_file", distill)
+    return pruned
+
+
+def test_an_interrupted_distillation_goes_on_with_its_own_network(narrowings, tmp_path):
+    model, told = tmp_path / "net.onnx", []
+    model.write_bytes(b"weights")
+    settings = FitSettings(model=model, budget=tmp_path / "b.toml", data="d", out=tmp_path)
+    workshop = FitWorkshop(settings, None, None, told.append)
+    with pytest.raises(KeyboardInterrupt):
+        workshop.narrow(2.0)
+    assert (workshop.narrow(2.0), len(narrowings)) == (tmp_path / "net.2.00ms.distilled.pt", 1)
+    assert "from where it was stopped" in told[-1]
+    model.write_bytes(b"other weights")
+    with pytest.raises(KeyboardInterrupt):
+        workshop.narrow(2.0)
+    assert len(narrowings) == 2

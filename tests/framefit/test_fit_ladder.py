@@ -45,6 +45,10 @@ class FakeWorkshop:
     measured_again: int = 0
     goals: list = field(default_factory=list)
     aims: list = field(default_factory=list)
+    told: list = field(default_factory=list)
+
+    def tell(self, line):
+        self.told.append((line, len(self.goals), len(self.aims)))
 
     def time_float(self):
         return self.float_ms
@@ -223,3 +227,14 @@ def test_a_network_that_cannot_be_narrow_enough_is_said_and_nothing_is_lost():
     assert len(found.tried) == 1
     assert f"narrowest network takes 1.00 ms, {workshop.aims[-1]:.2f} would do" in found.notes[-1]
     assert "--fewest" not in found.notes[-1]
+
+
+def test_each_step_is_told_before_it_is_taken_and_each_reason_when_it_is_found():
+    workshop = FakeWorkshop(float_ms=15.0, added_ms=10.0, fastest_ms=12.0, is_trainable=True)
+    notes = climb(workshop, LIMIT_MS).notes
+    begins = [(line.split(":")[0], goals, aims) for line, goals, aims in workshop.told]
+    assert begins[:2] == [("float", 0, 0), ("float", 0, 0)]
+    assert begins[2] == ("INT8", 0, 0)
+    assert begins[-1][0].startswith("narrowed to")
+    assert ("fewer channels", 1, 0) in begins
+    assert set(notes) <= {line for line, _, _ in workshop.told}

@@ -54,6 +54,9 @@ def halved():
 
 def other():
     return nn.Conv2d(3, 4, 3)
+
+def unrunnable():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(9, 4, 3))
 """
 SHAPE = ("--input-shape", "1,3,32,48")
 # Large enough that what else this machine does is small beside an inference.
@@ -220,6 +223,16 @@ def test_bad_input_is_one_line(
     (error,) = (line for line in result.err.splitlines() if not line.startswith("warning: "))
     assert message in error
     assert not list(Path().glob("*.pruned.pt"))
+
+
+def test_an_unknown_module_is_refused_before_the_network_runs(run, weights: Path) -> None:
+    import pruned_networks
+
+    torch.save(pruned_networks.unrunnable().state_dict(), "unrunnable.pt")
+    goal = ("--target-ms", 5, "--protect", "11")
+    result = run("compress", "prune", "unrunnable.pt", *goal, *factory("unrunnable"))
+    assert result.code == 2
+    assert "no module '11'; expected a name of its named_modules(), such as 1" in result.err
 
 
 def test_damaged_edits_are_refused(run, weights: Path) -> None:

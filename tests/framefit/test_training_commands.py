@@ -62,6 +62,10 @@ def test_bad_input_of_distill_is_one_line(run, folder: Path, pictures: Path) -> 
         ((student, "--teacher", student, "--data", "empty"), "empty"),
         ((student, "--teacher", student, "--data", pictures, "--labels"), "--labels"),
         ((student, "--teacher", student, "--data", pictures, "--feature", "nose"), "'nose'"),
+        (
+            (student, "--teacher", student, "--data", pictures, "--labels", "--feature", "nose"),
+            "no module 'nose'",
+        ),
         ((student, "--teacher", "none.pt", "--data", pictures), "none.pt"),
         ((student, "--teacher", student, "--data", pictures, "--precision", "half"), "half"),
         ((student, "--teacher", student, "--data", pictures, "--out", "x.onnx"), ".pt"),

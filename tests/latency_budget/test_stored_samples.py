@@ -200,3 +200,12 @@ def test_dropped_frames_are_said_beside_the_deadline(tmp_path):
     assert "measured P99: 21.00; 1 frames were dropped" in render_budget(
         read_for_budget(path).run, rate_hz=30.0
     )
+
+
+@pytest.mark.parametrize(("slow_ms", "is_broken"), [(23, False), (30, True)])
+def test_a_jitter_that_the_budget_does_not_allow_is_said_beside_it(tmp_path, slow_ms, is_broken):
+    path = tmp_path / "times.csv"
+    path.write_text("latency_ms\n" + "20\n" * 180 + f"{slow_ms}\n" * 20)
+    text = render_budget(read_for_budget(path).run, rate_hz=30.0)
+    assert f"measured: {slow_ms / 20:.2f}" in text
+    assert ("so these frames break it" in text) is is_broken

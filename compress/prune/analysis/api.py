@@ -10,6 +10,7 @@ from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module
+from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
@@ -56,9 +57,7 @@ def find_channels(
             "modules of Python",
             "build the network without torch.jit.script; the names of its weights stay",
         )
-    unknown = sorted(set(protect) - dict(module.named_modules()).keys())
-    if unknown:
-        raise InputError(f"there is no module '{unknown[0]}' to protect", "names of modules")
+    require_modules(module, protect)
     found = _find(module, inputs, protect, frozenset())
     turned: Turned = frozenset()
     for places in _splits_left_whole(found):
