@@ -5,7 +5,13 @@ import pytest
 from onnx import helper
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement import PLACEMENTS, OpenVINO, TensorRT, vector_layers
+from compress.quantize.placement import (
+    PLACEMENTS,
+    OpenVINO,
+    TensorRT,
+    last_layers,
+    vector_layers,
+)
 from compress.quantize.simplify import simplify
 
 KINDS = ("Resize", "Concat", "AveragePool")
@@ -14,6 +20,7 @@ KINDS = ("Resize", "Concat", "AveragePool")
 @pytest.mark.parametrize("name", ["tensorrt", "openvino"])
 def test_layers_and_the_residual_branch_are_placed(name, residual_model, monkeypatch):
     monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
+    monkeypatch.setattr(last_layers, "MOST_WORK", 0.0)
     graph = Graph(residual_model)
     simplify(graph)
     placed, declined = PLACEMENTS[name]().place(graph)
