@@ -52,6 +52,15 @@ class Declined:
     reason: str
 
 
+def leave_in_float(
+    quantized: Sequence[QuantizedNode], names: Collection[str], reason: str
+) -> tuple[list[QuantizedNode], list[Declined]]:
+    """Returns the nodes without those of these names, and these with the reason."""
+    kept = [item for item in quantized if item.node not in names]
+    declined = [Declined(node=item.node, reason=reason) for item in quantized if item not in kept]
+    return kept, declined
+
+
 class Placement(Protocol):
     """Where a runtime wants Q/DQ pairs, and which integers it computes with."""
 

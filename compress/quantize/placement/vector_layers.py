@@ -12,7 +12,7 @@ from dataclasses import replace
 import onnx
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.contract import Declined, QuantizedNode, leave_in_float
 from compress.quantize.placement.layers import LAYERS
 
 MOST_WEIGHTS = 1 << 16
@@ -22,7 +22,7 @@ REASON = "it computes one vector by few weights, for which TensorRT needs no mor
 
 def read_vectors_in_float(graph: Graph, quantized: Sequence[QuantizedNode]) -> list[QuantizedNode]:
     """Returns the nodes, those that compute one vector by few weights without activations."""
-    vectors = _find_small_vectors(graph, [item for item in quantized if item.weight is not None])
+    vectors = _find_small_vectors(graph, quantized)
     return [replace(item, activations=()) if item.node in vectors else item for item in quantized]
 
 
@@ -30,13 +30,12 @@ def keep_vectors_in_float(
     graph: Graph, quantized: Sequence[QuantizedNode]
 ) -> tuple[list[QuantizedNode], list[Declined]]:
     """Returns the nodes without those that compute one vector by few weights, and these."""
-    vectors = _find_small_vectors(graph, [item for item in quantized if item.weight is not None])
-    kept = [item for item in quantized if item.node not in vectors]
-    return kept, [Declined(node=item.node, reason=REASON) for item in quantized if item not in kept]
+    return leave_in_float(quantized, _find_small_vectors(graph, quantized), REASON)
 
 
-def _find_small_vectors(graph: Graph, layers: Sequence[QuantizedNode]) -> set[str]:
+def _find_small_vectors(graph: Graph, quantized: Sequence[QuantizedNode]) -> set[str]:
     """Returns the names of these layers; none where all are: they are the network's work then."""
+    layers = [item for item in quantized if item.weight is not None]
     vectors = {item.node for item in layers if _is_small_vector(graph, graph.node(item.node))}
     return vectors if len(vectors) < len(layers) else set()
 
