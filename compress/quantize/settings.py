@@ -196,17 +196,17 @@ class QuantizeSettings:
                 integer_attention=bool(self.integer_attention),
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
-                keeps_last_in_float=self.prefer != "speed" and self._is_for_integers,
+                keeps_last_in_float=self.prefer != "speed" and self._is_for_time,
             )
         placement = PLACEMENTS[self.target]()
         if isinstance(placement, OnnxRuntime):
             return replace(placement, integer_borders=bool(self.integer_borders))
-        if isinstance(placement, TensorRT) and not self._is_for_integers:
+        if isinstance(placement, TensorRT) and not self._is_for_time:
             return replace(placement, vectors="integers")
         return placement
 
     @property
-    def _is_for_integers(self) -> bool:
+    def _is_for_time(self) -> bool:
         """Whether integers shall save time, and not only size."""
         return self.weights != "int4" and self.activations == "int8"
 

@@ -57,8 +57,8 @@ def leave_in_float(
 ) -> tuple[list[QuantizedNode], list[Declined]]:
     """Returns the nodes without those of these names, and these with the reason."""
     kept = [item for item in quantized if item.node not in names]
-    declined = [Declined(node=item.node, reason=reason) for item in quantized if item not in kept]
-    return kept, declined
+    left = [Declined(node=item.node, reason=reason) for item in quantized if item.node in names]
+    return kept, left
 
 
 class Placement(Protocol):

@@ -5,10 +5,9 @@ or becomes one. In float they take hardly any time, and bring up to 14 dB (docs/
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import onnx
-
+from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode, leave_in_float
 from compress.quantize.placement.layers import LAYERS, count_multiplications
@@ -27,12 +26,13 @@ def keep_last_in_float(
     tensor that is read in integers and in float takes a quantizer of its own. Those of the least
     work come first.
     """
+    layers = {item.node for item in quantized if item.weight is not None}
     work = {
-        item.node: count_multiplications(graph, graph.node(item.node))
-        for item in quantized
-        if item.weight is not None
+        str(node.name): count
+        for node in graph.nodes
+        if node.name in layers and (count := count_multiplications(graph, node)) is not None
     }
-    left = MOST_WORK * sum(count or 0 for count in work.values())
+    left = MOST_WORK * sum(work.values())
     last: set[str] = set()
     for takes, names in sorted(_group_last(graph, work)):
         left -= takes
@@ -41,26 +41,24 @@ def keep_last_in_float(
     return leave_in_float(quantized, last, REASON)
 
 
-def _group_last(graph: Graph, work: dict[str, int | None]) -> list[tuple[int, list[str]]]:
+def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[int, list[str]]]:
     """Returns the last layers that alone read a tensor, and the work of each such group."""
-    groups: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+    leading = _find_leading(graph)
+    groups: dict[str, list[str]] = defaultdict(list)
     for node in graph.nodes:
-        if node.name in work and not _is_followed(graph, node):
-            groups[node.input[0]].append(node)
-    found = []
-    for tensor, nodes in groups.items():
-        counts = [work[node.name] for node in nodes]
-        if len(nodes) == len(graph.consumers(tensor)) and None not in counts:
-            found.append((sum(filter(None, counts)), [str(node.name) for node in nodes]))
-    return found
+        if node.name in work and leading.isdisjoint(node.output):
+            groups[node.input[0]].append(str(node.name))
+    return [
+        (sum(work[name] for name in names), names)
+        for tensor, names in groups.items()
+        if len(names) == len(graph.consumers(tensor))
+    ]
 
 
-def _is_followed(graph: Graph, node: onnx.NodeProto) -> bool:
-    """Tells whether another layer reads what becomes of a node's result."""
-    held = list(node.output)
-    for name in held:
-        for reader in graph.consumers(name):
-            if reader.op_type in LAYERS:
-                return True
-            held += [str(item) for item in reader.output if item and item not in held]
-    return False
+def _find_leading(graph: Graph) -> set[str]:
+    """Returns the tensors that layers read, or what becomes something that layers read."""
+    leading: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.op_type in LAYERS or not leading.isdisjoint(node.output):
+            leading.update(read_tensors(node))
+    return leading
