@@ -18,25 +18,29 @@ from compress.quantize.placement.layers import LAYERS, count_multiplications
 
 MOST_WORK = 0.002
 """Share of the multiplications of all layers that these layers may take together."""
+MOST_KERNEL_WORK = 0.01
+"""The same where each layer counts as one of whole `KERNEL_CHANNELS`: a map of one channel takes as
+long as one of 16."""
+KERNEL_CHANNELS = 16
 BYTES_MORE = 2
 """That a value in FP16 takes than in INT8, written once and read once."""
 REASON = "no layer follows, and it takes next to no time in float"
 
 
 def keep_last_in_float(
-    graph: Graph, quantized: Sequence[QuantizedNode], most_traffic: float = math.inf
+    graph: Graph, quantized: Sequence[QuantizedNode], most_traffic: float
 ) -> tuple[list[QuantizedNode], list[Declined]]:
     """Returns the nodes without such layers, and these.
+
+    Layers that read the same tensor stay in float together, and only where nobody else reads it: a
+    tensor that is read in integers and in float takes a quantizer of its own. Those of the least
+    work come first.
 
     Args:
         graph: the simplified float graph.
         quantized: the nodes that would be quantized.
         most_traffic: bytes that these layers may move more in FP16 than in INT8, as a share of what
             all layers move in INT8.
-
-    Layers that read the same tensor stay in float together, and only where nobody else reads it: a
-    tensor that is read in integers and in float takes a quantizer of its own. Those of the least
-    work come first.
     """
     layers = {item.node for item in quantized if item.weight is not None}
     work = {
@@ -44,15 +48,27 @@ def keep_last_in_float(
         for node in graph.nodes
         if node.name in layers and (count := count_multiplications(graph, node)) is not None
     }
-    work_left = MOST_WORK * sum(work.values())
-    traffic_left = most_traffic * sum(_count_moved(graph, graph.node(name)) for name in work)
+    all_work = sum(work.values())
+    all_moved = sum(_count_moved(graph, graph.node(name)) for name in work)
+    left = [MOST_WORK * all_work, MOST_KERNEL_WORK * all_work, most_traffic * all_moved]
     last: set[str] = set()
-    for takes, tensor, names in sorted(_group_last(graph, work)):
-        moves = BYTES_MORE * _count_values(graph, tensor)
-        if takes <= work_left and moves <= traffic_left:
-            work_left, traffic_left = work_left - takes, traffic_left - moves
+    for tensor, names in _group_last(graph, work):
+        takes = (
+            sum(work[name] for name in names),
+            sum(work[name] * _pad_channels(graph, graph.node(name)) for name in names),
+            BYTES_MORE * _count_values(graph, tensor),
+        )
+        if all(part <= most for part, most in zip(takes, left, strict=True)):
+            left = [most - part for part, most in zip(takes, left, strict=True)]
             last |= set(names)
     return leave_in_float(quantized, last, REASON)
+
+
+def _pad_channels(graph: Graph, node: onnx.NodeProto) -> float:
+    """Returns how many times its output channels a layer's kernel computes."""
+    is_picture = node.op_type in ("Conv", "ConvTranspose")
+    channels = graph.shapes[node.output[0]][1 if is_picture else -1]
+    return math.ceil(channels / KERNEL_CHANNELS) * KERNEL_CHANNELS / channels
 
 
 def _count_moved(graph: Graph, node: onnx.NodeProto) -> int:
@@ -66,18 +82,19 @@ def _count_values(graph: Graph, name: str) -> int:
     return math.prod(graph.shapes.get(name, (0,))) if weight is None else int(weight.size)
 
 
-def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[int, str, list[str]]]:
-    """Returns the last layers that alone read a tensor: their work, the tensor, and the layers."""
+def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[str, list[str]]]:
+    """Returns the tensors that last layers alone read, with these layers; the least work first."""
     leading = _find_leading(graph)
     groups: dict[str, list[str]] = defaultdict(list)
     for node in graph.nodes:
         if node.name in work and leading.isdisjoint(node.output):
             groups[node.input[0]].append(str(node.name))
-    return [
-        (sum(work[name] for name in names), tensor, names)
+    alone = [
+        (tensor, names)
         for tensor, names in groups.items()
         if len(names) == len(graph.consumers(tensor))
     ]
+    return sorted(alone, key=lambda item: sum(work[name] for name in item[1]))
 
 
 def _find_leading(graph: Graph) -> set[str]:
