@@ -15,6 +15,7 @@ from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Graph
 from compress.quantize.placement.contract import Declined, QuantizedNode, leave_in_float
 from compress.quantize.placement.layers import LAYERS, count_multiplications
+from compress.quantize.placement.vector_layers import MOST_WEIGHTS
 
 MOST_WORK = 0.002
 """Share of the multiplications of all layers that these layers may take together."""
@@ -34,7 +35,7 @@ def keep_last_in_float(
 
     Layers that read the same tensor stay in float together, and only where nobody else reads it: a
     tensor that is read in integers and in float takes a quantizer of its own. Those of the least
-    work come first.
+    work come first; those of many weights take the time that it takes to read them.
 
     Args:
         graph: the simplified float graph.
@@ -87,7 +88,8 @@ def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[str, list[s
     leading = _find_leading(graph)
     groups: dict[str, list[str]] = defaultdict(list)
     for node in graph.nodes:
-        if node.name in work and leading.isdisjoint(node.output):
+        is_small = node.name in work and graph.weights[node.input[1]].size <= MOST_WEIGHTS
+        if is_small and leading.isdisjoint(node.output):
             groups[node.input[0]].append(str(node.name))
     alone = [
         (tensor, names)

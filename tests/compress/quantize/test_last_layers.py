@@ -83,6 +83,13 @@ def test_where_time_is_not_known_or_does_not_count_they_are_integers(
     assert find_last(make_heads(2), pictures, **settings) == []
 
 
+def test_many_weights_are_read_faster_as_integers(make_heads, pictures, monkeypatch):
+    model = make_heads(2)
+    for most, kept in ((191, ["many", "one"]), (192, ["many", "one", "last"])):
+        monkeypatch.setattr(last_layers, "MOST_WEIGHTS", most)
+        assert find_last(model, pictures, target="openvino") == kept
+
+
 def test_tensorrt_wants_in_integers_what_moves_much(make_heads, pictures, monkeypatch):
     """What both maps read has 4096 values, 8192 bytes more; all layers move 197424 values."""
     model = make_heads(2)
