@@ -90,7 +90,8 @@ def main() -> int:
     last = {f"last.{name}": value.clone() for name, value in lesson.state_dict().items()}
     lesson.student.load_state_dict(result.weights)
     if int(os.environ.get("RANK", "0")) == 0:
-        torch.save(result.weights | last, out)
+        trials = torch.tensor(result.rate.trials)
+        torch.save(result.weights | last | {"rate.trials": trials}, out)
     return 0
 
 
