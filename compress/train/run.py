@@ -82,7 +82,7 @@ class TrainingRun:
         step, choice = self.standing.step, self.standing.rate
         if choice is None:
             raise AssertionError("a step was to be taken before a learning rate was chosen")
-        rate = choice.rate * self.settings.rate_share_at(step)
+        rate = choice.now * self.settings.rate_share_at(step)
         losses, norm = self.descend(batches, step, rate)
         if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
             raise InputError(
@@ -205,6 +205,17 @@ class TrainingRun:
             local_part(value).copy_(start[name])
         self.optimizer.state.clear()
         self.average = MovingAverage(self.lesson.student.state_dict(), self.average.decay)
+
+    @torch.no_grad()
+    def go_back(self) -> None:
+        """Returns to the student of the best probe; the optimizer begins anew there.
+
+        What learns beside the student (adapters of features) stays. Every process has to call it.
+        """
+        self.average.restore(self.fabric.broadcast(self.standing.best))
+        for name, value in self.lesson.student.state_dict().items():
+            local_part(value).copy_(local_part(self.average.values[name]))
+        self.optimizer.state.clear()
 
     def save(self, path: Path) -> None:
         """Writes the state, in the first process."""

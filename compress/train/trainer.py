@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from compress.train.launch import open_fabric, watch_other_processes
 from compress.train.lesson import Lesson, copy_lesson, find_device
 from compress.train.placing import full_float32, move_batch
 from compress.train.rate_choice import RateChoice
+from compress.train.rate_fall import lower_rate
 from compress.train.rate_trial import choose_rate
 from compress.train.recompute import recompute_activations
 from compress.train.run import Probe, TrainingRun, TrainStep
@@ -117,7 +118,7 @@ def train(
             run.take_probe()
         if run.standing.rate is None:
             run.standing.rate = choose_rate(run, samples, progress)
-        rate, resumed_step = run.standing.rate, run.standing.step
+        resumed_step = run.standing.step
         with _naming_state(state_path):
             is_early = _loop(run, samples, state_path, progress, report)
         weights = run.standing.best if probe is not None else run.average.gather()
@@ -133,7 +134,7 @@ def train(
         best_step=run.standing.best_step if probe is not None else run.standing.step,
         scores=tuple(run.standing.scores),
         is_early=is_early,
-        rate=rate,
+        rate=run.standing.rate,
         resumed_step=resumed_step,
     )
 
@@ -194,7 +195,9 @@ def _loop(
         done = run.take_step(batches)
         is_last = done.step == settings.steps
         if run.probe is not None and (is_last or done.step % settings.probe_every == 0):
-            done = TrainStep(**{**vars(done), "score": run.take_probe()})
+            done = replace(done, score=run.take_probe())
+            if not is_last:
+                lower_rate(run)
         if state_path is not None and done.step % settings.save_every == 0 and not is_last:
             run.save(state_path)
         if fabric.is_global_zero:

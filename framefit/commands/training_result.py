@@ -61,7 +61,8 @@ def describe_run(result: "DistillResult") -> str:
 
 def describe_rate(choice: "RateChoice") -> str:
     """Returns the learning rate and where it comes from."""
-    return f"learning rate {choice.rate:g} ({choice.reason})"
+    fallen = "".join(f", {rate:.2g} from step {step}" for step, rate in choice.fallen)
+    return f"learning rate {choice.rate:g} ({choice.reason}{fallen})"
 
 
 def describe_score(result: "DistillResult") -> str:

@@ -50,7 +50,7 @@ def test_distill_then_what_is_left_out_is_named(run, folder: Path, pictures: Pat
     stated = json.loads(Path("d.json").read_text())
     assert stated["score"]["after"] <= stated["score"]["before"]
     reason = "the usual one: trials need 40 steps or more"
-    assert stated["learning_rate"] == {"rate": 1e-3, "reason": reason, "trials": []}
+    assert stated["learning_rate"] == {"rate": 1e-3, "reason": reason, "trials": [], "fallen": []}
     assert f"learning rate 0.001 ({reason})" in result.out
     assert load_checkpoint("s.distilled.pt").config["heads"] == {"segmentation": {}, "depth": {}}
     assert not Path("s.distilled.state").exists()

@@ -2,6 +2,7 @@
 
 `die_at=N` kills this process (in rank `die_rank`) at step N, `nan_at=N` makes a loss NaN.
 `probe=1` scores the network, and so lets trials find the learning rate where there are 40 steps.
+`probe=2` makes scores up, of which the third is so bad that the run goes back to the second.
 """
 
 import os
@@ -65,12 +66,18 @@ def make_probe():
     return score
 
 
+def make_up_scores():
+    scores = iter([1.0, 0.2, 0.9, 0.1])
+    return lambda network: next(scores)
+
+
 def main() -> int:
     out = Path(sys.argv[1])
     values = dict(item.split("=") for item in sys.argv[2:])
     die_at, die_rank = int(values.pop("die_at", 0)), int(values.pop("die_rank", 0))
     nan_at = int(values.pop("nan_at", 0))
-    probe = make_probe() if values.pop("probe", "0") == "1" else None
+    probes = {"0": lambda: None, "1": make_probe, "2": make_up_scores}
+    probe = probes[values.pop("probe", "0")]()
     numbers = {name: int(value) for name, value in values.items() if value.isdigit()}
     words = {name: value for name, value in values.items() if not value.isdigit()}
     settings = TrainerSettings(
@@ -90,8 +97,11 @@ def main() -> int:
     last = {f"last.{name}": value.clone() for name, value in lesson.state_dict().items()}
     lesson.student.load_state_dict(result.weights)
     if int(os.environ.get("RANK", "0")) == 0:
-        trials = torch.tensor(result.rate.trials)
-        torch.save(result.weights | last | {"rate.trials": trials}, out)
+        rate = {
+            "rate.trials": torch.tensor(result.rate.trials),
+            "rate.fallen": torch.tensor(result.rate.fallen),
+        }
+        torch.save(result.weights | last | rate, out)
     return 0
 
 

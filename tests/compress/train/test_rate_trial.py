@@ -103,3 +103,78 @@ def test_trials_take_the_parts_of_accumulated_batches(small) -> None:
     assert found[0].rate == found[1].rate
     for one, other in zip(found[0].trials, found[1].trials, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
+
+
+def probe_of(scores: list[float]):
+    """Scores that were made up: those of the probes of a training, in their order."""
+    given = iter(scores)
+    return lambda network: next(given)
+
+
+def test_a_rate_that_turns_out_too_high_is_lowered_from_the_best_weights(small) -> None:
+    """Nothing is tried in 30 steps; the probe after 10 is good, the one after 20 is not."""
+    settings = replace(SETTINGS, steps=30)
+    seen: dict[int, float] = {}
+
+    def run_scored(scores: list[float], settings: TrainerSettings):
+        return train(
+            lesson(small),
+            small.make_samples(),
+            settings,
+            probe=probe_of(scores),
+            report=lambda step: seen.update({step.step: step.learning_rate}),
+        )
+
+    worse = run_scored([1.0, 0.2, 0.5, 0.1], settings)
+    assert worse.rate.fallen == ((20, pytest.approx(USUAL_RATE / 3)),)
+    fallen = dict(seen)
+    little = run_scored([1.0, 0.2, 0.27, 0.1], settings)
+    assert little.rate.fallen == ()
+    assert fallen[20] == seen[20]
+    assert fallen[21] == pytest.approx(seen[21] / 3)
+    given = run_scored([1.0, 0.2, 0.5, 0.1], replace(settings, learning_rate=1e-3))
+    assert given.rate.fallen == ()
+
+
+def test_a_run_goes_on_after_its_rate_was_lowered(small, tmp_path: Path) -> None:
+    """The state was saved as the run went back: the optimizer has nothing to save there."""
+    settings = replace(SETTINGS, steps=30, save_every=10)
+    state = tmp_path / "run.state"
+
+    def run_scored(scores: list[float], nan_at: int = 0):
+        return train(
+            lesson(small, nan_at),
+            small.make_samples(),
+            settings,
+            probe=probe_of(scores),
+            state_path=state,
+        )
+
+    whole = run_scored([1.0, 0.2, 0.5, 0.1])
+    with pytest.raises(InputError, match="diverged at step 25"):
+        run_scored([1.0, 0.2, 0.5], nan_at=25)
+    resumed = run_scored([0.1])
+    assert resumed.resumed_step == 20
+    assert resumed.rate == whole.rate
+    assert resumed.rate.fallen
+    assert all(torch.equal(value, whole.weights[name]) for name, value in resumed.weights.items())
+
+
+def test_going_back_takes_the_best_weights_and_not_the_last(small) -> None:
+    """Two steps at next to no rate after going back: the best weights are where they were."""
+    settings = replace(SETTINGS, steps=30, average_decay=0.0)
+    kept: list[dict[str, torch.Tensor]] = []
+
+    def probe(network: nn.Module) -> float:
+        kept.append({name: value.clone() for name, value in network.state_dict().items()})
+        return [1.0, 0.2, 0.9, 0.8][len(kept) - 1]
+
+    learns = lesson(small)
+    train(learns, small.make_samples(), settings, probe=probe)
+    moved = [distance(kept[other], kept[3]) for other in (1, 2)]
+    assert moved[0] < moved[1]
+
+
+def distance(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> float:
+    names = [name for name, value in left.items() if name.endswith("weight")]
+    return sum(float((left[name] - right[name]).square().sum()) for name in names)
