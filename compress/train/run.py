@@ -22,6 +22,8 @@ from compress.train.settings import TrainerSettings
 
 Probe = Callable[[nn.Module], float]
 """Scores a network in evaluation mode; lower is better."""
+REWARM = 8
+"""Steps in which the rate rises again after going back, with an optimizer that knows nothing."""
 _ABOUT_GRADIENTS = ("inplace operation", "does not require grad", "derivative for")
 """What PyTorch says of a loss whose gradient it cannot compute."""
 
@@ -83,6 +85,8 @@ class TrainingRun:
         if choice is None:
             raise AssertionError("a step was to be taken before a learning rate was chosen")
         rate = choice.now * self.settings.rate_share_at(step)
+        if choice.fallen:
+            rate *= min(1.0, (step + 1 - choice.fallen[-1][0]) / REWARM)
         losses, norm = self.descend(batches, step, rate)
         if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
             raise InputError(
