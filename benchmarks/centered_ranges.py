@@ -1,4 +1,4 @@
-"""What centered ranges bring a network for TensorRT; the table of docs/quantization.md.
+"""What centered ranges bring a network for TensorRT; the table of docs/experiments.md.
 
 `python -m benchmarks.centered_ranges [FOLDER...]`: the networks of `benchmarks.peers`, and those of
 your own as `float.onnx`, `calib.npz`, `held.npz` in a folder (`benchmarks.fresh_networks` writes

@@ -1,6 +1,6 @@
 """One network in several forms side by side: latency, SQNR, and a table of the page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,30 +82,42 @@ def compare_forms(case: Case, models: Mapping[str, onnx.ModelProto]) -> dict[str
     return {"network": case.name, "times": times, "sqnr_db": quality}
 
 
-def write_table(section: str, title: str, rows: Sequence[Mapping[str, Any]], others: float) -> None:
+def _show_times(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
+
+
+def write_table(
+    section: str,
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    others: float,
+    *,
+    measured: tuple[str, Callable[[Mapping[str, Any]], str]] = (
+        "shortest inference, ms",
+        _show_times,
+    ),
+) -> None:
     """Writes the raw figures and the section of the page.
 
     Args:
         section: its name, and that of the raw figures.
         title: says which forms there are, in their order.
-        rows: of `compare_forms`.
+        rows: of `compare_forms`, or with other figures than times.
         others: share of the processors' time that other processes took.
+        measured: heading and text of the figures that stand beside the quality.
     """
     write_json(RAW.with_name(f"{section}.json"), rows)
+    heading, show = measured
     lines = [
         f"{title} Measured in one run on {describe_machine()}; other processes took "
         f"{others:.0%} of the processors' time.",
         "",
         *table_lines(
-            ("network", "shortest inference, ms", "SQNR of each output, dB"),
-            ((row["network"], _show_times(row), _show_quality(row)) for row in rows),
+            ("network", heading, "SQNR of each output, dB"),
+            ((row["network"], show(row), _show_quality(row)) for row in rows),
         ),
     ]
     write_text(PAGE, replace_section(PAGE.read_text(encoding="utf-8"), section, lines))
-
-
-def _show_times(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
 
 
 def _show_quality(row: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What equalizing the channels of depthwise layers brings.
 
-`python -m benchmarks.depthwise_ranges [NETWORK ...]` writes its table into docs/quantization.md.
+`python -m benchmarks.depthwise_ranges [NETWORK ...]` writes its table into docs/experiments.md.
 
 Three quantizers on the same pictures: equalization that goes as far for depthwise readers as for
 all others, one that goes all the way for them, and the product, which can follow an activation

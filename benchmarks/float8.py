@@ -1,4 +1,4 @@
-"""What FP8 (E4M3) costs where INT8 could be, for the table of docs/quantization.md.
+"""What FP8 (E4M3) costs where INT8 could be, for the table of docs/experiments.md.
 
 `python -m benchmarks.float8 [FOLDER...]`: the networks of `benchmarks.peers`, and those of your own
 as `float.onnx`, `calib.npz`, `held.npz` in a folder. Each is quantized for TensorRT to INT8 without

@@ -1,4 +1,4 @@
-"""What weights that make up for their inputs' errors bring; a table of docs/quantization.md.
+"""What weights that make up for their inputs' errors bring; a table of docs/experiments.md.
 
 `python -m benchmarks.input_correction [NAME ...]`, after `python -m benchmarks.package_networks`.
 

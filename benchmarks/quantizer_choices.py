@@ -25,7 +25,7 @@ from compress.quantize.streaming import StreamingPass
 
 Quality = list[tuple[float, float]]
 """SQNR of each output in dB: the mean over pictures, and all pictures pooled."""
-PAGE = Path("docs/quantization.md")
+PAGE = Path("docs/experiments.md")
 RAW = Path("out/bench/quantizer_choices.json")
 FLOAT_LAYERS = 8
 RANDOM_SPLITS = 3

@@ -23,7 +23,7 @@ from compress.quantize.search.sensitivity import SensitivityMatrix, measure_laye
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
 
-PAGE = Path("docs/quantization.md")
+PAGE = Path("docs/experiments.md")
 RAW = Path("out/bench/unlike_pictures.json")
 SECTION = "unlike"
 PICTURES = 8

@@ -196,14 +196,19 @@ class QuantizeSettings:
                 integer_attention=bool(self.integer_attention),
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
-                keeps_last_in_float=self.prefer != "speed" and self._is_for_time,
+                keeps_last_in_float=self._keeps_last_in_float,
             )
         placement = PLACEMENTS[self.target]()
         if isinstance(placement, OnnxRuntime):
             return replace(placement, integer_borders=bool(self.integer_borders))
-        if isinstance(placement, TensorRT) and not self._is_for_time:
-            return replace(placement, vectors="integers")
+        if isinstance(placement, TensorRT):
+            placement = replace(placement, keeps_last_in_float=self._keeps_last_in_float)
+            return placement if self._is_for_time else replace(placement, vectors="integers")
         return placement
+
+    @property
+    def _keeps_last_in_float(self) -> bool:
+        return self.prefer != "speed" and self._is_for_time
 
     @property
     def _is_for_time(self) -> bool:

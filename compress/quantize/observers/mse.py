@@ -27,7 +27,7 @@ class MeanSquaredError:
         headroom: the best range is widened by this factor, though not beyond what was seen, and
             less where values on levels of their own would fall between the steps: other pictures
             reach farther than the few that were calibrated on. 1.1 was the best or nearly so on
-            each of four splits of trained networks, see docs/quantization.md.
+            each of four splits of trained networks, see docs/experiments.md.
         reaches_unseen: widens the ranges of tensors of which calibration saw few values, also
             beyond what was seen: see `unseen`.
     """

@@ -7,6 +7,7 @@ zero points: a Conv of 3x3 takes 1.8 times as long with one, most of all where i
 ConvTranspose reads never has one (`artifacts/openvino_transposed.py`).
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -48,7 +49,7 @@ class OpenVINO(TensorRT):
     trunk_loses_on: str = "OpenVINO"
     spares_float_sums: bool = False
     vectors: str = "weights"
-    keeps_last_in_float: bool = True
+    most_last_traffic: float = math.inf
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns uint8, or int8 for negative values where zero points are not wanted."""

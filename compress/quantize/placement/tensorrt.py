@@ -44,6 +44,7 @@ class TensorRT(UniformIntegers):
         vectors: how small layers that compute one vector do: in "integers", with integer "weights"
             only, or in "float".
         keeps_last_in_float: whether last layers of next to no work stay in float.
+        most_last_traffic: what those may move more than in integers, see `keep_last_in_float`.
     """
 
     fuses_products: ClassVar[bool] = True
@@ -53,7 +54,8 @@ class TensorRT(UniformIntegers):
     trunk_loses_on: str = ""
     spares_float_sums: bool = True
     vectors: str = "float"
-    keeps_last_in_float: bool = False
+    keeps_last_in_float: bool = True
+    most_last_traffic: float = 0.02
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -78,7 +80,7 @@ class TensorRT(UniformIntegers):
             quantized, vectors = keep_vectors_in_float(graph, quantized)
             declined = [*declined, *vectors]
         if self.keeps_last_in_float:
-            quantized, last = keep_last_in_float(graph, quantized)
+            quantized, last = keep_last_in_float(graph, quantized, self.most_last_traffic)
             declined = [*declined, *last]
         if self.integer_sums != "none":
             in_float = keep_float | {item.node for item in declined}

@@ -9,7 +9,7 @@ reading layers would make, measured on calibration activations; alpha = 0 change
 that are quiet on the calibration pictures may be loud on others, and a channel that is amplified
 coarsens the scale of a reader's weights, so alpha ends at a half and r_c at an eighth. A depthwise
 layer has a weight scale for every channel, which takes the factor up without loss: there alpha goes
-to 1 (docs/quantization.md shows what both did). Fewer than ENOUGH_SAMPLES samples move less.
+to 1 (docs/experiments.md shows what both did). Fewer than ENOUGH_SAMPLES samples move less.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 The inputs q of the quantized prefix differ from the float ones x, so W is not the best real matrix
 for them: W* = W (C + r I) (H + r I)^-1 comes closest to the float output W x, with a ridge r that
-holds it near W. Few pictures fit too closely (docs/quantization.md), so the ridge is the one, or
+holds it near W. Few pictures fit too closely (docs/experiments.md), so the ridge is the one, or
 none at all, with the least error on held-out pictures.
 """
 

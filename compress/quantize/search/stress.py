@@ -5,7 +5,7 @@ anything on those pictures can cost most of the error on others. Among ten ways 
 quarters enlarged to the whole picture foretold best what layers cost on unseen ones; ranges served
 unseen pictures best when they were chosen on enlarged quarters and brighter pictures too
 (`benchmarks/unlike_pictures.py`, `benchmarks/quantizer_choices.py`, figures in
-docs/quantization.md). INT4 weights that few pictures decide are fitted to enlarged quarters as well
+docs/experiments.md). INT4 weights that few pictures decide are fitted to enlarged quarters as well
 (docs/rounding.md).
 """
 

@@ -1,4 +1,6 @@
-"""Layers that no other follows stay in float on OpenVINO where they do next to nothing."""
+"""Layers that no other follows stay in float where they do next to nothing."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from onnx import helper
 
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
-from compress.quantize.placement import last_layers
+from compress.quantize.placement import PLACEMENTS, TensorRT, last_layers
 from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 8, 16, 16)
@@ -18,7 +20,7 @@ def make_heads(make_model):
 
     def make(channels):
         rng = np.random.default_rng(0)
-        shapes = {"w": (64, 8, 3, 3), "v": (64, 64, 3, 3), "u": (16, 64, 1, 1)}
+        shapes = {"w": (128, 8, 3, 3), "v": (64, 128, 3, 3), "u": (16, 64, 1, 1)}
         shapes |= {"a": (channels, 16, 1, 1), "b": (1, 16, 1, 1), "g": (64, 3)}
         weights = {
             name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
@@ -54,15 +56,23 @@ def find_last(model, pictures, **settings):
 
 
 def test_layers_of_one_tensor_stay_in_float_together(make_heads, pictures):
-    few, many = make_heads(2), make_heads(8)
+    few, many = make_heads(2), make_heads(16)
     assert find_last(few, pictures, target="openvino") == ["many", "one", "last"]
     assert find_last(many, pictures, target="openvino") == ["last"]
+
+
+def test_a_map_of_one_channel_takes_as_long_as_one_of_sixteen(make_heads, pictures, monkeypatch):
+    """Two maps on 16 times 16 places of 16 channels: 131072 multiplications of 21508288."""
+    model = make_heads(2)
+    for share, kept in ((0.0060, ["last"]), (0.0062, ["many", "one", "last"])):
+        monkeypatch.setattr(last_layers, "MOST_KERNEL_WORK", share)
+        assert find_last(model, pictures, target="openvino") == kept
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"target": "tensorrt"},
+        {"target": "onnxruntime"},
         {"target": "openvino", "weights": "int4"},
         {"target": "openvino", "activations": "float"},
     ],
@@ -73,9 +83,26 @@ def test_where_time_is_not_known_or_does_not_count_they_are_integers(
     assert find_last(make_heads(2), pictures, **settings) == []
 
 
-def test_speed_wants_them_in_integers():
-    assert QuantizeSettings(target="openvino").placement.keeps_last_in_float
-    assert not QuantizeSettings(target="openvino", prefer="speed").placement.keeps_last_in_float
+def test_many_weights_are_read_faster_as_integers(make_heads, pictures, monkeypatch):
+    model = make_heads(2)
+    for most, kept in ((191, ["many", "one"]), (192, ["many", "one", "last"])):
+        monkeypatch.setattr(last_layers, "MOST_WEIGHTS", most)
+        assert find_last(model, pictures, target="openvino") == kept
+
+
+def test_tensorrt_wants_in_integers_what_moves_much(make_heads, pictures, monkeypatch):
+    """What both maps read has 4096 values, 8192 bytes more; all layers move 197424 values."""
+    model = make_heads(2)
+    assert find_last(model, pictures, target="tensorrt") == []
+    for share, kept in ((0.041, []), (0.042, ["many", "one"])):
+        monkeypatch.setitem(PLACEMENTS, "tensorrt", partial(TensorRT, most_last_traffic=share))
+        assert find_last(model, pictures, target="tensorrt") == kept
+
+
+@pytest.mark.parametrize("target", ["openvino", "tensorrt"])
+def test_speed_wants_them_in_integers(target):
+    assert QuantizeSettings(target=target).placement.keeps_last_in_float
+    assert not QuantizeSettings(target=target, prefer="speed").placement.keeps_last_in_float
 
 
 def test_their_outputs_are_better(make_heads, pictures, monkeypatch):

@@ -1,16 +1,13 @@
 """Small quantized graphs, and TensorRT-RTX to see what becomes of them."""
 
-import importlib.util
 import itertools
-import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.rtx_kernels import KernelBuilder, has_rtx
 
 ZERO = np.int8(0)
 
@@ -80,21 +77,8 @@ def draw():
 
 @pytest.fixture(scope="session")
 def build_with_rtx():
-    """Returns a function from a model to what TensorRT-RTX made of it, see rtx_worker.py."""
-    if importlib.util.find_spec("tensorrt_rtx") is None:
+    """Returns a function from a model to what TensorRT-RTX made of it, see `KernelBuilder`."""
+    if not has_rtx():
         pytest.skip("tensorrt_rtx is not installed")
-    command = [sys.executable, str(Path(__file__).with_name("rtx_worker.py"))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def build(model):
-        content = model.SerializeToString()
-        process.stdin.write(len(content).to_bytes(8, "little") + content)
-        process.stdin.flush()
-        line = process.stdout.readline()
-        assert line, "TensorRT-RTX crashed"
-        return json.loads(line)
-
-    yield build
-    process.stdin.close()
-    process.wait()
-    process.stdout.close()
+    with KernelBuilder() as build:
+        yield build

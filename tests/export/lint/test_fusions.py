@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from compress.quantize.api import quantize_model
-from compress.quantize.placement import PLACEMENTS, TensorRT
+from compress.quantize.placement import PLACEMENTS, TensorRT, last_layers
 from compress.quantize.settings import QuantizeSettings
 from export.lint import lint_model
 
@@ -252,3 +252,21 @@ def test_small_layers_of_one_vector_need_the_fewest_kernels_in_float(
         assert built[vectors]["is_built"], built[vectors]
     assert kernels(built["float"]) < kernels(built["weights"])
     assert kernels(built["float"]) < kernels(built["integers"])
+
+
+def test_last_layers_need_no_more_kernels_in_float(draw, build_with_rtx, monkeypatch):
+    d = draw()
+    active = d.op("Relu", d.op("Conv", "x", d.floats(32, 32, 3, 3), pads=[1] * 4))
+    hidden = d.op("Relu", d.op("Conv", active, d.floats(32, 32, 1, 1), strides=[4, 4]))
+    outputs = [d.op("Conv", hidden, d.floats(count, 32, 1, 1)) for count in (2, 1)]
+    model = d.model(*outputs)
+    samples = [{"x": d.rng.normal(0, 1, (1, 32, 16, 16)).astype(np.float32)} for _ in range(4)]
+    counts = {}
+    for is_kept in (True, False):
+        monkeypatch.setitem(
+            PLACEMENTS, "tensorrt", partial(TensorRT, most_last_traffic=0.5 if is_kept else 0.0)
+        )
+        result = quantize_model(model, samples)
+        assert is_kept == any(item.reason == last_layers.REASON for item in result.declined)
+        counts[is_kept] = len(list_kernels(build_with_rtx(result.model)))
+    assert counts[True] <= counts[False]
