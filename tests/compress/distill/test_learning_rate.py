@@ -61,7 +61,6 @@ def distil(student: nn.Module, rate: float | None) -> DistillResult:
 def test_the_rate_that_is_found_is_as_good_as_the_best_set_by_hand(name: str) -> None:
     by_hand = {rate: distil(STUDENTS[name](), rate).score_after for rate in HAND_SET}
     found = distil(STUDENTS[name](), None)
-    print(name, by_hand, found.rate, found.score_after)
     assert found.score_after <= 1.15 * min(by_hand.values())
     if name != "changed":
         assert found.score_after < 0.8 * by_hand[USUAL_RATE]
