@@ -131,9 +131,21 @@ def measure_accuracy(network: nn.Module, samples: list[dict[str, NDArray[Any]]])
     return float((found == batch[LABEL]).float().mean())
 
 
-def train_classifier(crops: Crops, path: Path, progress: Progress | None = None) -> nn.Module:
-    """Returns the classifier, trained; its weights are kept at `path` and read from there."""
-    network = build_classifier()
+def train_classifier(
+    crops: Crops,
+    path: Path,
+    progress: Progress | None = None,
+    network: nn.Module | None = None,
+) -> nn.Module:
+    """Returns a classifier, trained; its weights are kept at `path` and read from there.
+
+    Args:
+        crops: to learn from.
+        path: of the weights.
+        progress: see `train`.
+        network: what learns; None takes `build_classifier`.
+    """
+    network = network or build_classifier()
     if path.is_file():
         network.load_state_dict(torch.load(path, weights_only=True))
         return network

@@ -63,6 +63,7 @@ class SubstituteOutcome:
             "trials": [vars(trial) for trial in self.substitution.trials],
             "called": {kind: list(names) for kind, names in self.substitution.called.items()},
             "steps": result.steps if result else 0,
+            "learning_rate": result.rate.to_dict() if result else None,
             "score": {"before": result.score_before, "after": result.score_after}
             if result
             else None,

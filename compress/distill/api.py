@@ -31,9 +31,11 @@ from compress.train.batch_norm import StatisticsRenewal, name_norms
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch, find_device, require_learning
 from compress.train.placing import choose_device, full_float32, move_batch, placed
+from compress.train.rate_choice import RateChoice
+from compress.train.run import Probe, TrainStep
 from compress.train.run_state import digest_values
 from compress.train.settings import TrainerSettings
-from compress.train.trainer import Probe, Progress, TrainStep, train
+from compress.train.trainer import Progress, train
 from compress.train.unit_parts import OutputParts, find_parts
 
 MOST_RISE = 4.0
@@ -61,6 +63,7 @@ class DistillResult:
         resumed_step: steps that an earlier run, which was interrupted, had done.
         best_step: the step of the best probe.
         is_early: whether it ended because the score got no better.
+        rate: the learning rate and where it comes from.
         obstacle: where the network as it came stayed the best: the loss that stood in the way of
             the others; None where that is not known.
     """
@@ -76,6 +79,7 @@ class DistillResult:
     steps: int
     best_step: int
     is_early: bool
+    rate: RateChoice
     resumed_step: int = 0
     obstacle: Obstacle | None = None
 
@@ -85,6 +89,7 @@ class DistillResult:
             "steps": self.steps,
             "resumed_step": self.resumed_step,
             "best_step": self.best_step,
+            "learning_rate": self.rate.to_dict(),
             "score": {"before": self.score_before, "after": self.score_after},
             "losses": {
                 name: {"before": value, "after": self.losses_after[name]}
@@ -196,6 +201,7 @@ def distill_module(
             steps=trained.steps,
             best_step=trained.best_step,
             is_early=trained.is_early,
+            rate=trained.rate,
             resumed_step=trained.resumed_step,
             obstacle=obstacle,
         )

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,13 @@ from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
-from compress.qat.settings import QatSettings
+from compress.qat.settings import LEARNING_RATE, QatSettings
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
 from compress.train.batches import Sample, stack_samples
+from compress.train.run import TrainStep
 from compress.train.settings import TrainerSettings
-from compress.train.trainer import Progress, TrainStep
+from compress.train.trainer import Progress
 
 NEGLIGIBLE = 1e-6
 """See `DistillSettings`: below the loss of INT8, above the rounding of float sums."""
@@ -65,7 +66,7 @@ def train_quantized(
         samples: those of `inputs`, [C, H, W] say, in each; the rest are labels.
         held_out: others, for the probe.
         settings: what is learned.
-        training: how.
+        training: how; without a learning rate it takes `LEARNING_RATE`.
         inputs: names of the graphs' inputs in a sample, in the order of the quantized one.
         label_loss: loss on labels; None learns from the float network alone.
         state_path: see `compress.train.trainer.train`.
@@ -76,7 +77,9 @@ def train_quantized(
         InputError: a graph has an operator that cannot be trained, the graphs have other inputs, or
             what `distill_module` raises.
     """
-    settings = settings or QatSettings()
+    settings, training = settings or QatSettings(), training or TrainerSettings()
+    if training.learning_rate is None:
+        training = replace(training, learning_rate=LEARNING_RATE)
     student = QuantizedModule(quantized, settings)
     student.recall_weights(layer_weights(teacher))
     guide = OnnxModule(teacher)

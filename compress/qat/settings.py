@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from artifacts.errors import InputError
 
+LEARNING_RATE = 0.005
+"""Of the trainer, where none is given: in steps of the integer grid, so it fits any network."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QatSettings:

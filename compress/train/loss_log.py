@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from artifacts.errors import InputError
 from compress.train.launch import is_first_process
-from compress.train.trainer import TrainStep
+from compress.train.run import TrainStep
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
 from artifacts.checkpoint import load_run_state
 from artifacts.errors import InputError
 from compress.train.average import MovingAverage
+from compress.train.rate_choice import RateChoice, restore_choice
 from compress.train.settings import TrainerSettings
 
 FORMAT = "framefit-training/1"
@@ -35,6 +36,7 @@ class Standing:
         best_score: of that probe; lower is better, None before the first.
         best: the averaged weights at that step.
         scores: (step, score) of each probe.
+        rate: the learning rate; None before it is chosen.
     """
 
     step: int = 0
@@ -42,6 +44,7 @@ class Standing:
     best_score: float | None = None
     best: dict[str, Tensor] = field(default_factory=dict)
     scores: list[tuple[int, float]] = field(default_factory=list)
+    rate: RateChoice | None = None
 
     def note_score(self, score: float, weights: dict[str, Tensor]) -> None:
         """Adds a probe at the current step; the weights are kept if there is no better one."""
@@ -103,7 +106,8 @@ def restore_state(
             optimizer.state.pop(weight, None)
     average.restore(content["average"])
     values = content["standing"]
-    return Standing(**{**values, "scores": [(step, score) for step, score in values["scores"]]})
+    scores = [(step, score) for step, score in values["scores"]]
+    return Standing(**{**values, "scores": scores, "rate": restore_choice(values.get("rate"))})
 
 
 def load_state(path: Path, identity: str) -> dict[str, Any]:

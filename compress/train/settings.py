@@ -20,7 +20,7 @@ class TrainerSettings:
         steps: optimizer steps.
         batch_size: samples per optimizer step, over all processes.
         accumulate: parts that a process splits its share of a batch into, to save memory.
-        learning_rate: the highest, after the warm-up.
+        learning_rate: the highest, after the warm-up; None finds one, see `rate_trial`.
         weight_decay: of weights with two axes or more; biases and norms have none.
         warmup_share: share of the steps with a rising learning rate.
         gradient_norm: longest gradient; longer ones are scaled down.
@@ -42,7 +42,7 @@ class TrainerSettings:
     steps: int = 500
     batch_size: int = 8
     accumulate: int = 1
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     weight_decay: float = 0.01
     warmup_share: float = 0.05
     gradient_norm: float = 10.0
@@ -68,7 +68,8 @@ class TrainerSettings:
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
         for name in ("learning_rate", "gradient_norm"):
-            if not 0 < getattr(self, name) < math.inf:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", "a number above 0")
         for name in ("warmup_share", "flip_probability", "average_decay"):
             if not 0 <= getattr(self, name) <= 1:
@@ -81,11 +82,14 @@ class TrainerSettings:
         if getattr(self, name) not in values:
             raise InputError(f"{name} is '{getattr(self, name)}'", f"one of {', '.join(values)}")
 
-    def learning_rate_at(self, step: int) -> float:
-        """Returns a linear warm-up followed by half a cosine; `step` counts from 0."""
+    def rate_share_at(self, step: int) -> float:
+        """Returns the learning rate beside the highest: a linear warm-up, then half a cosine.
+
+        `step` counts from 0.
+        """
         share = (step + 1) / self.steps
         if share < self.warmup_share:
-            return self.learning_rate * max(share / self.warmup_share, SMALLEST_RATE)
+            return max(share / self.warmup_share, SMALLEST_RATE)
         passed = (share - self.warmup_share) / max(1 - self.warmup_share, 1e-9)
         cosine = (1 + math.cos(math.pi * min(passed, 1.0))) / 2
-        return self.learning_rate * (SMALLEST_RATE + (1 - SMALLEST_RATE) * cosine)
+        return SMALLEST_RATE + (1 - SMALLEST_RATE) * cosine

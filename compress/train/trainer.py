@@ -1,30 +1,27 @@
 """Trains a lesson: the one loop behind distillation, QAT and repairs."""
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from artifacts.module_copy import copy_module
-from artifacts.module_run import explain_gradient
 from artifacts.state_dict import load_by_name
-from artifacts.torch_file import write_torch
-from compress.train.average import MovingAverage, gather_weights, local_part
+from compress.train.average import gather_weights
 from compress.train.batches import Sample, open_batches, stack_samples
 from compress.train.launch import open_fabric, watch_other_processes
-from compress.train.lesson import Batch, Lesson, copy_lesson, find_device
+from compress.train.lesson import Lesson, copy_lesson, find_device
 from compress.train.placing import full_float32, move_batch
+from compress.train.rate_choice import RateChoice
+from compress.train.rate_fall import lower_rate
+from compress.train.rate_trial import choose_rate
 from compress.train.recompute import recompute_activations
+from compress.train.run import Probe, TrainingRun, TrainStep
 from compress.train.run_state import (
     Standing,
-    capture_state,
     identify_run,
     load_state,
     restore_state,
@@ -36,31 +33,8 @@ from compress.train.threads import use_threads
 _log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
-Probe = Callable[[nn.Module], float]
-"""Scores a network in evaluation mode; lower is better."""
-_ABOUT_GRADIENTS = ("inplace operation", "does not require grad", "derivative for")
-"""What PyTorch says of a loss whose gradient it cannot compute."""
 _TRIED = 2
 """Samples on which it is tried whether a lesson overwrites what its gradient needs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainStep:
-    """What happened in one step.
-
-    Attributes:
-        step: counted from 1.
-        learning_rate: of this step.
-        losses: each term of the loss, of this process's last part of the batch.
-        gradient_norm: before it was limited.
-        score: of the probe after this step; None where there was none.
-    """
-
-    step: int
-    learning_rate: float
-    losses: dict[str, float]
-    gradient_norm: float
-    score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +48,7 @@ class Trained:
         best_step: the step of the best probe; 0 is the network as it came.
         scores: (step, score) of each probe, lower is better; empty without a probe.
         is_early: whether it ended because the score got no better.
+        rate: the learning rate and where it comes from.
     """
 
     weights: dict[str, Tensor]
@@ -81,6 +56,7 @@ class Trained:
     best_step: int
     scores: tuple[tuple[int, float], ...]
     is_early: bool
+    rate: RateChoice
     resumed_step: int = 0
 
 
@@ -115,7 +91,7 @@ def train(
             with the weights. What it returns is taken for the probe's score, unless it is None.
         state_path: where the state is kept to resume from; deleted at the end. None keeps none.
         identity: digest of what the lesson was made of; a state with another one is refused.
-        progress: told ("train", steps done, steps in all), in the first process.
+        progress: told (what, done, in all), in the first process; "train" counts steps.
         report: told of each step, in the first process.
 
     Raises:
@@ -129,7 +105,7 @@ def train(
     overwrites = _overwrites_saved(lesson, samples, settings)
     # Sharding changes a module for good: its weights stay parts, and its forward pass asks others.
     learner = copy_lesson(lesson) if is_sharded else lesson
-    run = _Run(learner, fabric, settings, probe, renew, identity)
+    run = TrainingRun(learner, fabric, settings, probe, renew, identity)
     run.keep_saved = keep_saved_values if overwrites else nullcontext
     with use_threads(settings.threads), watch_other_processes(fabric), ExitStack() as stack:
         stack.enter_context(full_float32())
@@ -140,6 +116,8 @@ def train(
             run.standing = restore_state(content, learner, run.optimizer, run.average)
         elif probe is not None:
             run.take_probe()
+        if run.standing.rate is None:
+            run.standing.rate = choose_rate(run, samples, progress)
         resumed_step = run.standing.step
         with _naming_state(state_path):
             is_early = _loop(run, samples, state_path, progress, report)
@@ -156,129 +134,9 @@ def train(
         best_step=run.standing.best_step if probe is not None else run.standing.step,
         scores=tuple(run.standing.scores),
         is_early=is_early,
+        rate=run.standing.rate,
         resumed_step=resumed_step,
     )
-
-
-class _Run:
-    """The things that change while a run goes on, and one method per thing a step does."""
-
-    def __init__(
-        self,
-        lesson: Lesson,
-        fabric: Fabric,
-        settings: TrainerSettings,
-        probe: Probe | None,
-        renew: Callable[[nn.Module], float | None] | None,
-        identity: str,
-    ) -> None:
-        self.lesson = lesson
-        self.fabric = fabric
-        self.settings = settings
-        self.identity = identity
-        self.probe, self.renew = probe, renew
-        self.probed = copy_module(lesson.student) if probe is not None else None
-        if settings.is_compiled:
-            lesson.compile()
-        self.module = fabric.setup_module(lesson)
-        self.weights = [weight for weight in lesson.parameters() if weight.requires_grad]
-        self.optimizer = _open_optimizer(self.weights, settings)
-        self.stepper = fabric.setup_optimizers(self.optimizer)
-        self.average = MovingAverage(lesson.student.state_dict(), settings.average_decay)
-        self.standing = Standing()
-        self.keep_saved: Callable[[], AbstractContextManager[None]] = nullcontext
-
-    def take_step(self, batches: Iterator[Batch]) -> TrainStep:
-        """Does one step."""
-        step, settings = self.standing.step, self.settings
-        torch.manual_seed(
-            (settings.seed + 1) * 1_000_003
-            + step * self.fabric.world_size
-            + self.fabric.global_rank
-        )
-        rate = settings.learning_rate_at(step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.lesson.train()
-        self.stepper.zero_grad(set_to_none=True)
-        losses: dict[str, float] = {}
-        for part in range(settings.accumulate):
-            losses = self._add_gradients(next(batches), part + 1 < settings.accumulate)
-        norm = float(
-            _whole(nn.utils.clip_grad_norm_(self.weights, settings.gradient_norm, foreach=None))
-        )
-        if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
-            raise InputError(
-                f"training diverged at step {step + 1}: losses {losses}, gradient norm {norm}",
-                "finite numbers",
-                "lower the learning rate; what was saved before is kept",
-            )
-        self.stepper.step()
-        self.standing.step += 1
-        self.average.update(self.lesson.student.state_dict(), self.standing.step)
-        return TrainStep(
-            step=self.standing.step, learning_rate=rate, losses=losses, gradient_norm=norm
-        )
-
-    def _add_gradients(self, batch: Batch, is_more_to_come: bool) -> dict[str, float]:
-        batch = self.fabric.to_device(batch)
-        with (
-            self.fabric.no_backward_sync(self.module)
-            if is_more_to_come and self.fabric.world_size > 1
-            else nullcontext()
-        ):
-            terms = self._find_losses(batch)
-            total = torch.stack(list(terms.values())).sum() / self.settings.accumulate
-            try:
-                self.fabric.backward(total)
-            except RuntimeError as error:
-                if not any(word in str(error) for word in _ABOUT_GRADIENTS):
-                    raise
-                raise explain_gradient(error) from error
-        return {name: float(term.detach()) for name, term in terms.items()}
-
-    def _find_losses(self, batch: Batch) -> dict[str, Tensor]:
-        try:
-            with self.keep_saved():
-                terms: dict[str, Tensor] = self.module(batch)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise InputError(
-                f"a BatchNorm sees one value per channel of each part of a batch: {error}",
-                "two samples in each part, where a mean over the picture goes before a BatchNorm",
-                "raise --batch-size, or lower --accumulate",
-            ) from error
-        return terms
-
-    def take_probe(self) -> float:
-        """Scores the averaged weights; they are kept if they are the best so far."""
-        weights = self.average.gather()
-        score = 0.0
-        if self.fabric.is_global_zero and self.probed is not None and self.probe is not None:
-            load_by_name(self.probed, weights)
-            known = None
-            if self.renew is not None:
-                known = self.renew(self.probed.eval())
-                weights = gather_weights(self.probed.state_dict())
-            score = self.probe(self.probed.eval()) if known is None else known
-        score = float(self.fabric.broadcast(score))
-        if not math.isfinite(score):
-            raise InputError(
-                f"the quality probe after step {self.standing.step} gave {score}",
-                "a finite number",
-                "lower the learning rate; what was saved before is kept",
-            )
-        self.standing.note_score(score, weights)
-        return score
-
-    def save(self, path: Path) -> None:
-        """Writes the state, in the first process."""
-        content = capture_state(
-            self.lesson, self.optimizer, self.average, self.standing, self.identity
-        )
-        if self.fabric.is_global_zero:
-            write_torch(path, content)
 
 
 def _overwrites_saved(lesson: Lesson, samples: Sequence[Sample], settings: TrainerSettings) -> bool:
@@ -315,7 +173,7 @@ def _naming_state(path: Path | None) -> Iterator[None]:
 
 
 def _loop(
-    run: _Run,
+    run: TrainingRun,
     samples: Sequence[Sample],
     state_path: Path | None,
     progress: Progress | None,
@@ -337,7 +195,9 @@ def _loop(
         done = run.take_step(batches)
         is_last = done.step == settings.steps
         if run.probe is not None and (is_last or done.step % settings.probe_every == 0):
-            done = TrainStep(**{**vars(done), "score": run.take_probe()})
+            done = replace(done, score=run.take_probe())
+            if not is_last:
+                lower_rate(run)
         if state_path is not None and done.step % settings.save_every == 0 and not is_last:
             run.save(state_path)
         if fabric.is_global_zero:
@@ -350,20 +210,3 @@ def _loop(
 
 def _is_hopeless(standing: Standing, settings: TrainerSettings) -> bool:
     return settings.patience > 0 and standing.probes_since_best() >= settings.patience
-
-
-def _open_optimizer(weights: list[nn.Parameter], settings: TrainerSettings) -> torch.optim.AdamW:
-    decayed = [weight for weight in weights if weight.ndim > 1]
-    others = [weight for weight in weights if weight.ndim <= 1]
-    groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=settings.learning_rate, fused=True
-    )
-
-
-def _whole(value: Tensor) -> Tensor:
-    whole: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
-    return local_part(whole)

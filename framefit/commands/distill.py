@@ -59,7 +59,7 @@ def distill(
     ] = None,
     steps: StepsOption = 500,
     batch_size: BatchSizeOption = 8,
-    learning_rate: LearningRateOption = 1e-3,
+    learning_rate: LearningRateOption = None,
     temperature: Annotated[float, typer.Option(help="Softens the logits.")] = 2.0,
     batch_norm: Annotated[
         str,

@@ -56,8 +56,9 @@ def qat(
     steps: StepsOption = 500,
     batch_size: BatchSizeOption = 8,
     learning_rate: Annotated[
-        float, typer.Option(help="The highest, in steps of the integer grid.")
-    ] = 0.005,
+        float | None,
+        typer.Option(help="The highest, in steps of the integer grid (default: 0.005)."),
+    ] = None,
     fixed_weights: Annotated[
         bool, typer.Option("--fixed-weights", help="Learn scales and biases only.")
     ] = False,

@@ -31,7 +31,7 @@ from framefit.commands.training_options import (
     WorkersOption,
     read_training,
 )
-from framefit.commands.training_result import describe_score, show_once
+from framefit.commands.training_result import describe_rate, describe_score, show_once
 
 if TYPE_CHECKING:
     from framefit.substitute_job import SubstituteOutcome
@@ -59,7 +59,7 @@ def substitute(
     ] = False,
     steps: StepsOption = 500,
     batch_size: BatchSizeOption = 8,
-    learning_rate: LearningRateOption = 1e-3,
+    learning_rate: LearningRateOption = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
     ] = False,
@@ -161,7 +161,7 @@ def _show(outcome: "SubstituteOutcome") -> None:
         )
     result = outcome.result
     repaired = (
-        f"repaired in {result.steps} steps, {describe_score(result)}"
+        f"repaired in {result.steps} steps, {describe_rate(result.rate)}, {describe_score(result)}"
         if result
         else "nothing paid, the network is as it was"
     )

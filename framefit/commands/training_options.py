@@ -28,7 +28,10 @@ MasksOption = Annotated[
 MaskFormatOption = Annotated[str, typer.Option(help="cityscapes or camvid.")]
 StepsOption = Annotated[int, typer.Option(min=1, help="Training steps.")]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Pictures per step.")]
-LearningRateOption = Annotated[float, typer.Option(help="The highest learning rate.")]
+LearningRateOption = Annotated[
+    float | None,
+    typer.Option(help="The highest learning rate (default: found by a few short trials)."),
+]
 ProbeEveryOption = Annotated[int, typer.Option(min=1, help="Steps between two quality probes.")]
 PatienceOption = Annotated[
     int, typer.Option(min=0, help="End after this many probes without a better one; 0 never.")
@@ -60,7 +63,7 @@ def read_training(
     *,
     steps: int,
     batch_size: int,
-    learning_rate: float,
+    learning_rate: float | None,
     probe_every: int,
     patience: int,
     accumulate: int = 1,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from compress.distill.api import DistillResult
+    from compress.train.rate_choice import RateChoice
 
 
 class Outcome(Protocol):
@@ -49,12 +50,19 @@ def describe_run(result: "DistillResult") -> str:
     steps = f"{result.steps} steps{earlier}, best at step {result.best_step}"
     obstacle = result.obstacle
     if obstacle is not None:
+        tried = bool(result.rate.trials)
+        advice = "more --steps" if tried else "a lower --learning-rate or more --steps"
         steps += (
             f" (what was learned is not taken: the loss of '{obstacle.loss}' rose from "
-            f"{obstacle.before:.3g} to {obstacle.after:.3g}; a lower --learning-rate or more "
-            "--steps may get further)"
+            f"{obstacle.before:.3g} to {obstacle.after:.3g}; {advice} may get further)"
         )
-    return f"{steps}, {describe_score(result)}"
+    return f"{steps}, {describe_rate(result.rate)}, {describe_score(result)}"
+
+
+def describe_rate(choice: "RateChoice") -> str:
+    """Returns the learning rate and where it comes from."""
+    fallen = "".join(f", {rate:.2g} from step {step}" for step, rate in choice.fallen)
+    return f"learning rate {choice.rate:g} ({choice.reason}{fallen})"
 
 
 def describe_score(result: "DistillResult") -> str:

@@ -49,6 +49,9 @@ def test_distill_then_what_is_left_out_is_named(run, folder: Path, pictures: Pat
     assert "not compared: output 'depth': the teacher has no such output" in result.err
     stated = json.loads(Path("d.json").read_text())
     assert stated["score"]["after"] <= stated["score"]["before"]
+    reason = "the usual one: trials need 40 steps or more"
+    assert stated["learning_rate"] == {"rate": 1e-3, "reason": reason, "trials": [], "fallen": []}
+    assert f"learning rate 0.001 ({reason})" in result.out
     assert load_checkpoint("s.distilled.pt").config["heads"] == {"segmentation": {}, "depth": {}}
     assert not Path("s.distilled.state").exists()
 
@@ -191,11 +194,11 @@ def test_a_share_of_frozen_weights_is_never_0_percent(caplog: pytest.LogCaptureF
 def test_a_run_that_goes_on_says_so(
     run, folder: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compress.train import trainer
+    from compress.train.run import TrainingRun
 
     student = write_network(folder / "s.pt", ("segmentation",), 1)
     arguments = ("compress", "distill", student, "--teacher", student, "--data", pictures, *QUICK)
-    take_step, taken = trainer._Run.take_step, []
+    take_step, taken = TrainingRun.take_step, []
 
     def fail_after_three(self, batches):
         if len(taken) == 3:
@@ -204,7 +207,7 @@ def test_a_run_that_goes_on_says_so(
         return taken[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer._Run, "take_step", fail_after_three)
+        patch.setattr(TrainingRun, "take_step", fail_after_three)
         assert run(*arguments).code == 2
     result = run(*arguments, "--json", "d.json")
     assert result.code == 0, result.err

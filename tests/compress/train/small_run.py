@@ -1,6 +1,8 @@
 """A small training run as a process of its own: `small_run.py OUT [key=value ...]`.
 
 `die_at=N` kills this process (in rank `die_rank`) at step N, `nan_at=N` makes a loss NaN.
+`probe=1` scores the network, and so lets trials find the learning rate where there are 40 steps.
+`probe=2` makes scores up, of which the third is so bad that the run goes back to the second.
 """
 
 import os
@@ -53,11 +55,29 @@ def make_samples(count: int = 24) -> list[dict[str, np.ndarray]]:
     return [{"image": rng.standard_normal((3, 8, 8), np.float32)} for _ in range(count)]
 
 
+def make_probe():
+    teacher = make_network(2).eval()
+    batch = torch.from_numpy(np.stack([sample["image"] for sample in make_samples()]))
+
+    def score(network: nn.Module) -> float:
+        with torch.no_grad():
+            return float((network(batch) - teacher(batch)).square().mean())
+
+    return score
+
+
+def make_up_scores():
+    scores = iter([1.0, 0.2, 1.5, 0.1])
+    return lambda network: next(scores)
+
+
 def main() -> int:
     out = Path(sys.argv[1])
     values = dict(item.split("=") for item in sys.argv[2:])
     die_at, die_rank = int(values.pop("die_at", 0)), int(values.pop("die_rank", 0))
     nan_at = int(values.pop("nan_at", 0))
+    probes = {"0": lambda: None, "1": make_probe, "2": make_up_scores}
+    probe = probes[values.pop("probe", "0")]()
     numbers = {name: int(value) for name, value in values.items() if value.isdigit()}
     words = {name: value for name, value in values.items() if not value.isdigit()}
     settings = TrainerSettings(
@@ -69,14 +89,19 @@ def main() -> int:
         die_at = 0
     lesson = Imitation(make_network(1), make_network(2).eval(), nan_at, die_at)
     try:
-        result = train(lesson, make_samples(), settings, state_path=out.with_suffix(".state"))
+        state = out.with_suffix(".state")
+        result = train(lesson, make_samples(), settings, probe=probe, state_path=state)
     except FramefitError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     last = {f"last.{name}": value.clone() for name, value in lesson.state_dict().items()}
     lesson.student.load_state_dict(result.weights)
     if int(os.environ.get("RANK", "0")) == 0:
-        torch.save(result.weights | last, out)
+        rate = {
+            "rate.trials": torch.tensor(result.rate.trials),
+            "rate.fallen": torch.tensor(result.rate.fallen),
+        }
+        torch.save(result.weights | last | rate, out)
     return 0
 
 

@@ -169,3 +169,15 @@ def test_qat_brings_back_what_rounding_took(tmp_path: Path) -> None:
     )
     assert result.training.score_after < 0.97
     onnx.checker.check_model(result.model)
+
+
+def test_trials_of_learning_rates_leave_nothing_behind(small) -> None:
+    plain = {**SETTINGS, "steps": 40, "learning_rate": None}
+    found = train(
+        lesson(small), small.make_samples(), TrainerSettings(**plain), probe=small.make_probe()
+    )
+    assert len(found.rate.trials) >= 3
+    same = TrainerSettings(**plain | {"learning_rate": found.rate.rate})
+    given = train(lesson(small), small.make_samples(), same, probe=small.make_probe())
+    if not found.rate.fallen:
+        assert largest_difference(found.weights, given.weights) == 0

@@ -73,9 +73,24 @@ def test_a_process_that_torchrun_stops_says_that_another_died() -> None:
 
 
 @pytest.mark.slow
-def test_ddp_and_fsdp_learn_the_same(run_process, tmp_path) -> None:
+@pytest.mark.parametrize("words", [(), ("probe=2", "steps=30", "probe_every=10")])
+def test_ddp_and_fsdp_learn_the_same(run_process, tmp_path, words) -> None:
+    """The second time they go back to their best weights on the way."""
     for strategy in ("ddp", "fsdp"):
         out = tmp_path / f"{strategy}.pt"
-        result = run_process(out, f"strategy={strategy}", processes=2)
+        result = run_process(out, f"strategy={strategy}", *words, processes=2)
         assert result.returncode == 0, result.stderr
+        assert len(weights(out)["rate.fallen"]) == (1 if words else 0)
     assert_equal(tmp_path / "ddp.pt", tmp_path / "fsdp.pt")
+
+
+@pytest.mark.slow
+def test_ddp_and_fsdp_find_the_same_learning_rate(run_process, tmp_path) -> None:
+    trials = []
+    for strategy in ("ddp", "fsdp"):
+        out = tmp_path / f"{strategy}.pt"
+        result = run_process(out, f"strategy={strategy}", "probe=1", "steps=40", processes=2)
+        assert result.returncode == 0, result.stderr
+        trials.append(weights(out)["rate.trials"])
+    assert len(trials[0]) >= 3
+    assert torch.equal(*trials)

@@ -3,7 +3,6 @@
 import errno
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -27,27 +26,16 @@ def largest_difference(left, right) -> float:
     return max(float((left[name].float() - right[name].float()).abs().max()) for name in left)
 
 
-def error_of(small):
-    teacher = small.make_network(2).eval()
-    batch = torch.from_numpy(np.stack([sample["image"] for sample in small.make_samples()]))
-
-    def score(network) -> float:
-        with torch.no_grad():
-            return float((network(batch) - teacher(batch)).square().mean())
-
-    return score
-
-
 def test_training_lowers_the_score_and_keeps_the_best(small) -> None:
     settings = TrainerSettings(**SETTINGS | {"steps": 60}, probe_every=20)
-    result = train(lesson(small), small.make_samples(), settings, probe=error_of(small))
+    result = train(lesson(small), small.make_samples(), settings, probe=small.make_probe())
     scores = dict(result.scores)
     assert list(scores) == [0, 20, 40, 60]
     assert scores[result.best_step] == min(scores.values())
     assert scores[60] < 0.7 * scores[0]
     kept = small.make_network(3)
     kept.load_state_dict(result.weights)
-    assert error_of(small)(kept.eval()) == pytest.approx(scores[result.best_step], rel=1e-6)
+    assert small.make_probe()(kept.eval()) == pytest.approx(scores[result.best_step], rel=1e-6)
 
 
 def test_a_score_that_renewing_found_is_not_measured_again(small) -> None:
