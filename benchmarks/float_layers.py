@@ -18,7 +18,7 @@ import onnx
 
 from benchmarks.compared_forms import Case, compare_forms, read_cases, write_table
 from benchmarks.machine import OtherProcesses
-from benchmarks.rtx_kernels import KernelBuilder
+from benchmarks.rtx_kernels import KernelBuilder, open_builder
 from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
@@ -35,7 +35,7 @@ FORMS = "both rules, last layers in integers, vectors in integers"
 def main() -> None:
     """Measures, writes the raw figures and the sections of the page."""
     cases = list(read_cases(sys.argv[1:]))
-    with KernelBuilder() as build:
+    with open_builder() as build:
         counted = [_count_kernels(case, build) for case in cases]
     with OtherProcesses() as others:
         timed = [_time(case) for case in cases]

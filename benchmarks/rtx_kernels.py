@@ -4,11 +4,15 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import onnx
+
+KernelBuilder = Callable[[onnx.ModelProto], dict[str, Any]]
+"""Returns what became of a network, see `rtx_worker.build`."""
 
 
 def has_rtx() -> bool:
@@ -16,39 +20,28 @@ def has_rtx() -> bool:
     return importlib.util.find_spec("tensorrt_rtx") is not None
 
 
-class KernelBuilder:
-    """A process that builds, one for all networks: to load the library takes longer than to build.
+@contextmanager
+def open_builder() -> Iterator[KernelBuilder]:
+    """Gives one process that builds all networks: loading the library takes longer than building.
 
-    Calling it with a network returns what became of it, see `rtx_worker.build`.
+    Raises:
+        RuntimeError: when a network is built, and TensorRT-RTX crashes.
     """
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, str(Path(__file__).with_name("rtx_worker.py"))]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        return self
-
-    def __call__(self, model: onnx.ModelProto) -> dict[str, Any]:
-        """Builds a network.
-
-        Raises:
-            RuntimeError: TensorRT-RTX crashed.
-        """
-        content = model.SerializeToString()
-        source, answers = self._process.stdin, self._process.stdout
+    command = [sys.executable, str(Path(__file__).with_name("rtx_worker.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        source, answers = process.stdin, process.stdout
         assert source is not None
         assert answers is not None
-        source.write(len(content).to_bytes(8, "little") + content)
-        source.flush()
-        line = answers.readline()
-        if not line:
-            raise RuntimeError("TensorRT-RTX crashed")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.communicate()
+        def build(model: onnx.ModelProto) -> dict[str, Any]:
+            content = model.SerializeToString()
+            source.write(len(content).to_bytes(8, "little") + content)
+            source.flush()
+            line = answers.readline()
+            if not line:
+                raise RuntimeError("TensorRT-RTX crashed")
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        yield build
+        process.communicate()

@@ -10,7 +10,7 @@ from compress.compare import compare_models
 from compress.diagnose.api import diagnose_model
 from compress.errors import CalibrationError
 from compress.quantize.api import quantize_model
-from compress.quantize.placement import vector_layers
+from compress.quantize.placement import last_layers, vector_layers
 from compress.quantize.search.contract import Contract
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import SignalToNoise
@@ -247,6 +247,7 @@ def test_peaks_that_were_joined_with_other_maps_are_measured_at_the_heatmap(
 
 def test_layers_behind_a_decision_are_quantized(make_model, layers, samples, monkeypatch):
     monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
+    monkeypatch.setattr(last_layers, "MOST_WORK", 0.0)
     nodes, weights = layers
     weights |= {"most": np.array([5], np.int64), "flat": np.array([1, -1], np.int64)}
     weights["w2"] = np.random.default_rng(2).standard_normal((5, 2)).astype(np.float32)

@@ -165,6 +165,7 @@ def test_small_layers_of_one_vector_stay_in_float_for_tensorrt(quantize_excited,
     assert quantize_excited("tensorrt") == ({"x"}, [])
     assert quantize_excited("tensorrt", weights="int4")[1] == layers
     monkeypatch.setattr("compress.quantize.placement.vector_layers.MOST_WEIGHTS", 50)
+    monkeypatch.setattr("compress.quantize.placement.last_layers.MOST_WORK", 0.0)
     assert quantize_excited("tensorrt") == ({"x", "i", "j"}, ["head"])
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.rtx_kernels import KernelBuilder, has_rtx
+from benchmarks.rtx_kernels import has_rtx, open_builder
 
 ZERO = np.int8(0)
 
@@ -77,8 +77,8 @@ def draw():
 
 @pytest.fixture(scope="session")
 def build_with_rtx():
-    """Returns a function from a model to what TensorRT-RTX made of it, see `KernelBuilder`."""
+    """Returns a function from a model to what TensorRT-RTX made of it, see `open_builder`."""
     if not has_rtx():
         pytest.skip("tensorrt_rtx is not installed")
-    with KernelBuilder() as build:
+    with open_builder() as build:
         yield build
