@@ -35,7 +35,7 @@ def keep_last_in_float(
 
     Layers that read the same tensor stay in float together, and only where nobody else reads it: a
     tensor that is read in integers and in float takes a quantizer of its own. Those of the least
-    work come first; those of many weights take the time that it takes to read them.
+    work come first. None has more than `MOST_WEIGHTS`: to read them takes time.
 
     Args:
         graph: the simplified float graph.
