@@ -10,6 +10,9 @@ from latency_budget.bursts import bound_miss_rate
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.statistics import bound_ns, claim_percentile, find_step, misses_allowed
 
+ONLY_REPORTED = "reported only: "
+"""Begins the detail of a gate that passes only because the budget's environment is "report"."""
+
 
 class Verdict(StrEnum):
     """The outcome of a gate or of a whole check, from best to worst."""
@@ -38,6 +41,11 @@ class Gate:
     name: str
     verdict: Verdict
     detail: str
+
+    @property
+    def is_only_reported(self) -> bool:
+        """Whether it would be invalid, if the budget did not ask only to report the machine."""
+        return self.detail.startswith(ONLY_REPORTED)
 
 
 def judge_percentile(

@@ -34,6 +34,9 @@ def headline(report: Report) -> str:
     if word != "pass":
         worst = [plain(gate.name) for gate in report.gates if gate.verdict is report.verdict]
         parts.append(f"because of {', '.join(worst)}")
+    unfit = [plain(gate.name) for gate in report.gates if gate.is_only_reported]
+    if unfit and word in ("fail", "inconclusive"):
+        parts.append(f"the machine was unfit and may be the cause ({', '.join(unfit)})")
     return "; ".join(parts)
 
 

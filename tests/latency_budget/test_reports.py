@@ -172,6 +172,21 @@ def test_a_pass_on_a_disturbed_machine_says_that_it_was_only_reported(tmp_path, 
     assert ("invalid, reported only" in html.render(report)) == (mode == "report")
 
 
+@pytest.mark.parametrize(
+    ("centre", "checked", "is_said"),
+    [(40.0, "invalid", True), (40.0, "warn", False), (18.0, "invalid", False)],
+)
+def test_a_fail_says_that_an_unfit_machine_may_be_its_cause(centre, checked, is_said):
+    machine = Environment((Check("steal", checked, "9 %"),), {})
+    budget = Budget(environment="report")
+    run = make_run(centre, stages=False)
+    judgement = judge(run, budget, environment=machine)
+    variant = build_variant("int8", run, budget, judgement=judgement)
+    line = headline(build_report([variant], budget, judgement, environment=machine))
+    assert line.startswith("FAIL" if centre > 33 else "PASS")
+    assert line.endswith("; the machine was unfit and may be the cause (environment)") == is_said
+
+
 def test_a_lone_variant_needs_no_comparison(tmp_path):
     report = make_report(tmp_path, names=("fp32",))
     assert describe_gain(report) == ""
