@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from artifacts.atomic import atomic_path
 from artifacts.input_spec import InputSpec
+from benchmarks.kept_weights import train_once
 from compress.train.batches import stack_samples
 from compress.train.lesson import Batch, Lesson
 from compress.train.settings import TrainerSettings
@@ -145,22 +145,18 @@ def train_classifier(
         progress: see `train`.
         network: what learns; None takes `build_classifier`.
     """
-    network = network or build_classifier()
-    if path.is_file():
-        network.load_state_dict(torch.load(path, weights_only=True))
-        return network
     settings = TrainerSettings(
         steps=700, batch_size=32, learning_rate=3e-3, average_decay=0.97, probe_every=175
     )
-    trained = train(
-        LabelLesson(network),
-        crops.training,
-        settings,
-        probe=lambda candidate: -measure_accuracy(candidate, crops.probe),
-        progress=progress,
-    )
-    network.cpu().load_state_dict(trained.weights)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        torch.save(network.state_dict(), temporary)
-    return network.eval()
+
+    def teach(learner: nn.Module) -> None:
+        trained = train(
+            LabelLesson(learner),
+            crops.training,
+            settings,
+            probe=lambda candidate: -measure_accuracy(candidate, crops.probe),
+            progress=progress,
+        )
+        learner.cpu().load_state_dict(trained.weights)
+
+    return train_once(network or build_classifier(), path, teach)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from artifacts.atomic import atomic_path
 from benchmarks.crop_classifier import (
     CLASSES,
     SIZE,
@@ -26,6 +25,7 @@ from benchmarks.crop_classifier import (
 from benchmarks.fresh_networks.losses import classes_loss, depth_loss
 from benchmarks.fresh_networks.scenes import Targets, render_training
 from benchmarks.fresh_networks.training import train
+from benchmarks.kept_weights import train_once
 from compress.prune.api import RatioGoal, prune_module
 from compress.prune.settings import PruneSettings
 from compress.train.batches import Sample
@@ -144,26 +144,10 @@ def _scenes() -> tuple[Tensor, Targets]:
 
 
 def _train_two_heads(folder: Path, backbone: str) -> nn.Module:
-    def teach() -> nn.Module:
-        torch.manual_seed(0)
-        network = TwoHeads(backbone)
-        train(network, *_scenes(), TEACHER_STEPS)
-        return network
-
-    return _keep(folder / f"{backbone}.pt", teach, lambda: TwoHeads(backbone))
-
-
-def _keep(path: Path, teach: Callable[[], nn.Module], build: Callable[[], nn.Module]) -> nn.Module:
-    """Returns a trained network, whose weights are kept at the path and read from there."""
-    if path.is_file():
-        network = build()
-        network.load_state_dict(torch.load(path, weights_only=True))
-        return network.eval()
-    network = teach().eval()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        torch.save(network.state_dict(), temporary)
-    return network
+    torch.manual_seed(0)
+    network = TwoHeads(backbone)
+    path = folder / f"{backbone}.pt"
+    return train_once(network, path, lambda learner: train(learner, *_scenes(), TEACHER_STEPS))
 
 
 def _pair_two_heads(teacher: nn.Module, student: nn.Module) -> Pair:

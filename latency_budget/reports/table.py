@@ -39,7 +39,7 @@ def describe_environment(report: Report) -> str:
         return "not observed"
     word = str(report.environment["verdict"])
     gate = next((item for item in report.gates if item.name == "environment"), None)
-    if word == "invalid" and gate is not None and gate.verdict.value == "pass":
+    if gate is not None and gate.is_only_reported:
         return f"{word}, reported only"
     return word
 
