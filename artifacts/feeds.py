@@ -43,13 +43,13 @@ def check_array(
         raise InputError(f"input '{name}' is {what}", f"a numpy array {dtype} [{dims}]")
     if array.dtype != dtype:
         raise InputError(f"input '{name}' is {array.dtype}", str(dtype))
-    if array.shape != shape and not _fits(array.shape, shape):
+    if array.shape != shape and not fits_shape(array.shape, shape):
         raise InputError(f"input '{name}' has the shape {list(array.shape)}", str(list(shape)))
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def _fits(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a shape is the wanted one, of which sizes may be open."""
+def fits_shape(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape is the wanted one, of whose sizes those that are 0 are open."""
     return len(given) == len(wanted) and all(
         size in (0, got) for size, got in zip(wanted, given, strict=True)
     )

@@ -23,7 +23,8 @@ from compress.train.settings import TrainerSettings
 from framefit.distill_job import distill_file
 from framefit.model_source import open_model
 from framefit.network_clock import NetworkClock
-from framefit.prune_job import PruneGoal, prune_file
+from framefit.prune_goal import PruneGoal
+from framefit.prune_job import prune_file
 from framefit.training_samples import SceneSamples
 from perception.training_data import road_data
 

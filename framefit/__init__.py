@@ -1,7 +1,13 @@
-"""The shell around the packages: command line, demo and workspace."""
+"""The shell around the packages: command line, demo, workspace, and what Python programs call.
+
+`framefit.quantize(module, loader)` and its siblings are those of `framefit.api`; they are imported
+when they are first asked for, since the command line shall start fast.
+"""
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 _FOLDER = str(Path(__file__).resolve().parents[1])
 sys.path.insert(0, _FOLDER)
@@ -10,3 +16,48 @@ try:
 finally:
     sys.path.remove(_FOLDER)
 put_first()
+
+if TYPE_CHECKING:
+    from compress.distill.settings import DistillSettings
+    from compress.prune.select import WidthLimits
+    from compress.prune.settings import PruneSettings
+    from compress.quantize.settings import QuantizeSettings
+    from compress.train.settings import TrainerSettings
+    from framefit.api import compare, distill, export, prune, quantize, save
+    from framefit.prune_goal import PruneGoal
+
+_HOMES = {
+    "compare": "framefit.api",
+    "distill": "framefit.api",
+    "export": "framefit.api",
+    "prune": "framefit.api",
+    "quantize": "framefit.api",
+    "save": "framefit.api",
+    "DistillSettings": "compress.distill.settings",
+    "PruneGoal": "framefit.prune_goal",
+    "PruneSettings": "compress.prune.settings",
+    "QuantizeSettings": "compress.quantize.settings",
+    "TrainerSettings": "compress.train.settings",
+    "WidthLimits": "compress.prune.select",
+}
+
+__all__ = [
+    "DistillSettings",
+    "PruneGoal",
+    "PruneSettings",
+    "QuantizeSettings",
+    "TrainerSettings",
+    "WidthLimits",
+    "compare",
+    "distill",
+    "export",
+    "prune",
+    "quantize",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'framefit' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -150,7 +150,8 @@ class FitWorkshop:
         from compress.prune.settings import PruneSettings
         from compress.train.settings import TrainerSettings
         from framefit.distill_job import distill_file
-        from framefit.prune_job import PruneGoal, prune_file
+        from framefit.prune_goal import PruneGoal
+        from framefit.prune_job import prune_file
 
         require_package("lightning_fabric", "train")
         settings = self._settings

@@ -16,11 +16,8 @@ from artifacts.errors import InputError
 from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.module_names import require_modules
-from framefit.exported_clock import ExportedClock
-from framefit.exported_module import Exporter
-from framefit.layer_timing import LayerTimes
 from framefit.model_source import ModelOptions
-from framefit.network_clock import RUNTIMES
+from framefit.prune_goal import PruneGoal, check_values, make_goal
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec, count_channels
 from framefit.thread_choice import ProofRun, choose_threads
@@ -30,52 +27,12 @@ from framefit.workspace import Workspace
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from compress.prune.api import LatencyGoal, MacsGoal, PruneData, PruneResult, RatioGoal
+    from compress.prune.api import PruneData, PruneResult
     from compress.prune.settings import PruneSettings
     from compress.prune.sparsity import SparseLayer
 
 Progress = Callable[[str, int, int], None]
-PRECISIONS = ("float", "int8")
-TIMED_SAMPLES = 2
-"""For the ranges of networks that are timed in INT8."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PruneGoal:
-    """How far to prune; exactly one is given.
-
-    Attributes:
-        target_ms: lower quartile of the latency on `runtime`, see `NetworkClock`.
-        speed_up: how many times as fast as the network itself on `runtime`.
-        ratio: share of the removable channels.
-        macs: multiplications of one inference, or up to 1 a share of them.
-        runtime: where the latency counts.
-        precision: "float" or "int8": what the latency is that of. In INT8 the network and the
-            candidates are quantized before they are timed, and so are the layers of the table.
-    """
-
-    target_ms: float | None = None
-    speed_up: float | None = None
-    ratio: float | None = None
-    macs: float | None = None
-    runtime: str = "openvino"
-    precision: str = "float"
-
-    def __post_init__(self) -> None:
-        goals = (self.target_ms, self.speed_up, self.ratio, self.macs)
-        given = sum(value is not None for value in goals)
-        if given != 1:
-            raise InputError(
-                f"{given} goals were given", "one of --target-ms, --speed-up, --ratio and --macs"
-            )
-        if self.precision not in PRECISIONS:
-            raise InputError(f"--precision is '{self.precision}'", " or ".join(PRECISIONS))
-        is_timed = self.target_ms is not None or self.speed_up is not None
-        if self.precision == "int8" and not is_timed:
-            raise InputError("--precision int8 was given without a latency", "--target-ms")
-        if is_timed and self.runtime not in RUNTIMES:
-            raise InputError(f"--runtime is '{self.runtime}'", " or ".join(RUNTIMES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +123,7 @@ def prune_file(
     from compress.prune.sparsity import make_sparse
     from compress.train.threads import use_threads
 
-    _check_values(goal)
+    check_values(goal)
     model = model or Workspace().find_artifact("checkpoint")
     target = require_writable(out or Path(f"{model.stem}.pruned.pt"))
     if target.suffix not in (".pt", ".safetensors"):
@@ -193,7 +150,7 @@ def prune_file(
         result = prune_module(
             source.module,
             inputs,
-            _make_goal(goal, source, [*opened.calibration, inputs][:TIMED_SAMPLES], progress),
+            make_goal(goal, source.module, source.shapes, [*opened.calibration, inputs], progress),
             replace(settings, threads=threads),
             opened,
             progress,
@@ -243,53 +200,6 @@ def _choose_example(source: _Source, data: "PruneData") -> "tuple[Tensor, ...]":
         if all(bool((value != value.flatten()[0]).any()) or value.numel() < 2 for value in sample)
     )
     return next(told, None) or draw_example(source.shapes)
-
-
-def _check_values(goal: PruneGoal) -> None:
-    """Refuses a goal out of range before the network is loaded."""
-    from compress.prune.api import MacsGoal, RatioGoal
-    from compress.prune.latency import check_latency
-
-    if goal.ratio is not None:
-        RatioGoal(goal.ratio)
-    elif goal.macs is not None:
-        MacsGoal(goal.macs)
-    else:
-        check_latency(goal.target_ms, goal.speed_up)
-
-
-def _make_goal(
-    goal: PruneGoal,
-    source: _Source,
-    samples: "Sequence[tuple[Tensor, ...]]",
-    progress: Progress | None,
-) -> "RatioGoal | MacsGoal | LatencyGoal":
-    from compress.prune.analysis.api import find_channels
-    from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
-
-    if goal.ratio is not None:
-        return RatioGoal(goal.ratio)
-    if goal.macs is not None:
-        return MacsGoal(goal.macs)
-    is_int8 = goal.precision == "int8"
-    times = LayerTimes(goal.runtime, Workspace().find_state(), is_int8)
-    feeds = [
-        {name: value.numpy() for name, value in zip(source.shapes, sample, strict=True)}
-        for sample in samples
-    ]
-    export = Exporter(source.shapes, goal.runtime, feeds if is_int8 else ())
-    clock = ExportedClock(source.module, export)
-    latency = LatencyGoal(
-        measure=clock,
-        layer_time=times,
-        target_ms=goal.target_ms,
-        speed_up=goal.speed_up,
-    )
-    if goal.target_ms is not None and min(clock(source.module)) <= goal.target_ms:
-        latency.require_faster(max(clock(source.module)))
-    trace = find_channels(source.module, samples[-1]).trace
-    times.build(trace.needed_layers, trace.whole_groups, progress)
-    return latency
 
 
 def _count_parameters(module: "nn.Module") -> int:

@@ -53,7 +53,6 @@ def open_prune_data(
 
     from compress.prune.api import PruneData
     from compress.prune.importance import ImportanceData
-    from compress.prune.importance.gradient import output_distance
 
     if data is None:
         return PruneData()
@@ -80,9 +79,26 @@ def open_prune_data(
         ]
         for part in (training, held_out)
     )
+    if not heads:
+        return weigh_by_outputs(images, judged)
+    importance = ImportanceData(_batches(training), _label_losses(heads), images)
+    return PruneData(importance=importance, calibration=images, held_out=judged)
+
+
+def weigh_by_outputs(
+    images: "Sequence[tuple[Tensor, ...]]", judged: "Sequence[tuple[Tensor, ...]]"
+) -> "PruneData":
+    """Returns data without labels: what changes the outputs is important.
+
+    Args:
+        images: arguments of the network.
+        judged: others, for the quality probe.
+    """
+    from compress.prune.api import PruneData
+    from compress.prune.importance import ImportanceData
+    from compress.prune.importance.gradient import output_distance
+
     importance = ImportanceData(images, output_distance(samples=images), images)
-    if heads:
-        importance = ImportanceData(_batches(training), _label_losses(heads), images)
     return PruneData(importance=importance, calibration=images, held_out=judged)
 
 

@@ -228,15 +228,12 @@ def open_training_samples(
         warn_of_arrays(samples, data)
     if states is not None:
         samples = states.add_to(samples)
-    if len(samples) < 2:
-        raise InputError(f"{len(samples)} sample in {data}", "at least 2, one of them held out")
-    held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
-    kept = [number for number in range(len(samples)) if number not in held_out]
+    kept, held_out = split_held_out(samples, data)
     return TrainingSamples(
         training=PictureSamples(samples, kept),
         held_out=PictureSamples(samples, held_out),
         inputs=tuple(shapes),
-        is_mirrored=len(shapes) == 1 and _ends_in_width(shapes[IMAGE]),
+        is_mirrored=takes_pictures(shapes),
     )
 
 
@@ -253,8 +250,27 @@ def warn_of_arrays(samples: NpzSamples, data: str) -> None:
             _log.warning(text, ", ".join(f"'{name}'" for name in names), data)
 
 
-def _ends_in_width(shape: Sequence[int]) -> bool:
-    """Returns whether an input is a picture [N, C, H, W], and not one with its colors last."""
+def split_held_out(samples: Samples, what: str = "the data") -> tuple[list[int], list[int]]:
+    """Returns the numbers of the samples to learn from, and of those that are held out.
+
+    Args:
+        samples: all there are.
+        what: they are, for the error.
+
+    Raises:
+        InputError: there are fewer than two.
+    """
+    if len(samples) < 2:
+        raise InputError(f"{len(samples)} sample in {what}", "at least 2, one of them held out")
+    held_out = list(held_out_numbers(len(samples))[:MOST_HELD_OUT]) or [len(samples) - 1]
+    return [number for number in range(len(samples)) if number not in held_out], held_out
+
+
+def takes_pictures(shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Tells whether the one input is a picture [N, C, H, W], so that mirrored ones make sense."""
+    if len(shapes) != 1:
+        return False
+    (shape,) = shapes.values()
     is_picture = len(shape) == _PICTURE_AXES
     return is_picture and (shape[1] in _COLORS or shape[-1] not in _COLORS)
 

@@ -112,7 +112,8 @@ def prune(
     from compress.prune.select import WidthLimits
     from compress.prune.settings import PruneSettings
     from framefit.progress import show_progress
-    from framefit.prune_job import PruneGoal, prune_file
+    from framefit.prune_goal import PruneGoal
+    from framefit.prune_job import prune_file
 
     if sparsity not in (None, "2:4"):
         raise InputError(f"--sparsity is '{sparsity}'", "2:4")

@@ -1,0 +1,123 @@
+"""How far to prune: what a user asks for, and how that is measured."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from artifacts.errors import InputError
+from framefit.exported_clock import ExportedClock
+from framefit.exported_module import Exporter
+from framefit.layer_timing import LayerTimes
+from framefit.network_clock import RUNTIMES
+from framefit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
+
+Progress = Callable[[str, int, int], None]
+PRECISIONS = ("float", "int8")
+TIMED_SAMPLES = 2
+"""For the ranges of networks that are timed in INT8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneGoal:
+    """How far to prune; exactly one is given.
+
+    Attributes:
+        target_ms: lower quartile of the latency on `runtime`, see `NetworkClock`.
+        speed_up: how many times as fast as the network itself on `runtime`.
+        ratio: share of the removable channels.
+        macs: multiplications of one inference, or up to 1 a share of them.
+        runtime: where the latency counts.
+        precision: "float" or "int8": what the latency is that of. In INT8 the network and the
+            candidates are quantized before they are timed, and so are the layers of the table.
+    """
+
+    target_ms: float | None = None
+    speed_up: float | None = None
+    ratio: float | None = None
+    macs: float | None = None
+    runtime: str = "openvino"
+    precision: str = "float"
+
+    def __post_init__(self) -> None:
+        goals = (self.target_ms, self.speed_up, self.ratio, self.macs)
+        given = sum(value is not None for value in goals)
+        if given != 1:
+            raise InputError(
+                f"{given} goals were given", "one of --target-ms, --speed-up, --ratio and --macs"
+            )
+        if self.precision not in PRECISIONS:
+            raise InputError(f"--precision is '{self.precision}'", " or ".join(PRECISIONS))
+        is_timed = self.target_ms is not None or self.speed_up is not None
+        if self.precision == "int8" and not is_timed:
+            raise InputError("--precision int8 was given without a latency", "--target-ms")
+        if is_timed and self.runtime not in RUNTIMES:
+            raise InputError(f"--runtime is '{self.runtime}'", " or ".join(RUNTIMES))
+
+
+def check_values(goal: PruneGoal) -> None:
+    """Refuses a goal out of range before the network is loaded.
+
+    Raises:
+        InputError: it is.
+    """
+    from compress.prune.api import MacsGoal, RatioGoal
+    from compress.prune.latency import check_latency
+
+    if goal.ratio is not None:
+        RatioGoal(goal.ratio)
+    elif goal.macs is not None:
+        MacsGoal(goal.macs)
+    else:
+        check_latency(goal.target_ms, goal.speed_up)
+
+
+def make_goal(
+    goal: PruneGoal,
+    module: "nn.Module",
+    shapes: Mapping[str, tuple[int, ...]],
+    samples: "Sequence[tuple[Tensor, ...]]",
+    progress: Progress | None,
+) -> "RatioGoal | MacsGoal | LatencyGoal":
+    """Returns a goal that can be measured; for a latency, layers are timed first.
+
+    Args:
+        goal: what the user asks for.
+        module: the network.
+        shapes: of its inputs, by name.
+        samples: its arguments; at least one.
+        progress: is told (what, done, total).
+
+    Raises:
+        InputError: the network is as fast already.
+    """
+    from compress.prune.analysis.api import find_channels
+    from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
+
+    if goal.ratio is not None:
+        return RatioGoal(goal.ratio)
+    if goal.macs is not None:
+        return MacsGoal(goal.macs)
+    samples = samples[:TIMED_SAMPLES]
+    is_int8 = goal.precision == "int8"
+    times = LayerTimes(goal.runtime, Workspace().find_state(), is_int8)
+    feeds = [
+        {name: value.numpy() for name, value in zip(shapes, sample, strict=True)}
+        for sample in samples
+    ]
+    clock = ExportedClock(module, Exporter(shapes, goal.runtime, feeds if is_int8 else ()))
+    latency = LatencyGoal(
+        measure=clock,
+        layer_time=times,
+        target_ms=goal.target_ms,
+        speed_up=goal.speed_up,
+    )
+    if goal.target_ms is not None and min(clock(module)) <= goal.target_ms:
+        latency.require_faster(max(clock(module)))
+    trace = find_channels(module, samples[-1]).trace
+    times.build(trace.needed_layers, trace.whole_groups, progress)
+    return latency

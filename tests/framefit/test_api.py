@@ -1,0 +1,199 @@
+"""What Python programs call, with modules and loaders of their own; and the page that shows it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import compress
+import framefit
+from artifacts.edits import apply_edits
+from artifacts.errors import InputError
+from artifacts.samples import pick_evenly
+from framefit import (
+    DistillSettings,
+    PruneGoal,
+    PruneSettings,
+    QuantizeSettings,
+    TrainerSettings,
+    WidthLimits,
+)
+from framefit.layer_timing import LayerTimes
+from framefit.network_clock import NetworkClock
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+SIZE = (3, 32, 48)
+
+
+class RoadNetwork(nn.Module):
+    """A backbone with two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(
+            *(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU()),
+            *(nn.Conv2d(16, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.ReLU()),
+        )
+        self.segmentation = nn.Conv2d(16, 5, 1)
+        self.depth = nn.Conv2d(16, 1, 1)
+
+    def forward(self, image: Tensor) -> dict[str, Tensor]:
+        """Returns logits and depth."""
+        features = self.backbone(image)
+        return {"segmentation": self.segmentation(features), "depth": self.depth(features)}
+
+
+def build_network() -> RoadNetwork:
+    """Returns the same network each time."""
+    torch.manual_seed(0)
+    return RoadNetwork().eval()
+
+
+@pytest.fixture
+def network() -> RoadNetwork:
+    return build_network()
+
+
+@pytest.fixture
+def pictures() -> Tensor:
+    return torch.rand(24, *SIZE, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def loader(pictures: Tensor) -> DataLoader:
+    return DataLoader(TensorDataset(pictures, torch.arange(24)), batch_size=8)
+
+
+def test_the_page_runs_as_shown(network, loader, folder, capsys) -> None:
+    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    known = {
+        "network": network,
+        "loader": loader,
+        "held_out": loader,
+        "build_network": build_network,
+    }
+    for block in code:
+        exec(compile(block, str(PAGE), "exec"), known)
+    assert Path("network.int8.onnx").is_file()
+    assert capsys.readouterr().out.count(" dB on others") == 2
+    pruned, again = known["pruned"], known["again"]
+    sample = torch.rand(1, *SIZE)
+    assert torch.equal(pruned.module(sample)["depth"], again(sample)["depth"])
+
+
+def test_a_module_is_quantized_as_its_export(network, loader, pictures) -> None:
+    model = framefit.export(network, loader)
+    assert [item.name for item in model.graph.input] == ["input"]
+    samples = [{"input": picture[None].numpy()} for picture in pictures]
+    wanted = compress.quantize(model, samples)
+    found = framefit.quantize(network, loader)
+    assert found.model.SerializeToString() == wanted.model.SerializeToString()
+
+
+def test_fewer_samples_can_be_asked_for(network, pictures) -> None:
+    few = pick_evenly(pictures.numpy(), 5)
+    found = framefit.quantize(network, pictures, samples=5)
+    assert found.outputs_db == framefit.quantize(network, np.stack(few)).outputs_db
+
+
+def test_files_go_with_files(network, pictures, folder) -> None:
+    framefit.export(network, pictures, "network.onnx")
+    np.savez("pictures.npz", input=pictures.numpy())
+    found = framefit.quantize("network.onnx", "pictures.npz", samples=None)
+    assert found.outputs_db == framefit.quantize(network, pictures, samples=None).outputs_db
+    assert framefit.save(found.model, "network.int8.onnx") == Path("network.int8.onnx")
+    figures = framefit.compare("network.onnx", Path("network.int8.onnx"), "pictures.npz")
+    assert figures.keys() == {"segmentation", "depth"}
+    assert all(20 < item["sqnr_db"] < 80 for item in figures.values())
+
+
+def test_a_module_needs_the_shapes_of_its_inputs(network) -> None:
+    with pytest.raises(InputError, match=r"the path pictures; .* export it first"):
+        framefit.quantize(network, "pictures")
+
+
+def test_the_target_is_timed_unless_told_otherwise(network, loader) -> None:
+    settings = QuantizeSettings(target="openvino")
+    assert framefit.quantize(network, loader, settings).precision is not None
+    assert framefit.quantize(network, loader, settings, is_timed=False).precision is None
+
+
+def test_a_generator_compares_two_modules(network, pictures) -> None:
+    other = build_network()
+    with torch.no_grad():
+        other.depth.bias += 0.25
+    found = framefit.compare(network, other, (picture[None] for picture in pictures))
+    assert found["segmentation"]["max_abs"] < 1e-5
+    assert found["depth"]["max_abs"] == pytest.approx(0.25, rel=1e-3)
+
+
+def count_weights(model: onnx.ModelProto) -> float:
+    """Returns what stands for a latency: a machine that nothing disturbs."""
+    return sum(onnx.numpy_helper.to_array(item).size for item in model.graph.initializer) / 1e3
+
+
+def test_a_module_is_pruned_to_a_latency(network, loader, monkeypatch) -> None:
+    monkeypatch.setattr(NetworkClock, "__call__", lambda _, models: [*map(count_weights, models)])
+    monkeypatch.setattr(LayerTimes, "_time", lambda _, model: count_weights(model))
+    settings = PruneSettings(limits=WidthLimits(round_to=1, fewest=1))
+    found = framefit.prune(network, loader, PruneGoal(speed_up=1.5), settings)
+    before_ms, after_ms = found.latency_ms
+    assert before_ms / after_ms == pytest.approx(1.5, rel=0.06)
+    assert after_ms == pytest.approx(count_weights(framefit.export(found.module, loader)))
+    assert found.quality[0].keys() == {"segmentation", "depth"}
+    sample = torch.rand(1, *SIZE)
+    replayed = apply_edits(build_network(), found.edits).eval()
+    assert replayed(sample)["depth"].shape == found.module(sample)["depth"].shape
+
+
+def test_a_goal_out_of_range_is_refused_before_the_network_runs(loader) -> None:
+    class Fails(nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            raise AssertionError("it ran")
+
+    with pytest.raises(InputError, match=r"1\.5; expected above 0 and below 1"):
+        framefit.prune(Fails(), loader, PruneGoal(ratio=1.5))
+
+
+def test_a_student_learns_in_place(network, pictures) -> None:
+    student = build_network()
+    with torch.no_grad():
+        student.depth.weight.mul_(0.2)
+        student.segmentation.weight.mul_(0.2)
+    before = student.depth.weight.clone()
+    training = TrainerSettings(steps=40, learning_rate=1e-2)
+    found = framefit.distill(student, network, pictures, DistillSettings(), training)
+    assert found.module is student
+    assert found.score_after < 0.9 * found.score_before
+    assert not torch.equal(student.depth.weight, before)
+
+
+def test_the_package_has_what_it_lists_and_no_more() -> None:
+    assert all(getattr(framefit, name).__name__ == name for name in framefit.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'deploy'"):
+        framefit.deploy  # noqa: B018
+
+
+def test_an_onnx_model_of_several_inputs_is_quantized_by_name() -> None:
+    class Fusion(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.near, self.far = nn.Conv2d(3, 8, 3), nn.Conv2d(1, 8, 3)
+
+        def forward(self, camera: Tensor, radar: Tensor, scale: float = 1.0) -> Tensor:
+            return scale * torch.relu(self.near(camera) + self.far(radar))
+
+    torch.manual_seed(0)
+    cameras, radars = torch.rand(6, 3, 16, 16), torch.rand(6, 1, 16, 16)
+    named = [{"radar": radars[i, None], "camera": cameras[i, None], "id": i} for i in range(6)]
+    module = Fusion().eval()
+    found = framefit.quantize(module, named)
+    assert [item.name for item in found.model.graph.input] == ["camera", "radar"]
+    assert isinstance(found.model, onnx.ModelProto)
+    paired = framefit.quantize(module, TensorDataset(cameras, radars))
+    assert paired.model.SerializeToString() == found.model.SerializeToString()
