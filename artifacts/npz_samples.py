@@ -210,18 +210,14 @@ def _check_member(member: _Member, tensor: TensorShape, label: str) -> None:
     name = f"array '{member.name}' of {label}"
     if not member.shape or member.shape[1:] not in (tensor.row_shape, tensor.shape):
         raise InputError(f"{name} has the shape {list(member.shape)}", expected)
-    wanted = np.dtype(tensor.dtype)
-    is_float = member.dtype.kind == "f" or member.dtype == _BFLOAT16
-    if member.dtype == wanted or (is_float and wanted.kind == "f"):
+    if member.dtype == _BFLOAT16 and tensor.takes(np.dtype(np.float32)):
         return
-    if member.dtype.kind in "iu" and np.can_cast(member.dtype, wanted) and wanted.kind in "iu":
+    if tensor.takes(member.dtype):
         return
     fix = "convert it with .astype"
     if member.dtype.kind == "V":
         fix = "numpy has no such type: convert it with .astype('float32') before saving it"
-    if member.dtype == np.uint8 and wanted.kind == "f":
-        if tensor.takes_bytes:
-            return
+    if member.dtype == np.uint8 and np.dtype(tensor.dtype).kind == "f":
         fix = (
             "these look like raw pixels: scale them as in training (with .astype alone where the "
             "network does that itself), or give a folder of pictures"

@@ -16,6 +16,7 @@ from artifacts.file_kind import describe_absence, printable
 from artifacts.input_spec import InputSpec
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+_VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm")
 _WHAT = f"a folder of pictures ({' '.join(PICTURE_SUFFIXES)}) or an .npz file"
 
 
@@ -38,6 +39,15 @@ class TensorShape:
     def row_shape(self) -> tuple[int, ...]:
         """The shape of one sample in a file: a batch of 1 has no axis of its own there."""
         return self.shape[1:] if self.shape[:1] == (1,) else self.shape
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether numbers of another type become the input's without a loss that matters."""
+        wanted = np.dtype(self.dtype)
+        if wanted.kind == "f":
+            return dtype.kind == "f" or (self.takes_bytes and dtype == np.uint8)
+        return dtype == wanted or (
+            {dtype.kind, wanted.kind} <= {"i", "u"} and np.can_cast(dtype, wanted)
+        )
 
 
 class Samples(Sequence[dict[str, NDArray[Any]]]):
@@ -102,9 +112,10 @@ def open_samples(
     """Opens calibration data for a network.
 
     Args:
-        path: a folder of pictures, one picture, or an `.npz` with one array per network input,
-            whose first axis counts samples and whose other axes are the input's (a batch of 1 is
-            left out; several cameras or points without a batch are not).
+        path: a folder of pictures, or of a sub-folder for each of several inputs
+            (`artifacts.folder_samples`); one picture; or an `.npz` with one array per network
+            input, whose first axis counts samples and whose other axes are the input's (a batch of
+            1 is left out; several cameras or points without a batch are not).
         inputs: the network's inputs by name.
         spec: how pixels become the tensor; `.npz` arrays are taken as they are.
         limit: use at most this many samples, spread evenly over all; None for all.
@@ -117,6 +128,7 @@ def open_samples(
         InputError: nothing fitting is there; the message says what was expected.
         UnsafeFileError: the `.npz` contains pickled objects.
     """
+    from artifacts.folder_samples import FolderSamples, has_folders
     from artifacts.image_samples import ImageSamples, list_pictures
     from artifacts.npz_samples import NpzSamples
 
@@ -132,11 +144,16 @@ def open_samples(
     if path.is_file() and path.suffix.lower() == ".npz":
         return NpzSamples(path, inputs, limit, optional, spec)
     needed = {name: item for name, item in inputs.items() if name not in optional}
+    if path.is_dir() and has_folders(path, inputs):
+        return FolderSamples(path, inputs, spec, limit, optional)
     if path.is_dir():
         return ImageSamples(path, list_pictures(path), needed, spec, limit)
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         return ImageSamples(path.parent, [path], needed, spec, limit)
-    raise InputError(f"data {printable(path)} is neither", _WHAT)
+    fix = ""
+    if path.suffix.lower() in _VIDEO_SUFFIXES:
+        fix = f"take pictures of a video: ffmpeg -i {printable(path)} -vf fps=1 FOLDER/%05d.png"
+    raise InputError(f"data {printable(path)} is neither", _WHAT, fix)
 
 
 def pick_evenly(

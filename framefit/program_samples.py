@@ -192,11 +192,10 @@ def name_arrays(item: Any, names: Sequence[str]) -> Sample:
 
 def _split_array(name: str, array: Array, tensor: TensorShape) -> list[Array]:
     """Returns the samples that an array holds, each of the input's shape and type."""
-    shape, dtype = tensor.shape, np.dtype(tensor.dtype)
-    if array.dtype != dtype:
-        if array.dtype.kind != dtype.kind:
-            raise InputError(f"input '{name}' is {array.dtype}", str(dtype))
-        array = array.astype(dtype)
+    shape = tensor.shape
+    if not tensor.takes(array.dtype):
+        raise InputError(f"input '{name}' is {array.dtype}", tensor.dtype)
+    array = array.astype(tensor.dtype, copy=False)
     if fits_shape(array.shape, shape):
         parts = [array]
     elif fits_shape((1, *array.shape), shape):
