@@ -108,8 +108,8 @@ def quantize(
         str | None,
         typer.Option(
             help="Keep layers in float by measured time and error: speed, balanced (up to 6 % "
-            "slower) or quality (up to 20 %). Without it only these stay in float: small last "
-            "layers, what makes the network slower than in float, and a layer that makes most "
+            "slower) or quality (up to 20 %). Without it these do: small last layers and "
+            "vectors, what makes the network slower than in float, and a layer that makes most "
             "of the noise of an output below 30 dB."
         ),
     ] = None,
