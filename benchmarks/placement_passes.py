@@ -1,4 +1,4 @@
-"""What gates cost in integers and in float: the table of docs/placement.md.
+"""What gates cost in integers and in float: the table of docs/experiments.md.
 
 Run `python -m benchmarks.placement_passes`; with names of timm networks only those. Per network and
 target: the SQNR on held-out pictures, pooled; the Q/DQ pairs; the warnings of `export lint`; and

@@ -1,4 +1,4 @@
-"""How many samples the streaming pass needs: the table of docs/quantization.md.
+"""How many samples the streaming pass needs: the table of docs/experiments.md.
 
 `python -m benchmarks.walked_samples FOLDER...`: networks as `float.onnx`, `calib.npz`, `held.npz`
 in a folder (`benchmarks.fresh_networks`, `benchmarks.unseen` and `benchmarks.peers` write some).

@@ -9,6 +9,10 @@ TOLERANCE = 0.02
 
 _LEAD = """# The zoo
 
+For whoever asks whether an architecture goes through export, quantization, lint and builds, and
+whether INT8 makes it faster. What stops a network is at the end. Two columns of a kind are for
+files of the targets `tensorrt` and `openvino`, both run on OpenVINO.
+
 Written by `python -m benchmarks.zoo`: {count} timm architectures with random weights (batch
 normalization settled on pictures), exported with `framefit export onnx`, quantized with {samples}
 samples for {targets}, linted for TensorRT-RTX, built with TensorRT-RTX into an INT8 plan for

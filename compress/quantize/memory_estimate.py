@@ -15,7 +15,7 @@ RUNTIME_BYTES = 300 << 20
 """The libraries and onnxruntime's own buffers, measured on the demo network."""
 WALK_BYTES = 1 << 28
 FEWEST_WALKED, MOST_WALKED = 6, 12
-"""Samples of the streaming pass, see docs/quantization.md for what more would bring."""
+"""Samples of the streaming pass, see docs/experiments.md for what more would bring."""
 
 
 @dataclass(frozen=True, kw_only=True)

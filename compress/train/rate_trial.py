@@ -48,7 +48,7 @@ def choose_rate(
     """
     settings = run.settings
     if settings.learning_rate is not None:
-        return RateChoice(rate=settings.learning_rate, reason="given")
+        return RateChoice(rate=settings.learning_rate, reason="fixed")
     before = run.standing.best_score
     if before is None or settings.steps < LEAST_STEPS:
         missing = "a probe" if before is None else f"{LEAST_STEPS} steps or more"

@@ -93,7 +93,8 @@ def check(
         str, typer.Option(help="fifo: every frame; latest: overtaken frames are dropped.")
     ] = "fifo",
     sweep: Annotated[
-        int, typer.Option(help="Frames of each setting of a phase sweep; 0 for no sweep.")
+        int,
+        typer.Option(help="Frames of each setting of a sweep over phases and rates; 0 for none."),
     ] = 0,
     cpus: Annotated[
         str | None, typer.Option(help="Processors to stay on, such as 0,1; all if not given.")
@@ -102,11 +103,15 @@ def check(
         str, typer.Option(help="normal, high or realtime, where the system allows it.")
     ] = "normal",
     environment: Annotated[
-        str | None, typer.Option(help="enforce, report or strict, instead of the budget's.")
+        str | None,
+        typer.Option(
+            help="What a disturbed machine does, instead of the budget's: enforce (invalid), "
+            "report (only shown) or strict (unknown sensors are invalid too)."
+        ),
     ] = None,
     timeout: TimeoutOption = 60.0,
     ledger: Annotated[
-        Path, typer.Option(help="Counts the attempts of one plan, a line each.")
+        Path, typer.Option(help="File that counts the attempts of one plan, a line each.")
     ] = Path(".framefit/attempts.jsonl"),
     quality: Annotated[
         Path | None, typer.Option(help="JSON with each head's metric, reference and candidate.")
@@ -115,7 +120,8 @@ def check(
     revoked: RevokedOption = None,
     newest: NewestOption = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="A report.json that must not be faster.")
+        Path | None,
+        typer.Option(help="An earlier report.json; the check fails where this run is slower."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for report.json, .md, .html and .xml.")
@@ -124,7 +130,7 @@ def check(
 ) -> None:
     """Measure a frame at the camera's rate, or read samples, and judge it against a budget.
 
-    Beside it stand init, selftest, report and verify; see, for instance, budget-check init --help.
+    Other commands: budget-check init, selftest, report, verify; each has a --help of its own.
 
     Exit codes: 0 pass, 1 fail, 2 bad input, 3 inconclusive, 4 invalid environment, 5 internal.
     """

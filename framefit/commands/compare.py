@@ -7,7 +7,7 @@ import typer
 
 from framefit.commands.options import (
     ColorOption,
-    DataOption,
+    ComparedDataOption,
     FactoryOption,
     InputShapeOption,
     JsonOption,
@@ -27,7 +27,7 @@ from framefit.commands.options import (
 def compare(
     reference: Annotated[Path, typer.Argument(help="The network that is right by definition.")],
     candidate: Annotated[Path, typer.Argument(help="The network to judge, such as the INT8 one.")],
-    data: DataOption,
+    data: ComparedDataOption,
     samples: SamplesOption = 100,
     state: StateOption = None,
     sequence_frames: SequenceOption = None,

@@ -17,7 +17,7 @@ def demo(
         int, typer.Option(help="Held-out scenes for the quality of each head.", min=1)
     ] = 200,
 ) -> None:
-    """Quantize the shipped three-head network and prove that it keeps its 33 ms frame.
+    """Quantize the shipped three-head network and check whether it keeps its 33 ms frame.
 
     Exports it to ONNX, quantizes it with 32 rendered pictures, builds a TensorRT plan, evaluates
     every head in float and INT8, measures whole frames at 30 Hz, then without each head and with a

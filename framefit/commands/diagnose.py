@@ -43,13 +43,13 @@ def diagnose(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="Runtime it would be quantized for, as in compress quantize.")
+        str, typer.Option(help="Runtime that it would be quantized for, as in compress quantize.")
     ] = "tensorrt",
     observer: Annotated[
-        str, typer.Option(help="Chooses each activation's range, as in compress quantize.")
+        str, typer.Option(help="How each activation's range is chosen, as in compress quantize.")
     ] = "mse",
     rounding: Annotated[
-        str, typer.Option(help="Rounds the weights, as in compress quantize.")
+        str, typer.Option(help="How weights are rounded, as in compress quantize.")
     ] = "nearest",
     keep_float: Annotated[
         list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")

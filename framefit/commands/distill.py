@@ -60,7 +60,9 @@ def distill(
     steps: StepsOption = 500,
     batch_size: BatchSizeOption = 8,
     learning_rate: LearningRateOption = None,
-    temperature: Annotated[float, typer.Option(help="Softens the logits.")] = 2.0,
+    temperature: Annotated[
+        float, typer.Option(help="Divides the logits before they are compared.")
+    ] = 2.0,
     batch_norm: Annotated[
         str,
         typer.Option(
@@ -76,7 +78,7 @@ def distill(
         ),
     ] = None,
     feature_weight: Annotated[
-        float, typer.Option(help="Of the features beside one head; 0 copies none.")
+        float, typer.Option(help="Weight of the features beside that of one head; 0 copies none.")
     ] = 0.5,
     labels: LabelsOption = False,
     annotations: AnnotationsOption = None,
@@ -103,7 +105,7 @@ def distill(
     input_shape: InputShapeOption = None,
     factory: FactoryOption = None,
     teacher_factory: Annotated[
-        str | None, typer.Option(help="Builds the teacher, where it is not the student's.")
+        str | None, typer.Option(help="Builds the teacher, where --factory does not.")
     ] = None,
     json_file: JsonOption = None,
 ) -> None:

@@ -39,7 +39,10 @@ Data = Annotated[
 ]
 Runtime = Annotated[
     str | None,
-    typer.Option(help="openvino, onnxruntime, tensorrt or null; by default the file's own."),
+    typer.Option(
+        help="openvino, onnxruntime, tensorrt, or null (answers zeros, to try a pipeline); by "
+        "default the file's own."
+    ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of one inference.")]
 CudaGraph = Annotated[
@@ -188,7 +191,7 @@ def bench(
     """Time networks back to back on random input: P50, P95, P99 (nearest rank) and the maximum.
 
     This is no proof of a frame budget: that needs the whole frame at the camera's rate, which
-    `framefit budget check` measures.
+    budget-check measures.
     """
     from artifacts.atomic import write_json
     from framefit.engines_job import bench_networks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from artifacts.wording import name_some
-from framefit.commands.options import InputShapeOption, JsonOption, VerboseOption
+from framefit.commands.options import InputShapeOption, JsonOption
 
 if TYPE_CHECKING:
     from export.lint import Finding, LintReport
@@ -25,7 +25,9 @@ def lint(
     ] = "tensorrt-11",
     input_shape: InputShapeOption = None,
     json_file: JsonOption = None,
-    verbose: VerboseOption = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show each finding, also those that are alike.")
+    ] = False,
 ) -> None:
     """Say what TensorRT (or another runtime) will refuse, misread or run slowly, and the fix.
 

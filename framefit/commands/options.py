@@ -14,32 +14,48 @@ DataOption = Annotated[
     str,
     typer.Option(
         "--data",
-        help="Calibration data: a folder of pictures, an .npz with one array per input (first "
-        "axis = samples), or a dataset of framefit.toml.",
+        help="Calibration data: a folder of pictures (of several inputs a sub-folder "
+        "for each), an .npz with one array per input (first axis = samples), or a dataset of "
+        "framefit.toml.",
+    ),
+]
+ComparedDataOption = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="What both run on: a folder of pictures (of several inputs a sub-folder "
+        "for each), an .npz with one array per input (first axis = samples), or a dataset of "
+        "framefit.toml; other samples than calibration had.",
     ),
 ]
 SamplesOption = Annotated[
     int,
     typer.Option(
-        "--samples", "--limit", min=1, help="Use at most this many samples, spread evenly."
+        "--samples",
+        "--limit",
+        min=1,
+        help="Use at most this many samples, spread over all of them; the same ones each time.",
     ),
 ]
 ColorOption = Annotated[
     str | None, typer.Option(help="Channel order of the input: rgb (default) or bgr.")
 ]
 PixelScaleOption = Annotated[
-    float | None, typer.Option(help="Factor on pixels 0..255 (default 1/255).")
+    float | None, typer.Option(help="Pixels from 0 to 255 are multiplied by this (default 1/255).")
 ]
 MeanOption = Annotated[
     str | None,
-    typer.Option(help="Subtracted after scaling, one per channel (default 0,0,0)."),
+    typer.Option(help="Subtracted from the scaled pixels, one per channel (default 0,0,0)."),
 ]
 StdOption = Annotated[
-    str | None, typer.Option(help="Divides after that, one per channel (default 1,1,1).")
+    str | None, typer.Option(help="Divisors after --mean, one per channel (default 1,1,1).")
 ]
 ResizeOption = Annotated[
     str | None,
-    typer.Option(help="stretch (default) or letterbox (aspect kept, grey borders)."),
+    typer.Option(
+        help="How pictures get the input's size: stretch (default) or letterbox (aspect kept, grey "
+        "borders)."
+    ),
 ]
 InputShapeOption = Annotated[
     list[str] | None,
@@ -64,26 +80,28 @@ TrustedKeyOption = Annotated[
 ]
 RevokedOption = Annotated[
     Path | None,
-    typer.Option(help="Refuse these keys and files: one SHA-256 a line, # for comments."),
+    typer.Option(
+        help="File that lists refused keys and files: one SHA-256 a line, # for comments."
+    ),
 ]
 NewestOption = Annotated[
     Path | None,
-    typer.Option(help="Keeps the newest accepted release, and refuses older ones."),
+    typer.Option(help="File that remembers the newest accepted release; older ones are refused."),
 ]
 StateOption = Annotated[
     list[str] | None,
     typer.Option(
         "--state",
-        help="An input that an output gives for the next frame, INPUT=OUTPUT; repeatable. The data "
-        "are frames in order then: the float network runs on all of them for the states of the "
-        "samples. The first state is zeros, or that of the .npz.",
+        help="INPUT=OUTPUT: an input (ConvGRU, LSTM) that an output gives for the next frame; "
+        "repeatable. The data are frames in order then, and the float network runs on all of "
+        "them for the states. The first state is zeros, or that of the .npz.",
     ),
 ]
 SequenceOption = Annotated[
     int | None,
     typer.Option(
         "--sequence-frames",
-        help="Frames after which another sequence begins, with --state (default: all are one).",
+        help="With --state: frames after which another sequence begins (default: all are one).",
     ),
 ]
 TimeoutOption = Annotated[
@@ -110,11 +128,12 @@ JsonOption = Annotated[
     Path | None,
     typer.Option(
         "--json",
-        help="Write the result as JSON to this file; - for standard output, where no text is then.",
+        help="Write the result as JSON to this file; - for standard output, all text to standard "
+        "error then.",
     ),
 ]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", help="Say per layer what was done, and why not.")
+    bool, typer.Option("--verbose", help="Say for each layer what was done, or why nothing was.")
 ]
 
 

@@ -44,14 +44,14 @@ def prune(
     ] = None,
     speed_up: Annotated[
         float | None,
-        typer.Option(help="How many times as fast as now it is to be on the runtime, measured."),
+        typer.Option(help="How many times as fast as now it becomes on the runtime, measured."),
     ] = None,
     ratio: Annotated[
         float | None, typer.Option(help="Share of the removable channels to remove, 0 to 1.")
     ] = None,
     macs: Annotated[
         float | None,
-        typer.Option(help="Multiplications of an inference to reach; up to 1: a share of them."),
+        typer.Option(help="Multiplications of an inference to reach; 1 or less: a share of them."),
     ] = None,
     data: Annotated[
         str | None,
@@ -71,7 +71,9 @@ def prune(
             "or bn-scale."
         ),
     ] = None,
-    ranking: Annotated[str, typer.Option(help="global or isomorphic.")] = "global",
+    ranking: Annotated[
+        str, typer.Option(help="global, or isomorphic: each kind of layer loses the same share.")
+    ] = "global",
     round_to: Annotated[
         int, typer.Option(help="Channel counts become multiples of this: 8, 16, 32; 1 for any.")
     ] = 8,
@@ -85,7 +87,10 @@ def prune(
         typer.Option(help="Take back a step after which an output's SQNR is below this, dB."),
     ] = None,
     sparsity: Annotated[
-        str | None, typer.Option(help="2:4 also zeroes two of four weights where eligible.")
+        str | None,
+        typer.Option(
+            help="2:4: also zero two of every four weights, in layers that are large enough."
+        ),
     ] = None,
     runtime: Annotated[
         str, typer.Option(help="Where the latency is measured: openvino or onnxruntime.")

@@ -21,7 +21,9 @@ def report(
     history: Annotated[
         Path | None, typer.Option(help="A .jsonl of earlier verdicts; this one is added to it.")
     ] = None,
-    label: Annotated[str, typer.Option(help="This verdict's name there, such as a commit.")] = "",
+    label: Annotated[
+        str, typer.Option(help="This verdict's name in the history, such as a commit.")
+    ] = "",
     options: Annotated[
         Path | None, typer.Option(help="Measured stage options (JSON), for the page's toggles.")
     ] = None,
@@ -70,10 +72,10 @@ def verify(
         typer.Option(help="Also refuse a report that was judged by other limits than this file's."),
     ] = None,
     tier: Annotated[
-        str | None, typer.Option(help="With --budget: or by other evidence than this tier's.")
+        str | None, typer.Option(help="With --budget: also refuse other evidence than this tier's.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="With --budget: the driving mode that was judged.")
+        str | None, typer.Option(help="With --budget: the driving mode that must have been judged.")
     ] = None,
     json_file: JsonOption = None,
 ) -> None:

@@ -12,9 +12,12 @@ def sign(
     file: Annotated[Path, typer.Argument(help="The file to release: a plan, an .onnx, a report.")],
     key: Annotated[Path, typer.Option(help="Your private Ed25519 key (PEM without a password).")],
     release: Annotated[
-        int, typer.Option(help="Counts up; verify --newest refuses a lower one than before.")
+        int,
+        typer.Option(
+            help="The release's number, higher each time: verify --newest refuses a lower one."
+        ),
     ],
-    days: Annotated[int, typer.Option(help="For how long the signature holds.")] = 365,
+    days: Annotated[int, typer.Option(help="Days for which the signature holds.")] = 365,
 ) -> None:
     """Sign a file, and with a plan its manifest: writes FILE.sig beside it.
 

@@ -21,7 +21,7 @@ def train(
         int | None,
         typer.Option(help="Steps to train for, instead of --minutes (the same weights each time)."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the weights and the scenes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and the scenes.")] = 1,
     scenes: Annotated[int, typer.Option(min=1, help="Different training scenes.")] = 100_000,
     backbone: Annotated[
         str, typer.Option(help="Any timm backbone that supports features_only.")
@@ -38,11 +38,12 @@ def train(
     width: Annotated[int, typer.Option(help="Width of the input, pixels.")] = 608,
     batch_size: Annotated[int, typer.Option(help="Scenes per step at half resolution.")] = 8,
     half_share: Annotated[
-        float, typer.Option(help="Share of the training at half resolution, 0 to 1.")
+        float,
+        typer.Option(help="Share of the training that runs at half resolution first, 0 to 1."),
     ] = 0.4,
     learning_rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
     replicas: Annotated[
-        int, typer.Option(help="Processes that share the training, best one per core.")
+        int, typer.Option(help="Processes that share the training; one per core is best.")
     ] = 2,
     evaluate: Annotated[
         int, typer.Option(min=0, help="Held-out scenes for the figures; 0 measures nothing.")
@@ -51,12 +52,14 @@ def train(
         bool, typer.Option("--evaluate-only", help="Measure the checkpoint OUT, do not train.")
     ] = False,
     images: Annotated[
-        Path | None, typer.Option(help="Own pictures (a folder) instead of rendered roads.")
+        Path | None, typer.Option(help="Folder of your own pictures, instead of rendered roads.")
     ] = None,
     annotations: Annotated[
-        Path | None, typer.Option(help="Their boxes, a COCO annotation file.")
+        Path | None, typer.Option(help="With --images: their boxes, a COCO annotation file.")
     ] = None,
-    masks: Annotated[Path | None, typer.Option(help="Or their masks (a folder).")] = None,
+    masks: Annotated[
+        Path | None, typer.Option(help="With --images: their masks (a folder).")
+    ] = None,
     mask_format: Annotated[
         str, typer.Option(help="How masks are named and numbered: cityscapes or camvid.")
     ] = "cityscapes",

@@ -25,7 +25,9 @@ AnnotationsOption = Annotated[
 MasksOption = Annotated[
     Path | None, typer.Option(help="Folder of masks of the pictures, to learn from too.")
 ]
-MaskFormatOption = Annotated[str, typer.Option(help="cityscapes or camvid.")]
+MaskFormatOption = Annotated[
+    str, typer.Option(help="How masks are named and numbered: cityscapes or camvid.")
+]
 StepsOption = Annotated[int, typer.Option(min=1, help="Training steps.")]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Pictures per step.")]
 LearningRateOption = Annotated[
@@ -34,12 +36,12 @@ LearningRateOption = Annotated[
 ]
 ProbeEveryOption = Annotated[int, typer.Option(min=1, help="Steps between two quality probes.")]
 PatienceOption = Annotated[
-    int, typer.Option(min=0, help="End after this many probes without a better one; 0 never.")
+    int, typer.Option(min=0, help="End after this many probes without a better one; 0: never.")
 ]
 AccumulateOption = Annotated[
     int, typer.Option(min=1, help="Split each batch into this many parts, to save memory.")
 ]
-PrecisionOption = Annotated[str, typer.Option(help="float32 or bfloat16 (autocast).")]
+PrecisionOption = Annotated[str, typer.Option(help="Computes in float32 or bfloat16 (autocast).")]
 CompileOption = Annotated[
     bool, typer.Option("--compile", help="Run the network through torch.compile.")
 ]
@@ -49,7 +51,7 @@ RecomputeOption = Annotated[
 StrategyOption = Annotated[
     str, typer.Option(help="How torchrun's processes share the work: ddp or fsdp.")
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of the order of the samples.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the samples' order.")]
 WorkersOption = Annotated[
     int, typer.Option(min=0, help="Processes that prepare pictures beside the training.")
 ]

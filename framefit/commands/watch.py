@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 
 def watch(
-    budget: Annotated[Path, typer.Option("--budget", help="The limits.")],
+    budget: Annotated[
+        Path, typer.Option("--budget", help="The budget file, see examples/budget.toml.")
+    ],
     source: Annotated[
         str, typer.Argument(help="A .jsonl file, a ring file, or - for standard input.")
     ] = "-",
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for more at the file's end.")
     ] = True,
-    window: Annotated[int, typer.Option(min=100, help="Frames of the percentiles.")] = 3000,
+    window: Annotated[
+        int, typer.Option(min=100, help="Frames that the percentiles are of.")
+    ] = 3000,
     stop_on_overrun: Annotated[
         bool, typer.Option("--stop-on-overrun", help="End at the first missed frame, with code 1.")
     ] = False,

@@ -48,7 +48,7 @@ def test_trials_leave_nothing_behind(small) -> None:
     assert len(found.rate.trials) >= 3
     assert found.rate.rate in dict(found.rate.trials)
     given = run(small, replace(SETTINGS, learning_rate=found.rate.rate))
-    assert given.rate == RateChoice(rate=found.rate.rate, reason="given")
+    assert given.rate == RateChoice(rate=found.rate.rate, reason="fixed")
     assert found.scores == given.scores
     assert all(torch.equal(value, given.weights[name]) for name, value in found.weights.items())
 
