@@ -29,7 +29,7 @@ test: lint  ## everything that must hold, in minutes
 test-all: test  ## the slow tests too
 	$(BIN)/python -m pytest -m slow
 
-bench: $(STAMP)  ## measures every figure that the documentation states
+bench: $(STAMP)  ## measures the first section of docs/benchmarks.md anew
 	$(BIN)/python -m benchmarks
 
 $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/overrides.txt $(STAMP)
