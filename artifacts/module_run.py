@@ -1,6 +1,8 @@
 """Runs a user's network, and says what was wrong where it fails."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from artifacts.errors import InputError, first_line
@@ -12,6 +14,24 @@ _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied"
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
 _IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
 _ABOUT_ARGUMENTS = re.compile(r"positional argument|indices must be integers|required argument")
+
+
+@contextmanager
+def evaluation_mode(module: "nn.Module") -> Iterator[None]:
+    """Puts every part of a module into evaluation mode for the block.
+
+    What `torch.export` gives back has no modes, and refuses to be asked for one.
+    """
+    if "eval" in vars(module):
+        yield
+        return
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
 
 def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:

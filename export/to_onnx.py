@@ -18,7 +18,7 @@ from artifacts.chosen_outputs import keep_outputs, require_names
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
 from artifacts.module_inputs import find_byte_inputs
-from artifacts.module_run import explain_failure
+from artifacts.module_run import evaluation_mode, explain_failure
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.synthetic_pictures import draw_input, draw_prepared, has_colors
@@ -102,7 +102,7 @@ def export_onnx(
     order = tuple(getattr(module, "output_names", None) or ())
     spec = input_spec or InputSpec()
     samples = [_sample(module, shapes, spec, _SEED + index) for index in range(_PARITY_SAMPLES)]
-    with _evaluation(module), torch.no_grad(), _answering(module, samples[0], order, notify):
+    with evaluation_mode(module), torch.no_grad(), _answering(module, samples[0], order, notify):
         wanted = [_run_module(module, sample, order) for sample in samples]
         require_names(outputs, list(wanted[0]), "output of the module")
 
@@ -240,21 +240,6 @@ def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
                 f"input shape {list(shape)} of '{name}'",
                 "whole numbers above 0, such as 1,3,288,512",
             )
-
-
-@contextmanager
-def _evaluation(module: nn.Module) -> Iterator[None]:
-    """Puts every part of the module into evaluation mode for the block."""
-    if isinstance(module, torch.fx.GraphModule) and "eval" in vars(module):
-        yield
-        return
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import onnx
 
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
+from artifacts.module_run import evaluation_mode
 from artifacts.onnx_file import load_before_plugins, save_onnx
 from artifacts.onnx_inputs import input_tensors
 from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
@@ -162,7 +163,7 @@ def prune(
     """Removes channels from a module, to a latency, a count of multiplications or a share.
 
     Args:
-        module: the network, on the CPU; it is not changed.
+        module: the network, on the CPU; it is not changed, and looked at in evaluation mode.
         data: samples that say what is important; each tenth judges instead.
         goal: how far.
         settings: how.
@@ -187,7 +188,7 @@ def prune(
         [_as_arguments(opened[number]) for number in numbers] for numbers in (training, held_out)
     )
     threads = choose_threads(ProofRun(module, images[0]))
-    with use_threads(threads):
+    with use_threads(threads), evaluation_mode(module):
         return prune_module(
             module,
             images[0],

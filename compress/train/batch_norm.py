@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from artifacts.module_copy import copy_module
+from artifacts.module_run import evaluation_mode
 from compress.train.run_state import digest_values
 
 MOST_KNOWN = 64
@@ -136,13 +137,8 @@ class StatisticsRenewal:
         """
         if not self._batches or not count_batch_norms(module):
             return
-        modes = {part: part.training for part in module.modules()}
-        module.eval()
-        try:
+        with evaluation_mode(module):
             self._renew(module)
-        finally:
-            for part, mode in modes.items():
-                part.training = mode
 
     def _renew(self, module: nn.Module) -> None:
         """Renews the statistics of a module in evaluation mode."""

@@ -197,3 +197,13 @@ def test_an_onnx_model_of_several_inputs_is_quantized_by_name() -> None:
     assert isinstance(found.model, onnx.ModelProto)
     paired = framefit.quantize(module, TensorDataset(cameras, radars))
     assert paired.model.SerializeToString() == found.model.SerializeToString()
+
+
+def test_a_module_in_training_mode_is_looked_at_as_it_will_run(network, loader) -> None:
+    wanted = framefit.prune(network, loader, PruneGoal(ratio=0.3))
+    network.train()
+    network.depth.eval()
+    found = framefit.prune(network, loader, PruneGoal(ratio=0.3))
+    assert found.edits == wanted.edits
+    assert not found.module.training
+    assert (network.training, network.depth.training) == (True, False)
