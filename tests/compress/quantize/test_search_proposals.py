@@ -272,7 +272,8 @@ def test_the_best_sets_are_altered_within_the_limit(propose_on):
         return 1.0 + sum(costs[names.index(name)] for name in kept)
 
     poor, good = frozenset(names[9:12]), frozenset(names[2:5])
-    latencies = {kept: latency(kept) for kept in (frozenset(), poor, good, frozenset(names))}
+    known = [frozenset(names[start::step]) for step in (1, 2, 3, 4, 6) for start in range(step)]
+    latencies = {kept: latency(kept) for kept in (frozenset(), poor, good, *known)}
     wanted = Round(Allowance(saved_share=0.26, slowdown=1.0))
     found = [kept for _ in range(3) for kept in propose(latencies, wanted)]
     assert len(found) == 3 * ALTERED
