@@ -36,7 +36,7 @@ SPREAD = tuple((share, False) for share in (0.06, 0.11, 0.22, 0.39, 0.61, 1.0))
 """The same where contracts may need more, or less, than the allowed time."""
 WIDEST = Allowance(saved_share=0.6, slowdown=0.18)
 """The time that contracts may cost."""
-ALTERED, GIVEN_BACK, STARTS = 6, 0.3, 2
+ALTERED, GIVEN_BACK, STARTS = 4, 0.3, 2
 """So many sets of a round alter the best ones, of which this share of the layers is given back;
 so many are started from."""
 NEARLY = 1.005
