@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
+from compress.quantize.folded_pads import fold_pads
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.idle_masks import drop_idle_masks
 from compress.quantize.known_shapes import infer_missing_shapes
@@ -36,6 +37,7 @@ def simplify(graph: Graph) -> list[str]:
         read_members,
         drop_idle_masks,
         remove_dead_nodes,
+        fold_pads,
         transpose_gemm_weights,
         separate_gemm_offsets,
         fold_batch_norms,
