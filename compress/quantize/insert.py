@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 from artifacts.openvino_guard import UNQUANTIZED_TYPES, make_guard
 from compress.quantize.decisions import Decisions
+from compress.quantize.float_guards import guard_float_layers
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
@@ -61,6 +62,7 @@ def insert_qdq(
     graph.nodes = nodes
     graph.index()
     widen_product_biases(graph)
+    guard_float_layers(graph)
     graph.drop_unused_weights()
 
 
