@@ -35,7 +35,9 @@ def insert_qdq(
         graph: is changed in place.
         quantized: its nodes in integers.
         decisions: what was decided for them.
-        passed: tensors without a pair of their own (`Placement.find_passed`).
+        passed: tensors without a pair of their own, unless they are signed
+            (`Placement.find_passed`): OpenVINO (seen with 2026.4) may read those as unsigned where
+            a Concat follows, however far behind.
     """
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
@@ -47,7 +49,12 @@ def insert_qdq(
         choice = choices.get(node.name)
         data = node.input[0] if node.input else ""
         if choice is not None:
-            own = [at for at in choice.activations if node.input[at] not in passed]
+            own = [
+                at
+                for at in choice.activations
+                if node.input[at] not in passed
+                or decisions.activations[node.input[at]].grid.is_signed
+            ]
             nodes += _pair_activations(graph, node, own, decisions, paired, extrema)
             if choice.weight is not None:
                 nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
