@@ -60,9 +60,20 @@ def test_dynamic_shapes_are_found_and_can_be_given(save, draw, capsys):
     path = save(d.model(d.op("Relu", "x")))
     assert main(["export", "lint", path]) == 1
     out = capsys.readouterr().out
-    assert "--input-shape x=1,32,1,16" in out
+    assert "--input-shape x=1,32,360,16" in out
     assert "not checked" in out
     assert main(["export", "lint", path, "--input-shape", "1,32,16,16"]) == 0
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnxruntime"])
+def test_other_runtimes_take_dynamic_shapes(target, save, draw, capsys):
+    d = draw(x=("N", "H", "W", 3))
+    path = save(d.model(d.op("Relu", "x")))
+    assert main(["export", "lint", path, "--target", target]) == 0
+    out = capsys.readouterr().out
+    assert "--input-shape x=1,360,640,3" in out
+    assert "plan" not in out
+    assert "not checked" in out
 
 
 def test_a_free_batch_is_checked_as_one_sample(save, draw, capsys):
