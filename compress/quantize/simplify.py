@@ -19,6 +19,7 @@ from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.parallel_convs import join_parallel_convs
 from compress.quantize.parted_concats import read_members
 from compress.quantize.placement.layers import LAYERS
+from compress.quantize.spelled_clips import join_spelled_clips
 from compress.quantize.spelled_prelus import join_spelled_prelus
 from compress.quantize.split_sequences import split_sequences
 from compress.quantize.written_slices import join_slices
@@ -37,6 +38,7 @@ def simplify(graph: Graph) -> list[str]:
         join_slices,
         read_members,
         drop_idle_masks,
+        join_spelled_clips,
         join_spelled_prelus,
         remove_dead_nodes,
         fold_pads,
