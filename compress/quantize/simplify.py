@@ -20,6 +20,7 @@ from compress.quantize.parallel_convs import join_parallel_convs
 from compress.quantize.parted_concats import read_members
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.spelled_clips import join_spelled_clips
+from compress.quantize.spelled_layer_norms import join_spelled_layer_norms
 from compress.quantize.spelled_prelus import join_spelled_prelus
 from compress.quantize.split_sequences import split_sequences
 from compress.quantize.written_slices import join_slices
@@ -40,6 +41,7 @@ def simplify(graph: Graph) -> list[str]:
         drop_idle_masks,
         join_spelled_clips,
         join_spelled_prelus,
+        join_spelled_layer_norms,
         remove_dead_nodes,
         fold_pads,
         transpose_gemm_weights,
