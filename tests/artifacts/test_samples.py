@@ -196,6 +196,7 @@ def test_empty_folder_missing_path_and_other_files_are_refused(tmp_path: Path) -
         ({"x": TensorShape((4, 3, 8, 8))}, "batch of 1"),
         ({"x": TensorShape((1, 1, 8, 8))}, "1 channels"),
         ({"x": TensorShape((1, 3, 8, 8), "int64")}, "int64"),
+        ({**INPUTS, "mean": TensorShape((1, 1, 1, 3))}, "mean.*exported as constants"),
     ],
 )
 def test_input_that_no_picture_fits_is_refused(
