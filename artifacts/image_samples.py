@@ -173,8 +173,9 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
         error = MissingInputsError(
             f"the network has {len(inputs)} inputs ({', '.join(inputs)})",
             "one input for a folder of pictures",
-            "give an .npz with one array per input, or a folder with a sub-folder for each; what never "
-            "changes (the mean and variance of Keras' Normalization) should be exported as constants",
+            "give an .npz with one array per input, or a folder with a sub-folder for each; what "
+            "never changes (the mean and variance of Keras' Normalization) should be exported as "
+            "constants",
         )
         error.missing = tuple(name for name, item in inputs.items() if not _is_picture_like(item))
         raise error
