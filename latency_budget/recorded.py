@@ -51,11 +51,6 @@ class Recording:
     circumstances: Circumstances | None = None
 
 
-def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
-    """Reads the frames alone; see `read_recording`."""
-    return read_recording(path, rate_hz=rate_hz).run
-
-
 def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recording:
     """Reads recorded latencies.
 

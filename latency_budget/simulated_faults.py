@@ -20,7 +20,6 @@ from latency_budget.verdict import Gate, Judgement, Verdict, judge
 MS = 1_000_000
 FRAMES = 1800
 _SEED = 20261121
-_PERIOD_NS = 33_333_333
 _BEFORE = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0, 0)
 _AFTER = replace(_BEFORE, total_ticks=22_000, busy_ticks=8_000, own_ticks=7_990)
 _GPU_LINE = "0, GPU, P0, 1980, 1980, 60, 200.00, {}"
