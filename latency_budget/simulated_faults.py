@@ -80,8 +80,10 @@ def judge_samples(latency_ms: NDArray[np.float64], **values: object) -> Judgemen
     """Judges recorded latencies; a value that is not a time becomes a defect, as when read."""
     bad = ~np.isfinite(latency_ms) | (latency_ms <= 0)
     clean = np.where(bad, 0, latency_ms * MS).astype(np.int64)
-    defects = tuple(f"{int(bad.sum())} impossible values" for _ in range(int(bad.any())))
-    run = replace(Run.from_latencies(clean, defects=defects), **values)  # type: ignore[arg-type]
+    has_impossible_times = bool(bad.any())
+    defects = (f"{int(bad.sum())} impossible values",) if has_impossible_times else ()
+    run = Run.from_latencies(clean, defects=defects, has_impossible_times=has_impossible_times)
+    run = replace(run, **values)  # type: ignore[arg-type]
     return judge(run, Budget())
 
 
