@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 import numpy as np
 import onnx
@@ -12,6 +11,7 @@ from artifacts.errors import InputError
 from artifacts.half_precision import widen_half
 from artifacts.opset import require_opset
 from artifacts.samples import pick_evenly
+from artifacts.wording import suggest_names
 from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
@@ -325,10 +325,9 @@ def _check_names(given: Collection[str], nodes: Sequence[str]) -> None:
     """
     unknown = sorted(set(given) - set(nodes))
     if unknown:
-        close = get_close_matches(unknown[0], nodes)
         raise InputError(
             f"keep_float names '{unknown[0]}', which is no node of the network",
-            f"the name of a node, such as {', '.join(close or nodes[:3])}",
+            f"the name of a node, such as {suggest_names(unknown[0], nodes, nodes[:3])}",
             "compress quantize --verbose lists all that can be quantized",
         )
 
