@@ -21,11 +21,7 @@ from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.safetensors_check import check_safetensors
 from artifacts.safetensors_checkpoint import read_content, write_safetensors
-from artifacts.state_dict import (
-    check_weights,
-    fit_weights,
-    require_module,
-)
+from artifacts.state_dict import check_weights, fit_weights, require_module
 from artifacts.torch_file import load_torch, write_torch
 from artifacts.wrapped_weights import find_weights, name_state_dicts
 

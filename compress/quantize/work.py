@@ -12,7 +12,8 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import count_walked, estimate_memory
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.result import QuantizeResult
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

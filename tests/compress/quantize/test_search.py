@@ -9,7 +9,7 @@ from artifacts.errors import InputError
 from artifacts.ownership import TRUNK
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.candidates import list_meeting_sets, predict_db
 from compress.quantize.search.contract import Contract, Finding
 from compress.quantize.search.precision import CHALLENGE_STEP_DB

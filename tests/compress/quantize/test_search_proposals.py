@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from artifacts.synthetic_pictures import draw_pictures
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.candidates import list_edges
 from compress.quantize.search.proposals import FOCUSED, SPREAD, list_rounds
 from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
