@@ -43,7 +43,7 @@ class Work:
         progress: Progress | None,
         log: DecisionLog,
     ) -> "Work":
-        """Prepares a network; networks with other zero points have other decisions."""
+        """Prepares a network; the log keeps what other settings decide apart."""
         if settings.symmetric is not None:
             log = log.branch("symmetric" if settings.symmetric else "asymmetric")
         elif settings.spares_padded is not None:
