@@ -11,6 +11,9 @@ from latency_budget.bursts import bound_miss_rate
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.statistics import bound_ns, claim_percentile, find_step, misses_allowed
 
+ONLY_REPORTED = "reported only: "
+"""Begins the detail of a gate that `is_only_reported`: a report.json keeps that nowhere else."""
+
 
 class Verdict(StrEnum):
     """The outcome of a gate or of a whole check, from best to worst."""
@@ -45,7 +48,7 @@ class Gate:
     @classmethod
     def only_report(cls, name: str, detail: str) -> Self:
         """Returns a pass for what would be invalid: the budget's environment is "report"."""
-        return cls(name, Verdict.PASS, f"reported only: {detail}", is_only_reported=True)
+        return cls(name, Verdict.PASS, f"{ONLY_REPORTED}{detail}", is_only_reported=True)
 
 
 def judge_percentile(
