@@ -60,6 +60,7 @@ class QuantizeOutcome:
             see `compress.own_states.compare_own_states`.
         has_free_batch: whether the file computes with any batch, as the float one does; None where
             that has a batch of its own.
+        is_batch_given: the float file's batch is free, and was set by the shapes that were given.
     """
 
     out: Path
