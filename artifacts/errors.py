@@ -105,6 +105,32 @@ class MissingExtraError(UnavailableError):
         super().__init__(what, fix=f"install it with: pip install {wanted}")
 
 
+EXTRAS = {
+    "torch": "torch",
+    "torchvision": "torch",
+    "timm": "torch",
+    "onnxscript": "torch",
+    "safetensors": "torch",
+    "lightning_fabric": "train",
+    "tensorboard": "train",
+    "tensorrt": "tensorrt",
+    "pycuda": "tensorrt",
+    "cuda": "tensorrt",
+    "tensorrt_rtx": "tensorrt-rtx",
+    "prometheus_client": "watch",
+    "cryptography": "signing",
+}
+"""The extra of framefit that brings a package."""
+
+
+def find_missing_extra(
+    error: ModuleNotFoundError, needed_for: str = ""
+) -> MissingExtraError | None:
+    """Returns the error for an import that an extra would make work; None where none would."""
+    package = (error.name or "").partition(".")[0]
+    return MissingExtraError(package, EXTRAS[package], needed_for) if package in EXTRAS else None
+
+
 def require_package(package: str, extra: str) -> None:
     """Checks before anything else that an extra is installed whole.
 

@@ -1,4 +1,4 @@
-"""Samples of a network of several inputs, from a folder with a sub-folder for each.
+"""Samples from folders: of pictures or of arrays, and with a sub-folder for each of several inputs.
 
 `left/0001.png` and `right/0001.png` are one sample; what is no picture lies in `pose/0001.npy`.
 """
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.file_kind import printable
-from artifacts.image_samples import ImageSamples, list_pictures
+from artifacts.image_samples import ImageSamples, find_files, list_pictures
 from artifacts.input_spec import InputSpec
-from artifacts.samples import Samples, TensorShape, spread_indices
+from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
 
 _ARRAY_SUFFIX = ".npy"
 
@@ -28,6 +28,28 @@ def _locate(folder: Path, name: str) -> Path:
     """Returns the sub-folder of an input; a name with slashes leads further in, never out."""
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
     return folder.joinpath(*parts) if parts else folder / "(unnamed)"
+
+
+def open_folder(
+    folder: Path, inputs: dict[str, TensorShape], spec: InputSpec, limit: int | None
+) -> Samples:
+    """Opens a folder of pictures, or without any, of `.npy` files in the input's shape and scaling.
+
+    Args:
+        folder: the files are in it, or in its sub-folders.
+        inputs: the network's inputs; exactly one.
+        spec: how pixels become the tensor.
+        limit: use at most this many samples.
+
+    Raises:
+        InputError: there are neither, or they do not fit.
+    """
+    if len(inputs) == 1 and not find_files(folder, PICTURE_SUFFIXES):
+        arrays = find_files(folder, (_ARRAY_SUFFIX,))
+        if arrays:
+            ((name, tensor),) = inputs.items()
+            return ArrayFiles(folder, arrays, name, tensor, limit)
+    return ImageSamples(folder, list_pictures(folder), inputs, spec, limit)
 
 
 class FolderSamples(Samples):
@@ -81,15 +103,24 @@ class ArrayFiles(Samples):
     """The arrays of one input, a `.npy` file each.
 
     Args:
-        paths: the files, in order.
         folder: that their names are relative to.
+        paths: the files, in order.
         name: of the input.
         tensor: its shape and type.
+        limit: use at most this many.
     """
 
-    def __init__(self, paths: Sequence[Path], folder: Path, name: str, tensor: TensorShape) -> None:
-        super().__init__([printable(path.relative_to(folder)) for path in paths])
-        self._paths, self._name, self._tensor = tuple(paths), name, tensor
+    def __init__(
+        self,
+        folder: Path,
+        paths: Sequence[Path],
+        name: str,
+        tensor: TensorShape,
+        limit: int | None,
+    ) -> None:
+        self._paths = [paths[index] for index in spread_indices(len(paths), limit)]
+        super().__init__([printable(path.relative_to(folder)) for path in self._paths])
+        self._name, self._tensor = name, tensor
 
     def _read(self, index: int) -> dict[str, NDArray[Any]]:
         label = f"array {printable(self._paths[index])}"
@@ -113,10 +144,7 @@ def _open_part(
             f"one for each input: {', '.join(inputs)}",
             "put pictures or .npy files into it, of the same names as in the others",
         )
-    arrays = sorted(path for path in own.rglob(f"*{_ARRAY_SUFFIX}") if path.is_file())
-    if arrays:
-        return ArrayFiles(arrays, own, name, tensor)
-    return ImageSamples(own, list_pictures(own), {name: tensor}, spec, None)
+    return open_folder(own, {name: tensor}, spec, None)
 
 
 def _match_names(folder: Path, parts: Mapping[str, Samples]) -> list[str]:

@@ -1,6 +1,8 @@
 """Samples from a folder of pictures."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from artifacts.file_kind import printable
 from artifacts.input_spec import InputSpec
 from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
 
+_log = logging.getLogger(__name__)
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 _JPEG_SCAN = 0xDA
 _PNG_START, _PNG_END = b"\x89PNG", b"IEND"
@@ -23,25 +26,33 @@ def list_pictures(folder: Path) -> list[Path]:
     Raises:
         InputError: there is no picture.
     """
+    found = find_files(folder, PICTURE_SUFFIXES)
+    if not found:
+        raise InputError(
+            f"folder {printable(folder)} has no picture", f"files {' '.join(PICTURE_SUFFIXES)}"
+        )
+    return found
+
+
+def find_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """Returns the files of a folder with these suffixes in order, see `list_pictures`."""
     for pattern in ("*", "**/*"):
-        found = sorted(path for path in folder.glob(pattern) if _is_picture(path, folder))
+        found = sorted(path for path in folder.glob(pattern) if _is_one(path, folder, suffixes))
         if found:
             return found
-    raise InputError(
-        f"folder {printable(folder)} has no picture", f"files {' '.join(PICTURE_SUFFIXES)}"
-    )
+    return []
 
 
-def _is_picture(path: Path, folder: Path) -> bool:
+def _is_one(path: Path, folder: Path, suffixes: Collection[str]) -> bool:
     is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return path.suffix.lower() in PICTURE_SUFFIXES and not is_hidden and not path.is_dir()
+    return path.suffix.lower() in suffixes and not is_hidden and not path.is_dir()
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
     """Reads a picture as [H, W, 3] uint8 in BGR order.
 
-    Grey becomes three channels, 16 bit become 8, alpha is dropped and the EXIF orientation is
-    applied.
+    Grey becomes three channels, of 16 bits the upper 8 are kept (a warning says so), alpha is
+    dropped and the EXIF orientation is applied.
 
     Raises:
         InputError: the file is missing, truncated or no picture.
@@ -58,7 +69,9 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     image = None
     if content and _is_complete(content):
         try:
-            image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+            image = cv2.imdecode(
+                np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
+            )
         except cv2.error:
             image = None
     if image is None:
@@ -67,7 +80,26 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
             "a picture that OpenCV reads",
             "replace or remove it",
         )
+    if image.dtype == np.uint16:
+        _warn_of_depth(printable(path.parent))
+        image = image >> 8
+    elif image.dtype != np.uint8:
+        raise InputError(
+            f"picture {label} has {image.dtype} pixels",
+            "8 or 16 bits a channel",
+            "give .npy files in the input's own scaling instead",
+        )
     return np.asarray(image, np.uint8)
+
+
+@cache
+def _warn_of_depth(folder: str) -> None:
+    """Says once for a folder what is lost."""
+    _log.warning(
+        "the pictures in %s have 16 bits a channel, of which the upper 8 are kept; where the "
+        "network was trained on all, give .npy files in the input's own scaling",
+        folder,
+    )
 
 
 def _is_complete(content: bytes) -> bool:
@@ -141,7 +173,9 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
         error = MissingInputsError(
             f"the network has {len(inputs)} inputs ({', '.join(inputs)})",
             "one input for a folder of pictures",
-            "give an .npz with one array per input, or a folder with a sub-folder for each",
+            "give an .npz with one array per input, or a folder with a sub-folder for each; what "
+            "never changes (the mean and variance of Keras' Normalization) should be exported as "
+            "constants",
         )
         error.missing = tuple(name for name, item in inputs.items() if not _is_picture_like(item))
         raise error

@@ -13,6 +13,7 @@ from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, find_external, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.free_batch import find_batches
+from artifacts.fused_operators import write_standard_operators
 from artifacts.graph_checks import (
     check_finite,
     check_graph,
@@ -99,6 +100,7 @@ def _complete(
     drop_weights_from_inputs(model.graph)
     if model.functions:
         model = inline_local_functions(model)
+    write_standard_operators(model)
     _require_tensor_outputs(model.graph, label)
     widen_edges(model.graph, label)
     stated = input_tensors(model)

@@ -20,6 +20,8 @@ joins the two, and has no kernel for that. The same guard between them keeps the
 import onnx
 from onnx import TensorProto, helper
 
+from artifacts import onnxruntime_guard
+
 UNQUANTIZED_TYPES = frozenset(
     (
         TensorProto.DOUBLE,
@@ -32,6 +34,7 @@ UNQUANTIZED_TYPES = frozenset(
 """Of inputs that OpenVINO does not quantize, though it casts them to float32."""
 GUARD_SUFFIX = "_openvino_guard"
 _GUARDS = frozenset({"LeakyRelu", "Max"})
+_SUFFIXES = (GUARD_SUFFIX, onnxruntime_guard.GUARD_SUFFIX)
 
 
 def make_guard(tensor: str, *, is_extremum: bool = False) -> onnx.NodeProto:
@@ -48,11 +51,11 @@ def make_guard(tensor: str, *, is_extremum: bool = False) -> onnx.NodeProto:
 
 
 def remove_guards(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model without its guards; it is not changed itself."""
+    """Returns the model without its guards, onnxruntime's too; it is not changed itself."""
     sources = {
         node.output[0]: node.input[0]
         for node in model.graph.node
-        if node.op_type in _GUARDS and node.name.endswith(GUARD_SUFFIX)
+        if node.op_type in _GUARDS and node.name.endswith(_SUFFIXES)
     }
     bare = onnx.ModelProto()
     bare.CopyFrom(model)

@@ -15,9 +15,9 @@ from artifacts.errors import InputError
 from artifacts.file_kind import describe_absence, printable
 from artifacts.input_spec import InputSpec
 
-PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm")
-_WHAT = f"a folder of pictures ({' '.join(PICTURE_SUFFIXES)}) or an .npz file"
+_WHAT = f"a folder of pictures ({' '.join(PICTURE_SUFFIXES)}) or of .npy files, or an .npz file"
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def open_samples(
     """Opens calibration data for a network.
 
     Args:
-        path: a folder of pictures, or of a sub-folder for each of several inputs
-            (`artifacts.folder_samples`); one picture; or an `.npz` with one array per network
-            input, whose first axis counts samples and whose other axes are the input's (a batch of
-            1 is left out; several cameras or points without a batch are not).
+        path: a folder of pictures, of `.npy` files, or of a sub-folder with either for each of
+            several inputs (`artifacts.folder_samples`); one picture; or an `.npz` with one array
+            per network input, whose first axis counts samples and whose other axes are the input's
+            (a batch of 1 is left out; several cameras or points without a batch are not).
         inputs: the network's inputs by name.
         spec: how pixels become the tensor; `.npz` arrays are taken as they are.
         limit: use at most this many samples, spread evenly over all; None for all.
@@ -128,8 +128,8 @@ def open_samples(
         InputError: nothing fitting is there; the message says what was expected.
         UnsafeFileError: the `.npz` contains pickled objects.
     """
-    from artifacts.folder_samples import FolderSamples, has_folders
-    from artifacts.image_samples import ImageSamples, list_pictures
+    from artifacts.folder_samples import FolderSamples, has_folders, open_folder
+    from artifacts.image_samples import ImageSamples
     from artifacts.npz_samples import NpzSamples
 
     path = Path(path)
@@ -147,7 +147,7 @@ def open_samples(
     if path.is_dir() and has_folders(path, inputs):
         return FolderSamples(path, inputs, spec, limit, optional)
     if path.is_dir():
-        return ImageSamples(path, list_pictures(path), needed, spec, limit)
+        return open_folder(path, needed, spec, limit)
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         return ImageSamples(path.parent, [path], needed, spec, limit)
     fix = ""

@@ -10,6 +10,7 @@ sensitivity matrices are those of real networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from compress.quantize.prepare import prepare_network
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.candidates import (
     count_layer_macs,
+    gain_db,
     list_edges,
     mean_db,
     predict_db,
@@ -183,7 +185,7 @@ def _simulate(network: Network, prefer: str, noise: float) -> dict[str, list[flo
 
 def _best_db(network: Network, machine: SimulatedMachine, limit_ms: float) -> float:
     """Returns the best quality of the sets that are proposed by who knows all costs."""
-    worth = network.matrix.shares()
+    worth = partial(gain_db, network.matrix.head_noise())
     budgets = (limit_ms - machine.int8_ms) * np.linspace(0.5, 1.0, 6)
     sets = [machine.costs.spend(worth, budget) for budget in budgets]
     return max(network.predict_db(k) for k in sets if machine.latency_ms(k) <= limit_ms + 1e-9)

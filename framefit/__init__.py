@@ -60,4 +60,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'framefit' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        from artifacts.errors import find_missing_extra
+
+        raise find_missing_extra(error, f"framefit.{name}") or error from error

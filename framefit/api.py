@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from artifacts.errors import InputError
+from artifacts.errors import InputError, require_package
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
 from artifacts.onnx_file import load_before_plugins, save_onnx
@@ -177,6 +177,7 @@ def prune(
     Raises:
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
+    require_package("torch", "torch")
     from compress.prune.api import prune_module
     from compress.prune.settings import PruneSettings
     from compress.train.threads import use_threads
@@ -225,6 +226,7 @@ def distill(
         InputError: there are fewer than two samples, the networks have no common output, or
             training diverged.
     """
+    require_package("lightning_fabric", "train")
     from compress.distill.api import distill_module
     from compress.train.settings import TrainerSettings
 

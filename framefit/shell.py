@@ -18,26 +18,16 @@ from typing import Any
 
 import typer
 
-from artifacts.errors import FramefitError, InputError, MissingExtraError
+from artifacts.errors import (
+    FramefitError,
+    InputError,
+    MissingExtraError,
+    find_missing_extra,
+)
 from artifacts.own_packages import OUR_PACKAGES
 from framefit.first_moments import TOLD
 from framefit.interrupts import Interrupt, interruptible
 
-_EXTRAS = {
-    "torch": "torch",
-    "torchvision": "torch",
-    "timm": "torch",
-    "onnxscript": "torch",
-    "safetensors": "torch",
-    "lightning_fabric": "train",
-    "tensorboard": "train",
-    "tensorrt": "tensorrt",
-    "pycuda": "tensorrt",
-    "cuda": "tensorrt",
-    "tensorrt_rtx": "tensorrt-rtx",
-    "prometheus_client": "watch",
-    "cryptography": "signing",
-}
 _ClickException: Any = typer.BadParameter.__mro__[2]
 _DEBUG = "--debug"
 _JSON = "--json"
@@ -159,9 +149,7 @@ def _report(error: Exception, program: str, name: str) -> int:
         name: the program and its command.
     """
     if isinstance(error, ModuleNotFoundError):
-        package = (error.name or "").partition(".")[0]
-        if package in _EXTRAS:
-            error = MissingExtraError(package, _EXTRAS[package])
+        error = find_missing_extra(error) or error
     if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
         error = InputError(
             f"cannot write to standard output or a temporary file: {error.strerror}",

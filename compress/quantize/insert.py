@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 from artifacts.openvino_guard import UNQUANTIZED_TYPES, make_guard
 from compress.quantize.decisions import Decisions
+from compress.quantize.float_guards import guard_float_layers
 from compress.quantize.graph import Array, Graph
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.placement.movement import MOVING
@@ -34,7 +35,9 @@ def insert_qdq(
         graph: is changed in place.
         quantized: its nodes in integers.
         decisions: what was decided for them.
-        passed: tensors without a pair of their own (`Placement.find_passed`).
+        passed: tensors without a pair of their own, unless they are signed
+            (`Placement.find_passed`): OpenVINO (seen with 2026.4) may read those as unsigned where
+            a Concat follows, however far behind.
     """
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
@@ -46,7 +49,12 @@ def insert_qdq(
         choice = choices.get(node.name)
         data = node.input[0] if node.input else ""
         if choice is not None:
-            own = [at for at in choice.activations if node.input[at] not in passed]
+            own = [
+                at
+                for at in choice.activations
+                if node.input[at] not in passed
+                or decisions.activations[node.input[at]].grid.is_signed
+            ]
             nodes += _pair_activations(graph, node, own, decisions, paired, extrema)
             if choice.weight is not None:
                 nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
@@ -61,6 +69,7 @@ def insert_qdq(
     graph.nodes = nodes
     graph.index()
     widen_product_biases(graph)
+    guard_float_layers(graph)
     graph.drop_unused_weights()
 
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
 from compress.quantize.executor import run_constant
+from compress.quantize.folded_pads import fold_pads
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.idle_masks import drop_idle_masks
 from compress.quantize.known_shapes import infer_missing_shapes
@@ -18,6 +19,9 @@ from compress.quantize.linear_norms import fold_linear_norms, read_norm
 from compress.quantize.parallel_convs import join_parallel_convs
 from compress.quantize.parted_concats import read_members
 from compress.quantize.placement.layers import LAYERS
+from compress.quantize.spelled_clips import join_spelled_clips
+from compress.quantize.spelled_layer_norms import join_spelled_layer_norms
+from compress.quantize.spelled_prelus import join_spelled_prelus
 from compress.quantize.split_sequences import split_sequences
 from compress.quantize.written_slices import join_slices
 
@@ -35,7 +39,11 @@ def simplify(graph: Graph) -> list[str]:
         join_slices,
         read_members,
         drop_idle_masks,
+        join_spelled_clips,
+        join_spelled_prelus,
+        join_spelled_layer_norms,
         remove_dead_nodes,
+        fold_pads,
         transpose_gemm_weights,
         separate_gemm_offsets,
         fold_batch_norms,

@@ -115,6 +115,8 @@ _ALL = (
 )
 TARGETS = {target.name: target for target in _ALL}
 DEFAULT_TARGET = "tensorrt-11"
+UNVERSIONED = {"tensorrt": DEFAULT_TARGET}
+"""Names that `compress quantize --target` knows, and which target each stands for here."""
 
 
 def find_target(name: str) -> Target:
@@ -123,6 +125,7 @@ def find_target(name: str) -> Target:
     Raises:
         InputError: there is none of that name.
     """
+    name = UNVERSIONED.get(name, name)
     if name not in TARGETS:
         raise InputError(f"target is '{name}'", f"one of {', '.join(TARGETS)}")
     return TARGETS[name]

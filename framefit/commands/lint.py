@@ -21,7 +21,9 @@ def lint(
     model: Annotated[Path, typer.Argument(help="The .onnx file, float or with Q/DQ.")],
     target: Annotated[
         str,
-        typer.Option(help="tensorrt-10, tensorrt-11, tensorrt-rtx, openvino or onnxruntime."),
+        typer.Option(
+            help="tensorrt-10, tensorrt-11 (or tensorrt), tensorrt-rtx, openvino or onnxruntime."
+        ),
     ] = "tensorrt-11",
     input_shape: InputShapeOption = None,
     json_file: JsonOption = None,

@@ -132,3 +132,16 @@ def test_a_video_is_told_how_to_become_pictures(tmp_path: Path) -> None:
     drive.write_bytes(b"\0")
     with pytest.raises(InputError, match=r"is neither; .*; take pictures of a video: ffmpeg -i "):
         open_samples(drive, INPUTS, InputSpec())
+
+
+def test_one_input_takes_a_folder_of_arrays(stereo: Path) -> None:
+    inputs = {"x": TensorShape((1, 6))}
+    samples = open_samples(stereo / "pose", inputs, InputSpec(), limit=4)
+    assert len(samples) == 4
+    assert [array["x"][0, 0] for array in samples] == [int(name[:3]) for name in samples.names]
+
+
+def test_pictures_come_before_labels_that_lie_beside_them(stereo: Path) -> None:
+    np.save(stereo / "left" / "000.npy", np.zeros((8, 12)))
+    samples = open_samples(stereo / "left", {"x": INPUTS["left"]}, InputSpec())
+    assert samples.names[0] == "000.png"

@@ -104,12 +104,24 @@ def test_the_extremes_are_black_and_white_as_the_spec_prepares_them(
     np.testing.assert_allclose(white["x"][0, :, -1, -1], [1, 1.2, 2.8], rtol=1e-6)
 
 
-def test_16_bit_is_scaled_to_8(tmp_path: Path, picture: np.ndarray) -> None:
-    write(tmp_path / "deep.png", picture.astype(np.uint16) * 257)
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".ppm"])
+def test_16_bit_is_scaled_to_8(
+    tmp_path: Path, picture: np.ndarray, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tmp_path / f"deep{suffix}"
+    write(deep, picture.astype(np.uint16) * 257)
     values = read_one(tmp_path)
-    (tmp_path / "deep.png").unlink()
+    read_one(tmp_path)
+    assert caplog.text.count("have 16 bits a channel, of which the upper 8 are kept") == 1
+    deep.unlink()
     write(tmp_path / "flat.png", picture)
     np.testing.assert_allclose(values, read_one(tmp_path), atol=1)
+
+
+def test_a_picture_of_real_numbers_is_refused(tmp_path: Path, picture: np.ndarray) -> None:
+    write(tmp_path / "depth.tiff", picture.astype(np.float32))
+    with pytest.raises(InputError, match=r"float32 pixels; expected 8 or 16 bits .* \.npy files"):
+        read_one(tmp_path)
 
 
 def test_alpha_is_dropped(tmp_path: Path, picture: np.ndarray) -> None:
@@ -184,6 +196,7 @@ def test_empty_folder_missing_path_and_other_files_are_refused(tmp_path: Path) -
         ({"x": TensorShape((4, 3, 8, 8))}, "batch of 1"),
         ({"x": TensorShape((1, 1, 8, 8))}, "1 channels"),
         ({"x": TensorShape((1, 3, 8, 8), "int64")}, "int64"),
+        ({**INPUTS, "mean": TensorShape((1, 1, 1, 3))}, "mean.*exported as constants"),
     ],
 )
 def test_input_that_no_picture_fits_is_refused(

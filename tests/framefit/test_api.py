@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import compress
 import framefit
 from artifacts.edits import apply_edits
-from artifacts.errors import InputError
+from artifacts.errors import InputError, MissingExtraError
 from artifacts.samples import pick_evenly
 from framefit import (
     DistillSettings,
@@ -177,6 +177,15 @@ def test_the_package_has_what_it_lists_and_no_more() -> None:
     assert all(getattr(framefit, name).__name__ == name for name in framefit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):
         framefit.deploy  # noqa: B018
+
+
+def test_an_extra_that_is_missing_is_named(monkeypatch) -> None:
+    def find_nothing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'torch', wanted by {name}", name="torch")
+
+    monkeypatch.setattr(framefit, "import_module", find_nothing)
+    with pytest.raises(MissingExtraError, match=r"\.PruneSettings needs .*framefit\[torch\]"):
+        framefit.PruneSettings  # noqa: B018
 
 
 def test_an_onnx_model_of_several_inputs_is_quantized_by_name() -> None:

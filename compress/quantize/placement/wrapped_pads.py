@@ -4,11 +4,11 @@ Panoramas and range images of a turning lidar are padded with what lies on their
 (PyTorch's `padding_mode="circular"`).
 """
 
-import numpy as np
 import onnx
 from onnx import helper
 
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.pad_amounts import read_pad_amounts
 from compress.quantize.placement.node_writing import describe_tensor, replace_nodes, slice_axis
 
 
@@ -24,23 +24,14 @@ def write_wrapped_pads(graph: Graph) -> list[str]:
 
 def _read_pads(graph: Graph, node: onnx.NodeProto) -> dict[int, tuple[int, int]] | None:
     """Returns what is put before and behind each padded axis; None where it is no wrap, or odd."""
-    shape = graph.shapes.get(node.input[0]) if node.op_type == "Pad" else None
-    if shape is None or attribute(node, "mode", b"constant") != b"wrap":
+    if node.op_type != "Pad" or attribute(node, "mode", b"constant") != b"wrap":
         return None
-    amounts = graph.weights.get(node.input[1])
-    axes = graph.weights.get(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-    if axes is None:
-        axes = np.arange(len(shape))
-    if amounts is None or amounts.size != 2 * axes.size:
+    pads = read_pad_amounts(graph, node)
+    if pads is None:
         return None
-    before, behind = amounts.reshape(2, -1).tolist()
-    pads = {
-        axis % len(shape): ends
-        for axis, *ends in zip(axes.tolist(), before, behind, strict=True)
-        if any(ends)
-    }
+    shape = graph.shapes[node.input[0]]
     is_plain = all(0 <= end <= shape[axis] for axis, ends in pads.items() for end in ends)
-    return {axis: (first, last) for axis, (first, last) in pads.items()} if is_plain else None
+    return pads if is_plain else None
 
 
 def _write_one(

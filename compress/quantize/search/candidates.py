@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from compress.quantize.graph import attribute
 from compress.quantize.layer_work import arithmetic_intensity, count_macs
@@ -55,6 +56,22 @@ def predict_db(matrix: SensitivityMatrix | None, kept: frozenset[str]) -> dict[s
     noise = matrix.head_noise()[quantized].sum(axis=0)
     db = -10 * np.log10(np.maximum(noise, 1e-20))
     return dict(zip(matrix.heads, db.tolist(), strict=True))
+
+
+def gain_db(noise: NDArray[np.float64], is_kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Returns by how much each layer in float would raise the mean over heads, in dB.
+
+    Args:
+        noise: [layers, heads], see `SensitivityMatrix.head_noise`.
+        is_kept: [layers], those that are in float already.
+
+    Returns:
+        [layers] float64, each head counted up to `CEILING_DB`.
+    """
+    least = 10 ** (-CEILING_DB / 10)
+    left = noise[~is_kept].sum(axis=0)
+    ratios = np.maximum(left, least) / np.maximum(left - noise, least)
+    return np.asarray(10 * np.log10(ratios).mean(axis=1))
 
 
 def list_meeting_sets(

@@ -9,13 +9,13 @@ half of it evenly and half by their multiply-accumulates. (C. Bishop, "Pattern R
 Machine Learning", 2006, section 3.3.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
 
-TIMING_NOISE = 0.02
+TIMING_NOISE = 0.01
 """Standard deviation of one network's timing, as a share of the latency."""
 EXPECTED_CUT = 0.3
 """What cutting every edge between layers is expected to cost, as a share of the saved time."""
@@ -91,12 +91,16 @@ class TimeModel:
         return float(self._describe(kept) @ self._costs_ms)
 
     def spend(
-        self, worth: NDArray[np.float64], budget_ms: float, start: frozenset[str] = frozenset()
+        self,
+        worth: Callable[[NDArray[np.bool_]], NDArray[np.float64]],
+        budget_ms: float,
+        start: frozenset[str] = frozenset(),
     ) -> frozenset[str]:
         """Returns the layers to keep in float for a budget: the most worth per millisecond first.
 
         Args:
-            worth: [layers], what each brings in float, in any unit.
+            worth: says for the layers in float, [layers], what each other one brings, [layers], in
+                any unit; layers that bring nothing stay in integers.
             budget_ms: what they may cost together, beyond `start`.
             start: layers that are kept in any case.
         """
@@ -106,10 +110,10 @@ class TimeModel:
         degrees = self._edges.sum(axis=1)
         while not is_kept.all():
             costs = layer_ms + cut_ms * (degrees - 2 * self._edges @ is_kept)
-            value = worth / np.maximum(costs, cheapest)
+            value = worth(is_kept > 0) / np.maximum(costs, cheapest)
             value[(is_kept > 0) | (spent_ms + costs > budget_ms)] = -1.0
             best = int(np.argmax(value))
-            if value[best] < 0:
+            if value[best] <= 0:
                 break
             is_kept[best] = 1.0
             spent_ms += float(costs[best])

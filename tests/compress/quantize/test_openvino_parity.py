@@ -314,3 +314,41 @@ def read_as(dtype, model):
     copy.graph.node.insert(0, cast)
     source.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return copy
+
+
+@pytest.fixture
+def make_channels_last(make_model):
+    """Returns a network that turns pictures with channels last, and joins two branches of them."""
+    rng = np.random.default_rng(0)
+    shapes = {"a": (32, 3, 3, 3), "b": (11, 32, 1, 1), "c": (11, 32, 1, 1)}
+    weights = {
+        name: (rng.standard_normal(shape) * 0.3).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    halves = {"kernel_shape": [1, 1], "strides": [2, 2]}
+    nodes = [
+        helper.make_node("Sub", ["x", "mean"], ["s"], "centre"),
+        helper.make_node("Transpose", ["s"], ["t"], "turn", perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["t", "a"], ["h"], "stem", strides=[2, 2]),
+        helper.make_node("Relu", ["h"], ["r"], "relu"),
+        helper.make_node("AveragePool", ["r"], ["p"], "left_half", **halves),
+        helper.make_node("AveragePool", ["r"], ["q"], "right_half", **halves),
+        helper.make_node("Conv", ["p", "b"], ["u"], "left"),
+        helper.make_node("Conv", ["q", "c"], ["v"], "right"),
+        helper.make_node("Concat", ["u", "v"], ["y"], "join", axis=1),
+    ]
+    weights["mean"] = np.float32(0.5)
+    return make_model(nodes, weights, {"x": (1, 33, 41, 3)}, ["y"])
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_openvino_reads_turned_pictures_as_the_file_says(
+    symmetric, make_channels_last, run_model, run_openvino
+):
+    """Signed integers that a Transpose turns, with a Concat behind, were read as unsigned."""
+    rng = np.random.default_rng(1)
+    samples = [{"x": rng.uniform(size=(1, 33, 41, 3)).astype(np.float32)} for _ in range(3)]
+    settings = QuantizeSettings(target="openvino", symmetric=symmetric)
+    model = quantize_model(make_channels_last, samples, settings).model
+    said, computed = (run(model, samples[0])["y"] for run in (run_model, run_openvino))
+    assert np.square(said - computed).sum() < 1e-4 * np.square(said).sum()

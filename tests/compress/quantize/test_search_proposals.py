@@ -4,16 +4,27 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from onnx import helper
 
 from artifacts.synthetic_pictures import draw_pictures
 from compress.quantize.prepare import prepare_network
-from compress.quantize.search.candidates import list_edges
-from compress.quantize.search.proposals import FOCUSED, SPREAD, list_rounds
+from compress.quantize.search.candidates import gain_db, list_edges, mean_db, predict_db
+from compress.quantize.search.proposals import (
+    ALTERED,
+    ALTERED_ROUNDS,
+    FOCUSED,
+    SPREAD,
+    Proposer,
+    Round,
+    list_rounds,
+)
 from compress.quantize.search.sensitivity import SensitivityMatrix, take_worse
 from compress.quantize.search.stress import brighten, enlarge_quarters, make_unlike
 from compress.quantize.search.time_model import TimeModel
-from compress.quantize.settings import PREFERENCES, QuantizeSettings
+from compress.quantize.settings import PREFERENCES, Allowance, QuantizeSettings
 
 NAMES = [f"layer{index}" for index in range(30)]
 
@@ -22,6 +33,11 @@ def time_sets(sets, costs_ms, int8_ms=10.0, noise=0.0, seed=0):
     rng = np.random.default_rng(seed)
     exact = [int8_ms + sum(costs_ms[NAMES.index(name)] for name in kept) for kept in sets]
     return [value * (1 + noise * rng.standard_normal()) for value in exact]
+
+
+def fixed(worth):
+    """Returns what layers bring, whatever else is in float."""
+    return lambda is_kept: worth
 
 
 def draw_sets(count, seed=0):
@@ -68,7 +84,7 @@ def _prediction_errors(count, seed):
 
 def test_a_budget_goes_to_the_most_worth_per_time():
     model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), [], saved_ms=10.0)
-    worth = np.array([5.0, 4.0, 0.1, 6.0])
+    worth = fixed(np.array([5.0, 4.0, 0.1, 6.0]))
     assert model.spend(worth, 2.0) == {"layer1"}
     assert model.spend(worth, 5.1) == {"layer1", "layer3"}
     assert model.spend(worth, 10.1) == set(NAMES[:4])
@@ -90,7 +106,7 @@ def test_timings_reveal_what_crossing_costs_and_layers_are_kept_in_one_piece():
     assert model.predict_ms(isolated) > 3 * model.predict_ms(joined)
     worth = np.ones(30)
     worth[10:15] = 1.5
-    kept = model.spend(worth, 2.5)
+    kept = model.spend(fixed(worth), 2.5)
     assert latency(kept) - 10.0 <= 2.0
     assert len(kept) >= 5
 
@@ -107,6 +123,28 @@ def test_edges_pass_through_what_is_not_quantized(make_model):
     samples = [{"x": rng.standard_normal((1, 4, 6, 5)).astype(np.float32)}]
     prepared = prepare_network(model, samples, QuantizeSettings(target="openvino"))
     assert list_edges(prepared) == [("first", "second", 4 * 6 * 5)]
+
+
+@pytest.fixture
+def propose_on(make_model):
+    """A chain of twelve equal layers, of which the first makes the most noise, and its proposer."""
+    nodes = [
+        helper.make_node("Conv", [f"x{place}", f"w{place}"], [f"x{place + 1}"], f"conv{place}")
+        for place in range(12)
+    ]
+    rng = np.random.default_rng(0)
+    weights = {
+        f"w{place}": rng.standard_normal((4, 4, 1, 1)).astype(np.float32) for place in range(12)
+    }
+    model = make_model(nodes, weights, {"x0": (1, 4, 6, 5)}, ["x12"])
+    samples = [{"x0": rng.standard_normal((1, 4, 6, 5)).astype(np.float32)}]
+    prepared = prepare_network(model, samples, QuantizeSettings(target="tensorrt"))
+    names = tuple(item.node for item in prepared.quantized)
+    noise = np.geomspace(1e-2, 1e-4, len(names))[:, None]
+    matrix = SensitivityMatrix(
+        layers=names, outputs=("x12",), noise=noise, owners={}, heads={"x12": ("x12",)}
+    )
+    return Proposer(prepared, matrix, float_ms=2.2, int8_ms=1.0).propose, matrix
 
 
 @pytest.fixture
@@ -186,13 +224,59 @@ def test_drawn_costs_differ_where_nothing_was_timed_and_agree_where_much_was():
 
 def test_what_is_kept_anyway_costs_nothing_of_the_budget():
     model = TimeModel(NAMES[:4], np.array([4.0, 1.0, 1.0, 4.0]), [], saved_ms=10.0)
-    worth = np.array([5.0, 4.0, 0.1, 6.0])
+    worth = fixed(np.array([5.0, 4.0, 0.1, 6.0]))
     assert model.spend(worth, 2.0, frozenset({"layer3"})) == {"layer1", "layer3"}
 
 
 @pytest.mark.parametrize(("has_contracts", "counts"), [(False, [5, 0]), (True, [2, 3])])
 def test_contracts_spread_a_part_of_the_proposals(has_contracts, counts):
     rounds = list_rounds(PREFERENCES["quality"], has_contracts=has_contracts)
-    kinds = [shares for shares, _ in rounds]
+    kinds = [item.shares for item in rounds]
     assert [kinds.count(FOCUSED), kinds.count(SPREAD)] == counts
+    assert kinds[-ALTERED_ROUNDS:] == [()] * ALTERED_ROUNDS
     assert not list_rounds(PREFERENCES["speed"], has_contracts=False)
+
+
+def test_layers_that_bring_nothing_stay_in_integers():
+    model = TimeModel(NAMES[:4], np.ones(4), [], saved_ms=1.0)
+    assert model.spend(fixed(np.array([0.0, 1.0, 0.0, 2.0])), 5.0) == {"layer1", "layer3"}
+
+
+@given(
+    noise=arrays(np.float64, (6, 3), elements=st.floats(1e-9, 1.0)),
+    is_kept=arrays(np.bool_, 6),
+)
+def test_what_a_layer_brings_is_what_is_predicted_with_it(noise, is_kept):
+    is_kept[-1] = False
+    names = NAMES[:6]
+    heads = {head: (head,) for head in "abc"}
+    matrix = SensitivityMatrix(
+        layers=tuple(names), outputs=tuple(heads), noise=noise, owners={}, heads=heads
+    )
+    kept = frozenset(name for name, is_in in zip(names, is_kept, strict=True) if is_in)
+    before = mean_db(predict_db(matrix, kept))
+    gains = gain_db(matrix.head_noise(), is_kept)
+    for name, gain in zip(names, gains, strict=True):
+        if name not in kept:
+            with_it = mean_db(predict_db(matrix, kept | {name}))
+            assert gain == pytest.approx(with_it - before, abs=1e-6)
+
+
+def test_the_best_sets_are_altered_within_the_limit(propose_on):
+    """Layers cost what the model expects: each set spends all that the limit allows."""
+    propose, matrix = propose_on
+    costs = np.full(12, 0.1)
+    names = matrix.layers
+
+    def latency(kept):
+        return 1.0 + sum(costs[names.index(name)] for name in kept)
+
+    poor, good = frozenset(names[9:12]), frozenset(names[2:5])
+    known = [frozenset(names[start::step]) for step in (1, 2, 3, 4, 6) for start in range(step)]
+    latencies = {kept: latency(kept) for kept in (frozenset(), poor, good, *known)}
+    wanted = Round(Allowance(saved_share=0.26, slowdown=1.0))
+    found = [kept for _ in range(3) for kept in propose(latencies, wanted)]
+    assert len(found) == 3 * ALTERED
+    assert all(latency(kept) <= 1.0 + 0.26 * 1.2 + 1e-9 for kept in found)
+    best = max(mean_db(predict_db(matrix, kept)) for kept in found)
+    assert best > mean_db(predict_db(matrix, good))

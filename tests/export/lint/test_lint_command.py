@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from artifacts.errors import InputError
+from compress.quantize.placement import PLACEMENTS
 from export.lint import lint_file, lint_model
 from framefit.cli import main
 
@@ -60,9 +61,28 @@ def test_dynamic_shapes_are_found_and_can_be_given(save, draw, capsys):
     path = save(d.model(d.op("Relu", "x")))
     assert main(["export", "lint", path]) == 1
     out = capsys.readouterr().out
-    assert "--input-shape x=1,32,1,16" in out
+    assert "--input-shape x=1,32,360,16" in out
     assert "not checked" in out
     assert main(["export", "lint", path, "--input-shape", "1,32,16,16"]) == 0
+
+
+def test_each_target_of_quantize_is_one_of_lint(save, draw, capsys):
+    d = draw(x=(1, 8, 16, 16))
+    path = save(d.model(d.op("Relu", "x")))
+    for target in PLACEMENTS:
+        assert main(["export", "lint", path, "--target", target]) == 0
+        assert f" {target}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnxruntime"])
+def test_other_runtimes_take_dynamic_shapes(target, save, draw, capsys):
+    d = draw(x=("N", "H", "W", 3))
+    path = save(d.model(d.op("Relu", "x")))
+    assert main(["export", "lint", path, "--target", target]) == 0
+    out = capsys.readouterr().out
+    assert "--input-shape x=1,360,640,3" in out
+    assert "plan" not in out
+    assert "not checked" in out
 
 
 def test_a_free_batch_is_checked_as_one_sample(save, draw, capsys):
@@ -107,7 +127,7 @@ def test_bad_input_is_one_line(save, draw, tmp_path, capsys):
     assert main(["export", "lint", path, "--target", "tensorflow"]) == 2
     assert capsys.readouterr().err.count("\n") == 4
     with pytest.raises(InputError, match="tensorrt-10"):
-        lint_model(onnx.load(path), target="tensorrt")
+        lint_model(onnx.load(path), target="tensorrt-9")
 
 
 def test_guards_for_openvino_are_taken_out_as_export_trt_does(save, draw):
