@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import onnx
 
@@ -10,9 +9,7 @@ from artifacts.errors import InputError
 from artifacts.graph_reading import read_tensors, typed_values
 from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.unread_nodes import keep_read_nodes
-from artifacts.wording import name_some
-
-_NAMED = 8
+from artifacts.wording import suggest_names
 
 
 def require_names(wanted: Sequence[str], known: Sequence[str], what: str) -> None:
@@ -28,8 +25,7 @@ def require_names(wanted: Sequence[str], known: Sequence[str], what: str) -> Non
     """
     for place, name in enumerate(wanted):
         if name not in known:
-            close = get_close_matches(name, known) or known
-            raise InputError(f"'{name}' is no {what}", name_some(close, _NAMED))
+            raise InputError(f"'{name}' is no {what}", suggest_names(name, known, known))
         if name in wanted[:place]:
             raise InputError(f"'{name}' is asked for twice", "each output once")
 

@@ -1,16 +1,13 @@
 """Names of a network's modules that a user gives."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from artifacts.errors import InputError
-from artifacts.wording import name_some
+from artifacts.wording import suggest_names
 
 if TYPE_CHECKING:
     from torch import nn
-
-_NAMED = 8
 
 
 def require_modules(module: "nn.Module", names: Iterable[str], whose: str = "network") -> None:
@@ -25,12 +22,11 @@ def require_modules(module: "nn.Module", names: Iterable[str], whose: str = "net
         InputError: with the names that are most like the first of the unknown, or else those of
             the network's own parts.
     """
-    known = dict(module.named_modules())
+    known = [name for name, _ in module.named_modules()]
     unknown = [name for name in names if name not in known]
     if unknown:
-        close = get_close_matches(unknown[0], known)
-        parts = close or [name for name, _ in module.named_children()]
+        parts = [name for name, _ in module.named_children()]
         raise InputError(
             f"the {whose} has no module '{unknown[0]}'",
-            "a name of its named_modules(), such as " + name_some(parts, _NAMED),
+            "a name of its named_modules(), such as " + suggest_names(unknown[0], known, parts),
         )

@@ -18,7 +18,8 @@ from benchmarks.real_networks import NETWORKS, REAL, open_pictures
 from compress.compare import compare_models
 from compress.quantize.decisions import Decisions
 from compress.quantize.observers import ByOutputError, Entropy, MeanSquaredError, MinMax, Percentile
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

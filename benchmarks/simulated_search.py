@@ -22,7 +22,8 @@ from benchmarks.marked import replace_section, table_lines
 from benchmarks.peers.cases import Case, list_cases, read_feeds
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.quantize.decisions import Decisions
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.candidates import (
     count_layer_macs,
     gain_db,

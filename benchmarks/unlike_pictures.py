@@ -18,7 +18,7 @@ from benchmarks.altered_pictures import ALTERED, IN_TURN, Samples, survey_with
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.quantizer_choices import FIRST_SPLITS, open_splits
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.sensitivity import SensitivityMatrix, measure_layers, take_worse
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

@@ -20,7 +20,7 @@ from benchmarks.peers.cases import CaseFiles, read_feeds
 from benchmarks.quantizer_choices import make_settings
 from compress.compare import compare_models
 from compress.quantize import memory_estimate
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.streaming import StreamingPass
 
 COUNTS = (4, 6, 8, 12, 16, 1000)

@@ -68,17 +68,6 @@ class Target:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
-    @property
-    def crossover_ops_per_byte(self) -> float | None:
-        """The arithmetic intensity in ops/B at which bfloat16 stops being memory-bound.
-
-        Roofline: attainable = min(peak, intensity * bandwidth), so the two meet at
-        peak / bandwidth. None where either is not known.
-        """
-        if self.bf16_tflops is None or self.bandwidth_tb_s is None:
-            return None
-        return self.bf16_tflops / self.bandwidth_tb_s
-
 
 def list_targets() -> list[str]:
     """Returns the names of the targets that come with framefit."""

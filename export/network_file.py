@@ -13,10 +13,10 @@ from artifacts.checkpoint import (
     build_from_factory,
     build_module,
     load_checkpoint_or_weights,
-    load_exported_program,
 )
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.exported_program import load_exported_program
 from artifacts.input_spec import InputSpec
 from export.to_onnx import INPUT_NAME, export_onnx
 

@@ -106,9 +106,7 @@ def compare_files(
     from compress.own_states import FramesWithStates, compare_own_states
 
     options = replace(model_options or ModelOptions(), data=data)
-    left = open_model(candidate, _options_of_candidate(reference, candidate, options))
-    if _is_onnx(reference) and not _is_onnx(candidate):
-        options = replace(options, factory=None)
+    left, opened = _open_candidate(reference, candidate, options)
     right, spec, data_samples = open_model_with_data(
         reference,
         data,
@@ -116,6 +114,7 @@ def compare_files(
         model_options=replace(options, twin_shapes=left.sample_shapes),
         spec_options=spec_options,
         related_spec=left.spec,
+        opened=opened,
         progress=progress,
     )
     _name_input_alike(right, left)
@@ -154,14 +153,16 @@ def _is_onnx(path: Path) -> bool:
     return path.suffix.lower() == ".onnx"
 
 
-def _options_of_candidate(reference: Path, candidate: Path, options: ModelOptions) -> ModelOptions:
-    """Returns how to open the candidate; its weights may take the shapes of a reference's file."""
+def _open_candidate(
+    reference: Path, candidate: Path, options: ModelOptions
+) -> tuple[OpenedModel, OpenedModel | None]:
+    """Opens the candidate, and before it a reference whose shapes its weights may take."""
     if _is_onnx(candidate):
-        return ModelOptions(options.input_shapes)
+        return open_model(candidate, ModelOptions(options.input_shapes)), None
     if not _is_onnx(reference):
-        return options
-    shapes = open_model(reference, ModelOptions(options.input_shapes)).sample_shapes
-    return replace(options, twin_shapes=shapes)
+        return open_model(candidate, options), None
+    opened = open_model(reference, ModelOptions(options.input_shapes))
+    return open_model(candidate, replace(options, twin_shapes=opened.sample_shapes)), opened
 
 
 def _name_input_alike(right: OpenedModel, left: OpenedModel) -> None:

@@ -36,6 +36,7 @@ def open_model_with_data(
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
     related_spec: InputSpec | None = None,
+    opened: OpenedModel | None = None,
     progress: Progress | None = None,
     takes_states: bool = True,
 ) -> tuple[OpenedModel, InputSpec | None, Samples]:
@@ -49,6 +50,7 @@ def open_model_with_data(
             the samples get the states that it computes (`compress.own_states.FramesWithStates`).
         spec_options: input spec values given by the user; None or missing where not given.
         related_spec: what a file made from the model says, for a model that does not say itself.
+        opened: the model, where it is open already.
         progress: is told how many frames are run for that.
         takes_states: the command has the option `--state`, which an error may then name.
 
@@ -61,7 +63,7 @@ def open_model_with_data(
     """
     workspace = Workspace()
     data_path = workspace.find_dataset(data)
-    opened = open_model(path, replace(model_options or ModelOptions(), data=data))
+    opened = opened or open_model(path, replace(model_options or ModelOptions(), data=data))
     recurrence = model_options.recurrence if model_options is not None else None
     inputs = input_tensors(opened.model)
     states = recurrence.states if recurrence is not None else ()

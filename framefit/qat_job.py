@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
+from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_inputs import input_tensors
 from artifacts.onnx_metadata import (
@@ -25,7 +26,12 @@ from framefit.frame_states import FrameStates
 from framefit.labelled_heads import open_label_heads, read_label_loss
 from framefit.model_source import ModelOptions, OpenedModel, open_model
 from framefit.spec_choice import choose_spec, count_channels
-from framefit.training_samples import LabelOptions, name_inputs, open_training_samples
+from framefit.training_samples import (
+    LabelOptions,
+    TrainingSamples,
+    name_inputs,
+    open_training_samples,
+)
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -119,32 +125,18 @@ def qat_file(
     _require_trainable(quantized)
     _require_float(guide)
     _require_trainable(guide)
-    tensors = input_tensors(quantized.model)
     spec, warning = choose_spec(
         quantized.spec or guide.spec,
         Workspace().read_settings().input,
         spec_options or {},
-        channels=count_channels({name: tensor.shape for name, tensor in tensors.items()}),
+        channels=count_channels(
+            {name: tensor.shape for name, tensor in input_tensors(quantized.model).items()}
+        ),
     )
-    shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
-    states = _read_states(guide, model_options)
     heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
-    samples = open_training_samples(
-        data,
-        shapes,
-        spec,
-        labels=labels,
-        heads=heads,
-        tensors=dict(zip(shapes, tensors.values(), strict=True)),
-        states=states,
-    )
-    names = dict(zip(shapes, input_tensors(guide.model), strict=True))
-
-    def measure(name: str, sample: Mapping[str, Any]) -> dict[str, float]:
-        named = {names[key]: value for key, value in sample.items()}
-        return measure_first_layers(guide.model, names[name], named)
-
-    warn_of_foreign_training_pixels(samples, data, None if warning else spec, measure)
+    states = _read_states(guide, model_options)
+    samples = _open_samples(data, quantized, spec, labels, heads, states)
+    _warn_of_foreign_pixels(samples, guide, data, None if warning else spec)
     with log_losses(log) as report:
         result = train_quantized(
             quantized.model,
@@ -166,6 +158,39 @@ def qat_file(
         save_onnx(quantized.finish(result.model), out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
+
+
+def _open_samples(
+    data: str,
+    quantized: OpenedModel,
+    spec: InputSpec,
+    labels: LabelOptions | None,
+    heads: Mapping[str, Any],
+    states: FrameStates | None,
+) -> TrainingSamples:
+    tensors = input_tensors(quantized.model)
+    shapes = name_inputs({name: tensor.shape for name, tensor in tensors.items()})
+    return open_training_samples(
+        data,
+        shapes,
+        spec,
+        labels=labels,
+        heads=heads,
+        tensors=dict(zip(shapes, tensors.values(), strict=True)),
+        states=states,
+    )
+
+
+def _warn_of_foreign_pixels(
+    samples: TrainingSamples, guide: OpenedModel, data: str, spec: InputSpec | None
+) -> None:
+    names = dict(zip(samples.inputs, input_tensors(guide.model), strict=True))
+
+    def measure(name: str, sample: Mapping[str, Any]) -> dict[str, float]:
+        named = {names[key]: value for key, value in sample.items()}
+        return measure_first_layers(guide.model, names[name], named)
+
+    warn_of_foreign_training_pixels(samples, data, spec, measure)
 
 
 def _read_states(teacher: OpenedModel, options: ModelOptions | None) -> FrameStates | None:

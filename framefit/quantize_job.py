@@ -23,7 +23,7 @@ from artifacts.onnx_metadata import (
 )
 from artifacts.processor import overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data, warn_of_few
-from framefit.model_source import ModelOptions
+from framefit.model_source import ModelOptions, OpenedModel
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
 from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
 from framefit.workspace import Workspace
@@ -60,6 +60,7 @@ class QuantizeOutcome:
             see `compress.own_states.compare_own_states`.
         has_free_batch: whether the file computes with any batch, as the float one does; None where
             that has a batch of its own.
+        is_batch_given: the float file's batch is free, and was set by the shapes that were given.
     """
 
     out: Path
@@ -215,12 +216,6 @@ def _digest_work(model_sha256: str, samples: "Samples", settings: "QuantizeSetti
     return digest.hexdigest()[:32]
 
 
-def _find_batches(model: Path, options: ModelOptions | None) -> dict[str, str]:
-    """Returns the inputs whose batch stays free: of an ONNX file that was given no shapes."""
-    has_shapes = options is not None and bool(options.input_shapes)
-    return {} if has_shapes or model.suffix.lower() != ".onnx" else find_free_batches(model)
-
-
 def warn_of_computed_sizes(model: "ModelProto") -> None:
     """Names the nodes of a network of integers that OpenVINO may get wrong with a free batch."""
     from compress.free_batch import NAMED_AXES_OPSET, find_computed_sizes
@@ -296,17 +291,9 @@ def quantize_file(
     judge = open_labels(opened.model, labels, spec) if labels is not None else None
     with DecisionLog(log_folder) as log:
         result = quantize_model(opened.model, calibration, settings, progress, clock, log, judge)
-        metadata = {
-            **read_metadata(opened.model),
-            SETTINGS_KEY: json.dumps(
-                {"quantize": result.settings.to_dict(), "calibration_samples": len(calibration)}
-            ),
-            VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
-            PARENT_KEY: opened.sha256,
-        }
-        if spec is not None:
-            metadata[INPUT_SPEC_KEY] = spec.to_json()
-        batches = _find_batches(model, model_options)
+        metadata = _describe(opened, spec, result.settings, len(calibration))
+        free = find_free_batches(model) if model.suffix.lower() == ".onnx" else {}
+        batches = {} if model_options is not None and model_options.input_shapes else free
         freed = free_batch(result.model, batches, calibration[:2]) if batches else None
         if freed is not None and settings.target == "openvino":
             warn_of_computed_sizes(freed)
@@ -336,7 +323,20 @@ def quantize_file(
         check=check,
         own_states=own_states,
         has_free_batch=freed is not None if batches else None,
-        is_batch_given=not batches
-        and model.suffix.lower() == ".onnx"
-        and bool(find_free_batches(model)),
+        is_batch_given=bool(free) and not batches,
     )
+
+
+def _describe(
+    opened: OpenedModel, spec: "InputSpec | None", settings: "QuantizeSettings", samples: int
+) -> dict[str, str]:
+    """Returns the metadata of the quantized network: those it came with, and how it was made."""
+    metadata = {
+        **read_metadata(opened.model),
+        SETTINGS_KEY: json.dumps({"quantize": settings.to_dict(), "calibration_samples": samples}),
+        VERSIONS_KEY: json.dumps({name: version(name) for name in _TOOLS}),
+        PARENT_KEY: opened.sha256,
+    }
+    if spec is not None:
+        metadata[INPUT_SPEC_KEY] = spec.to_json()
+    return metadata

@@ -13,6 +13,7 @@ from latency_budget.budget_values import (
     check_choice,
     check_count,
     check_number,
+    check_table,
     name_nearest,
     refuse_unknown,
 )
@@ -133,10 +134,7 @@ class Budget:
         tables = {"frame", "stages", "heads", "tiers", "modes", "environment"}
         refuse_unknown(source, "", values, tables)
         for name in tables & set(values):
-            if not isinstance(values[name], Mapping):
-                raise InputError(
-                    f"{source}: {name} = {values[name]!r}", f"a table, written as [{name}]"
-                )
+            check_table(source, name, values[name])
         environment = values.get("environment", {})
         refuse_unknown(source, "environment.", environment, {"mode"})
         return cls(
@@ -231,8 +229,7 @@ def _parse_frame(source: str, values: Mapping[str, Any]) -> FrameBudget:
 
 
 def _parse_head(source: str, key: str, value: Any) -> HeadContract:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
+    value = check_table(source, key, value)
     refuse_unknown(source, f"{key}.", value, {"metric", "max_drop", "lower_is_better"})
     for name in ("metric", "max_drop"):
         if name not in value:
@@ -257,9 +254,7 @@ def _parse_modes(source: str, values: Mapping[str, Any]) -> dict[str, tuple[str,
     modes = {}
     for name, value in values.items():
         key = f"modes.{name}"
-        if not isinstance(value, Mapping):
-            raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
-        refuse_unknown(source, f"{key}.", value, {"heads"})
+        refuse_unknown(source, f"{key}.", check_table(source, key, value), {"heads"})
         heads = value.get("heads")
         if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
             raise InputError(

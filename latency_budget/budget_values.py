@@ -8,6 +8,13 @@ from typing import Any
 from artifacts.errors import InputError
 
 
+def check_table(source: str, key: str, value: Any) -> Mapping[str, Any]:
+    """Returns a table of the file."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
+    return value
+
+
 def check_number(
     source: str,
     key: str,

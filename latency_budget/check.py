@@ -187,7 +187,7 @@ def _process_settings(settings: CheckSettings, budget: Budget) -> ProcessSetting
 
 
 def check_recorded(path: Path, settings: CheckSettings) -> Report:
-    """Judges latencies that were recorded elsewhere; see `read_recorded`.
+    """Judges latencies that were recorded elsewhere; see `read_recording`.
 
     Raises:
         InputError: a file is wrong, or holds frames of another rate than the budget's.

@@ -27,10 +27,13 @@ def judge_jitter(
         later_ns: added to what is held against the limit and taken from P50, see
             `gate.settle_steps`.
     """
-    limit, floor_ns = frame.p99_over_p50, round(frame.jitter_floor_ms * 1e6)
     ordered = np.sort(run.latency_ns)
     claim = claim_ratio(
-        ordered, limit, confidence=_CONFIDENCE, floor_ns=floor_ns, later_ns=later_ns
+        ordered,
+        frame.p99_over_p50,
+        confidence=_CONFIDENCE,
+        floor_ns=_floor_ns(frame),
+        later_ns=later_ns,
     )
     outcome, parts = claim.outcome, []
     if claim.ratio is not None and claim.spread_ns is not None:
@@ -39,30 +42,36 @@ def judge_jitter(
         parts.append(f"at most {claim.upper:.3f} at 95 % confidence")
     if claim.outcome == "fail" and claim.lower is not None:
         parts.append(f"at least {claim.lower:.3f} at 95 % confidence")
-    parts.append(f"limit {limit:g}")
+    parts.append(f"limit {frame.p99_over_p50:g}")
     if claim.outcome == "inconclusive" and claim.more_frames:
         parts.append(f"{claim.more_frames} more frames needed")
     elif claim.ratio is None and run.count >= samples_needed(0.99):
         parts.append("no P99: too many frames were dropped")
     if in_bursts and claim.outcome != "inconclusive":
-        is_pass = claim.outcome == "pass"
-        doubt = _doubt_in_bursts(run.latency_ns, is_pass, limit, floor_ns, later_ns)
+        doubt = _doubt_in_bursts(run.latency_ns, claim.outcome == "pass", frame, later_ns)
         if doubt:
             outcome = "inconclusive"
             parts.append(doubt)
     if outcome != "pass":
-        parts += _describe_row(run.latency_ns, ordered, limit, floor_ns)
+        parts += _describe_row(run.latency_ns, ordered, frame)
     return Gate("jitter P99/P50", Verdict(outcome), ", ".join(parts))
 
 
-def _describe_row(
-    latency_ns: Nanoseconds, ordered: Nanoseconds, limit: float, floor_ns: int
-) -> list[str]:
+def _floor_ns(frame: FrameBudget) -> int:
+    return round(frame.jitter_floor_ms * 1e6)
+
+
+def _find_edge(frame: FrameBudget, median_ns: int) -> float:
+    """Returns from where on frames are slow: P99 may be as high, in nanoseconds."""
+    return max(frame.p99_over_p50 * median_ns, median_ns + _floor_ns(frame))
+
+
+def _describe_row(latency_ns: Nanoseconds, ordered: Nanoseconds, frame: FrameBudget) -> list[str]:
     """Says how many of the slow frames came one after another, where that is most of them."""
     median = percentile_ns(ordered, 0.5)
     if median is None:
         return []
-    edge_ns = max(limit * median, median + floor_ns)
+    edge_ns = _find_edge(frame, median)
     slow = (latency_ns > edge_ns) & (latency_ns != DROPPED_NS)
     row, count = longest_run(slow), int(slow.sum())
     if row < _FEWEST_IN_ROW or row < count / 2:
@@ -71,7 +80,7 @@ def _describe_row(
 
 
 def _doubt_in_bursts(
-    latency_ns: Nanoseconds, is_pass: bool, limit: float, floor_ns: int, later_ns: int
+    latency_ns: Nanoseconds, is_pass: bool, frame: FrameBudget, later_ns: int
 ) -> str:
     """Returns why bursts leave open what independent frames would prove; empty if they do not.
 
@@ -80,8 +89,7 @@ def _doubt_in_bursts(
     """
     each = 1 - (1 - _CONFIDENCE) / 2
     median = bound_ns(np.sort(latency_ns), 0.5, each, upper=not is_pass) or 0
-    median -= later_ns
-    edge_ns = max(limit * median, median + floor_ns) - later_ns
+    edge_ns = _find_edge(frame, median - later_ns) - later_ns
     bound = bound_miss_rate(latency_ns > edge_ns, confidence=each)
     if is_pass and bound.rate >= _SHARE:
         more = bound.count_missing(_SHARE, len(latency_ns))

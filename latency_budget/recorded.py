@@ -51,11 +51,6 @@ class Recording:
     circumstances: Circumstances | None = None
 
 
-def read_recorded(path: Path | str, *, rate_hz: float | None = None) -> Run:
-    """Reads the frames alone; see `read_recording`."""
-    return read_recording(path, rate_hz=rate_hz).run
-
-
 def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recording:
     """Reads recorded latencies.
 
@@ -113,6 +108,7 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
         for name, values in columns.items()
         if name not in (latency_name, "dropped", "frame")
     }
+    has_impossible_times = bool(defects)
     defects += _check_ids(path, columns.get("frame"))
     repeats = find_repeats(latency[~dropped])
     if repeats:
@@ -123,6 +119,7 @@ def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
         dropped=dropped,
         rate_hz=rate_hz,
         defects=tuple(defects),
+        has_impossible_times=has_impossible_times,
         rounding_ns=sum(find_step(times) for times in (latency, *stages.values())) // 2,
         is_numbered="frame" in columns or "dropped" in columns,
     )

@@ -20,7 +20,6 @@ from latency_budget.verdict import Gate, Judgement, Verdict, judge
 MS = 1_000_000
 FRAMES = 1800
 _SEED = 20261121
-_PERIOD_NS = 33_333_333
 _BEFORE = Snapshot(0, 0, 0, 10_000, 0, {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0, 0)
 _AFTER = replace(_BEFORE, total_ticks=22_000, busy_ticks=8_000, own_ticks=7_990)
 _GPU_LINE = "0, GPU, P0, 1980, 1980, 60, 200.00, {}"
@@ -81,8 +80,10 @@ def judge_samples(latency_ms: NDArray[np.float64], **values: object) -> Judgemen
     """Judges recorded latencies; a value that is not a time becomes a defect, as when read."""
     bad = ~np.isfinite(latency_ms) | (latency_ms <= 0)
     clean = np.where(bad, 0, latency_ms * MS).astype(np.int64)
-    defects = tuple(f"{int(bad.sum())} impossible values" for _ in range(int(bad.any())))
-    run = replace(Run.from_latencies(clean, defects=defects), **values)  # type: ignore[arg-type]
+    has_impossible_times = bool(bad.any())
+    defects = (f"{int(bad.sum())} impossible values",) if has_impossible_times else ()
+    run = Run.from_latencies(clean, defects=defects, has_impossible_times=has_impossible_times)
+    run = replace(run, **values)  # type: ignore[arg-type]
     return judge(run, Budget())
 
 

@@ -20,6 +20,10 @@ from latency_budget.binomial import (
 )
 from latency_budget.run import DROPPED_NS, Nanoseconds
 
+_TICKS = 64
+_TICKING_FRAMES = 100
+"""So many frames, in so few different times, show a clock's tick."""
+
 
 def exact_quantile(quantile: float) -> Fraction:
     """Returns a quantile as the fraction that was written, 0.999 as 999/1000.
@@ -120,10 +124,6 @@ def _find_tick(times: Nanoseconds) -> int:
     tick = int(np.diff(values).min())
     strays = np.abs(values - np.round(values / tick) * tick)
     return tick if strays.max() <= tick / 1000 else 1
-
-
-_TICKS = 64
-_TICKING_FRAMES = 100
 
 
 def frames_needed(misses: int, quantile: float, confidence: float) -> int:

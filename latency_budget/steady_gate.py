@@ -1,6 +1,6 @@
 """The gate on the steady state: a run that never settled describes no state of the machine."""
 
-from latency_budget.gate import ONLY_REPORTED, Gate, Verdict
+from latency_budget.gate import Gate, Verdict
 from latency_budget.run import Run
 from latency_budget.steady import find_steady
 
@@ -37,5 +37,5 @@ def judge_steadiness(run: Run, mode: str) -> Gate:
     if not bad:
         return Gate("steady state", Verdict.PASS, "; ".join(dict.fromkeys(d for _, d in found)))
     if mode == "report":
-        return Gate("steady state", Verdict.PASS, f"{ONLY_REPORTED}{'; '.join(bad)}")
+        return Gate.only_report("steady state", "; ".join(bad))
     return Gate("steady state", Verdict.INVALID, "; ".join(bad))

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from artifacts.errors import InputError
-from latency_budget.budget_values import check_choice, check_count, check_share, refuse_unknown
+from latency_budget.budget_values import (
+    check_choice,
+    check_count,
+    check_share,
+    check_table,
+    refuse_unknown,
+)
 
 RULES = ("order", "sprt", "cluster")
 
@@ -74,10 +80,9 @@ def parse_tiers(source: str, values: Mapping[str, Any]) -> dict[str, Tier]:
     tiers = dict(TIERS)
     for name, value in values.items():
         key = f"tiers.{name}"
-        if not isinstance(value, Mapping):
-            raise InputError(f"{source}: {key} = {value!r}", f"a table, written as [{key}]")
-        refuse_unknown(source, f"{key}.", value, set(Tier.__dataclass_fields__))
-        changes = {field: _check(source, f"{key}.{field}", field, value[field]) for field in value}
+        table = check_table(source, key, value)
+        refuse_unknown(source, f"{key}.", table, set(Tier.__dataclass_fields__))
+        changes = {field: _check(source, f"{key}.{field}", field, table[field]) for field in table}
         tier = replace(tiers.get(name, Tier(frames=1000)), **changes)
         if "frames" in changes and "min_frames" not in changes:
             tier = replace(tier, min_frames=min(tier.min_frames, tier.frames))

@@ -13,7 +13,7 @@ import numpy as np
 from latency_budget.budget import Budget, HeadContract
 from latency_budget.environment import Environment
 from latency_budget.frame_gates import judge_frame
-from latency_budget.gate import ONLY_REPORTED, Gate, Verdict
+from latency_budget.gate import Gate, Verdict
 from latency_budget.regression import Regression, compare_interleaved, compare_runs
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.stage_gates import judge_stage, judge_stages_together
@@ -202,9 +202,8 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
     found = bad + by_verdict.get("warn", [])
     unknown = len(by_verdict.get("unknown", []))
     detail = "; ".join(found) if found else f"{len(environment.checks) - unknown} checks held"
-    if bad:
-        detail = f"{ONLY_REPORTED}{detail}"
-    return Gate(name, Verdict.PASS, detail + (f"; {unknown} unknown" if unknown else ""))
+    detail += f"; {unknown} unknown" if unknown else ""
+    return Gate.only_report(name, detail) if bad else Gate(name, Verdict.PASS, detail)
 
 
 def _judge_attempts(attempt: int | None, planned: int) -> Gate:

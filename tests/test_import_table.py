@@ -27,6 +27,7 @@ MAY_USE_TORCH = (
     "export/",
     "artifacts/checkpoint.py",
     "artifacts/edits.py",
+    "artifacts/exported_program.py",
     "artifacts/module_copy.py",
     "artifacts/module_inputs.py",
     "artifacts/module_outputs.py",

@@ -99,6 +99,3 @@ ZOO = (
     _transformer("volo_d1_224"),
     _transformer("xcit_nano_12_p16_224"),
 )
-
-QUICK = ("lcnet_050", "tinynet_e", "ghostnet_100")
-"""The subset of the normal tests."""

@@ -16,7 +16,7 @@ from compress.progress import Progress
 from compress.quantize.api import quantize_model
 from compress.quantize.blas_threads import share_blas
 from compress.quantize.graph import Array
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

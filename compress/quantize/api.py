@@ -22,7 +22,7 @@ from compress.progress import Progress
 from compress.quantize.blas_threads import share_blas
 from compress.quantize.decision_log import DecisionLog
 from compress.quantize.graph import Array
-from compress.quantize.prepared import FEW_SAMPLES
+from compress.quantize.prepare import FEW_SAMPLES
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
 from compress.quantize.search.dominant_layers import keep_dominant

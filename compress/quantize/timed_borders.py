@@ -13,7 +13,8 @@ import onnx
 
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.settings import QuantizeSettings
 
 

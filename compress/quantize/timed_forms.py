@@ -25,7 +25,8 @@ from compress.quantize.graph import Array
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
 from compress.quantize.placement.padded_convs import find_padded_inputs
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 from compress.quantize.search.precision import Clock
 from compress.quantize.settings import QuantizeSettings

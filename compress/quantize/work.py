@@ -12,7 +12,8 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array
 from compress.quantize.memory_estimate import count_walked, estimate_memory
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.result import QuantizeResult
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
@@ -42,7 +43,7 @@ class Work:
         progress: Progress | None,
         log: DecisionLog,
     ) -> "Work":
-        """Prepares a network; networks with other zero points have other decisions."""
+        """Prepares a network; the log keeps what other settings decide apart."""
         if settings.symmetric is not None:
             log = log.branch("symmetric" if settings.symmetric else "asymmetric")
         elif settings.spares_padded is not None:

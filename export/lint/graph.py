@@ -9,7 +9,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from artifacts.graph_checks import node_subgraphs
+from artifacts import graph_reading
+from artifacts.graph_reading import read_tensors
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -39,7 +40,7 @@ class LintGraph:
         self._producers = {name: node for node in self.nodes for name in node.output if name}
         self._consumers: dict[str, list[onnx.NodeProto]] = {}
         for node in self.nodes:
-            for name in dict.fromkeys(read_names(node)):
+            for name in dict.fromkeys(read_tensors(node)):
                 self._consumers.setdefault(name, []).append(node)
 
     def producer(self, tensor: str) -> onnx.NodeProto | None:
@@ -118,7 +119,7 @@ class LintGraph:
     def _follow(self, sources: tuple[str, ...]) -> frozenset[str]:
         known = set(self.initializers)
         for node in self.nodes:
-            if node.op_type in sources or all(name in known for name in read_names(node)):
+            if node.op_type in sources or all(name in known for name in read_tensors(node)):
                 known |= set(node.output)
         return frozenset(known - {""})
 
@@ -151,24 +152,10 @@ MOVING = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "
 _PLAIN_CONSTANTS = ("value_float", "value_int", "value_floats", "value_ints")
 
 
-def read_names(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields the tensors that a node reads, those that its subgraphs take from outside included."""
-    yield from (name for name in node.input if name)
-    for graph in node_subgraphs(node):
-        inner = {item.name for item in (*graph.input, *graph.initializer)}
-        for child in graph.node:
-            yield from (name for name in read_names(child) if name not in inner)
-            inner |= set(child.output)
-        yield from (item.name for item in graph.output if item.name not in inner)
-
-
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     """Returns the value of a node's attribute, text as `str`, or `default` where not given."""
-    for item in node.attribute:
-        if item.name == name:
-            value = helper.get_attribute_value(item)
-            return value.decode() if isinstance(value, bytes) else value
-    return default
+    value = graph_reading.attribute(node, name, default)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def type_name(element_type: int) -> str:

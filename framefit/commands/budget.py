@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framefit.commands.options import (
+    FramesOption,
     JsonOption,
     NewestOption,
     RevokedOption,
@@ -63,7 +64,6 @@ Pipeline = Annotated[
     str | None,
     typer.Option(help="The whole frame: package.module:function returning (stages, frames)."),
 ]
-Frames = Annotated[int | None, typer.Option(help="Frames to time, instead of the tier's.")]
 
 
 @app.command()
@@ -84,7 +84,7 @@ def check(
         str | None, typer.Option(help="A driving mode of the budget: only its heads are on.")
     ] = None,
     tier: Annotated[str, typer.Option(help=f"Evidence: {_TIERS}, or one of the budget's.")] = "pr",
-    frames: Frames = None,
+    frames: FramesOption = None,
     restarts: Annotated[
         int | None, typer.Option(help="Processes that share the frames, instead of the tier's.")
     ] = None,

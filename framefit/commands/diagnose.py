@@ -11,6 +11,7 @@ from framefit.commands.options import (
     FactoryOption,
     InputShapeOption,
     JsonOption,
+    KeepFloatOption,
     MeanOption,
     PixelScaleOption,
     ResizeOption,
@@ -51,9 +52,7 @@ def diagnose(
     rounding: Annotated[
         str, typer.Option(help="How weights are rounded, as in compress quantize.")
     ] = "nearest",
-    keep_float: Annotated[
-        list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
-    ] = None,
+    keep_float: KeepFloatOption = None,
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as a page.")] = None,
     samples: SamplesOption = 16,
     state: StateOption = None,

@@ -8,10 +8,13 @@ import typer
 from framefit.commands.options import (
     MORE_TIME,
     ColorOption,
+    DeviceOption,
+    InferenceThreadsOption,
     InferenceTimeoutOption,
     InputShapeOption,
     JsonOption,
     MeanOption,
+    ModelOrPlanArgument,
     NewestOption,
     PixelScaleOption,
     ResizeOption,
@@ -32,7 +35,6 @@ app.command()(profile)
 app.command()(roofline)
 app.command()(options)
 
-Model = Annotated[Path, typer.Argument(help="An .onnx model, or a .plan with its manifest.")]
 Data = Annotated[
     str,
     typer.Option("--data", help="A folder of pictures, an .npz, or a dataset of framefit.toml."),
@@ -44,11 +46,9 @@ Runtime = Annotated[
         "default the file's own."
     ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of one inference.")]
 CudaGraph = Annotated[
     bool, typer.Option("--cuda-graph", help="Replay as one CUDA graph; an error if that fails.")
 ]
-Device = Annotated[int, typer.Option(min=0, help="Index of the GPU.")]
 
 
 @app.command("list")
@@ -110,12 +110,12 @@ def targets(json_file: JsonOption = None) -> None:
 
 @app.command()
 def run(
-    model: Model,
+    model: ModelOrPlanArgument,
     data: Data,
     runtime: Runtime = None,
-    threads: Threads = None,
+    threads: InferenceThreadsOption = None,
     cuda_graph: CudaGraph = False,
-    device: Device = 0,
+    device: DeviceOption = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write the outputs to this .npz, one array per output.")
     ] = None,
@@ -176,9 +176,9 @@ def bench(
         list[Path], typer.Argument(help="Models or plans, timed in turns so that ratios hold.")
     ],
     runtime: Runtime = None,
-    threads: Threads = None,
+    threads: InferenceThreadsOption = None,
     cuda_graph: CudaGraph = False,
-    device: Device = 0,
+    device: DeviceOption = 0,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each network.")] = 300,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before each turn.")] = 10,
     input_shape: InputShapeOption = None,
@@ -233,7 +233,7 @@ def bench(
 
 @app.command()
 def compare(
-    reference: Model,
+    reference: ModelOrPlanArgument,
     data: Data,
     candidate: Annotated[
         Path | None, typer.Argument(help="The network to judge; by default REFERENCE itself.")
@@ -242,9 +242,9 @@ def compare(
         str | None, typer.Option(help="Runtime of the reference; by default the file's own.")
     ] = None,
     runtime: Runtime = None,
-    threads: Threads = None,
+    threads: InferenceThreadsOption = None,
     cuda_graph: CudaGraph = False,
-    device: Device = 0,
+    device: DeviceOption = 0,
     samples: SamplesOption = 100,
     color: ColorOption = None,
     pixel_scale: PixelScaleOption = None,

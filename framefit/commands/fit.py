@@ -10,6 +10,7 @@ from framefit.commands.options import (
     ColorOption,
     DataOption,
     FactoryOption,
+    FramesOption,
     InputShapeOption,
     JsonOption,
     MeanOption,
@@ -39,9 +40,7 @@ def fit(
     tier: Annotated[
         str, typer.Option(help="Evidence for each verdict: a tier as of budget-check.")
     ] = "pr",
-    frames: Annotated[
-        int | None, typer.Option(help="Frames to time, instead of the tier's.")
-    ] = None,
+    frames: FramesOption = None,
     environment: Annotated[
         str | None, typer.Option(help="enforce, report or strict, instead of the budget's.")
     ] = None,

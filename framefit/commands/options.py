@@ -37,6 +37,17 @@ SamplesOption = Annotated[
         help="Use at most this many samples, spread over all of them; the same ones each time.",
     ),
 ]
+ModelOrPlanArgument = Annotated[
+    Path, typer.Argument(help="An .onnx model, or a .plan with its manifest.")
+]
+InferenceThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads of one inference.")
+]
+DeviceOption = Annotated[int, typer.Option(min=0, help="Index of the GPU.")]
+FramesOption = Annotated[int | None, typer.Option(help="Frames to time, instead of the tier's.")]
+KeepFloatOption = Annotated[
+    list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
+]
 ColorOption = Annotated[
     str | None, typer.Option(help="Channel order of the input: rgb (default) or bgr.")
 ]

@@ -11,6 +11,7 @@ from framefit.commands.options import (
     FactoryOption,
     InputShapeOption,
     JsonOption,
+    KeepFloatOption,
     MeanOption,
     PixelScaleOption,
     ResizeOption,
@@ -101,9 +102,7 @@ def quantize(
             "layer (default: auto for int4, nearest otherwise)."
         ),
     ] = None,
-    keep_float: Annotated[
-        list[str] | None, typer.Option(help="Name of a node that stays in float; repeatable.")
-    ] = None,
+    keep_float: KeepFloatOption = None,
     prefer: Annotated[
         str | None,
         typer.Option(

@@ -7,6 +7,7 @@ import typer
 
 from framefit.commands.options import (
     MORE_TIME,
+    InferenceThreadsOption,
     InferenceTimeoutOption,
     InputShapeOption,
     NewestOption,
@@ -23,9 +24,7 @@ def options(
     runtime: Annotated[
         str | None, typer.Option(help="openvino or onnxruntime; by default the file's own.")
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of one inference.")
-    ] = None,
+    threads: InferenceThreadsOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each shape.")] = 300,
     input_shape: InputShapeOption = None,
     timeout: InferenceTimeoutOption = 60.0,

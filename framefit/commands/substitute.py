@@ -21,6 +21,7 @@ from framefit.commands.options import (
 )
 from framefit.commands.training_options import (
     BatchSizeOption,
+    LabelsOption,
     LearningRateOption,
     PatienceOption,
     ProbeEveryOption,
@@ -60,9 +61,7 @@ def substitute(
     steps: StepsOption = 500,
     batch_size: BatchSizeOption = 8,
     learning_rate: LearningRateOption = None,
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Learn from the labels of rendered scenes too.")
-    ] = False,
+    labels: LabelsOption = False,
     probe_every: ProbeEveryOption = 50,
     patience: PatienceOption = 0,
     seed: SeedOption = 0,

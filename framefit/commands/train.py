@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framefit.commands.options import JsonOption
+from framefit.commands.training_options import MaskFormatOption
 
 if TYPE_CHECKING:
     from perception.train import TrainStep
@@ -60,9 +61,7 @@ def train(
     masks: Annotated[
         Path | None, typer.Option(help="With --images: their masks (a folder).")
     ] = None,
-    mask_format: Annotated[
-        str, typer.Option(help="How masks are named and numbered: cityscapes or camvid.")
-    ] = "cityscapes",
+    mask_format: MaskFormatOption = "cityscapes",
     json_file: JsonOption = None,
 ) -> None:
     """Train a multi-head network and print its quality on held-out scenes.

@@ -7,9 +7,12 @@ import typer
 
 from framefit.commands.options import (
     MORE_TIME,
+    DeviceOption,
+    InferenceThreadsOption,
     InferenceTimeoutOption,
     InputShapeOption,
     JsonOption,
+    ModelOrPlanArgument,
     NewestOption,
     RevokedOption,
     TrustedKeyOption,
@@ -18,20 +21,17 @@ from framefit.commands.options import (
 if TYPE_CHECKING:
     from framefit.why_job import RooflineResult
 
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of one inference.")]
-Device = Annotated[int, typer.Option(min=0, help="Index of the GPU.")]
-
 
 def profile(
-    model: Annotated[Path, typer.Argument(help="An .onnx model, or a .plan with its manifest.")],
+    model: ModelOrPlanArgument,
     runtime: Annotated[
         str | None, typer.Option(help="openvino, onnxruntime or tensorrt; by default the file's.")
     ] = None,
     onnx: Annotated[
         Path | None, typer.Option(help="The network that a plan was built from, for its heads.")
     ] = None,
-    threads: Threads = None,
-    device: Device = 0,
+    threads: InferenceThreadsOption = None,
+    device: DeviceOption = 0,
     runs: Annotated[int, typer.Option(min=1, help="Profiled runs.")] = 20,
     top: Annotated[int, typer.Option(min=0, help="Slowest layers to show.")] = 10,
     input_shape: InputShapeOption = None,
@@ -106,7 +106,7 @@ def roofline(
     runtime: Annotated[
         str | None, typer.Option(help="Runtime of the measurement; by default the file's.")
     ] = None,
-    threads: Threads = None,
+    threads: InferenceThreadsOption = None,
     input_shape: InputShapeOption = None,
     trusted_key: TrustedKeyOption = None,
     revoked: RevokedOption = None,

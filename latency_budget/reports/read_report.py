@@ -9,9 +9,9 @@ import numpy as np
 from artifacts.errors import InputError
 from artifacts.file_content import read_text
 from artifacts.strict_json import read_json
+from latency_budget.gate import ONLY_REPORTED, Gate, Verdict
 from latency_budget.report import SCHEMA, Report, Variant
 from latency_budget.run import Run
-from latency_budget.verdict import Gate, Verdict
 
 _WHAT = "a report.json of framefit"
 
@@ -105,6 +105,10 @@ def _number(value: Any) -> float:
 
 
 def _gates(values: list[dict[str, Any]]) -> tuple[Gate, ...]:
-    return tuple(
-        Gate(str(gate["name"]), Verdict(gate["verdict"]), str(gate["detail"])) for gate in values
-    )
+    return tuple(_gate(value) for value in values)
+
+
+def _gate(value: dict[str, Any]) -> Gate:
+    detail = str(value["detail"])
+    is_only_reported = detail.startswith(ONLY_REPORTED)
+    return Gate(str(value["name"]), Verdict(value["verdict"]), detail, is_only_reported)

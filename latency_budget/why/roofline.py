@@ -67,18 +67,6 @@ class Machine:
                 return self.peaks[name]
         return None
 
-    def crossover(self, precision: str) -> float | None:
-        """Returns the intensity in operations per byte at which both walls meet."""
-        peak = self.peak(precision)
-        return peak / self.bandwidth if peak and self.bandwidth else None
-
-    def attainable(self, intensity: float, precision: str) -> float | None:
-        """Returns min(peak, intensity * bandwidth) in operations per second."""
-        peak = self.peak(precision)
-        limits = [peak] if peak else []
-        limits += [intensity * self.bandwidth] if self.bandwidth else []
-        return min(limits) if limits else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Walls:
@@ -89,14 +77,12 @@ class Walls:
         bandwidth_s: of those that memory bounds, at the full bandwidth.
         overhead_s: least cost of starting the kernels.
         kernels: how many there are.
-        compute_kernels: how many of them compute bounds.
     """
 
     compute_s: float
     bandwidth_s: float
     overhead_s: float
     kernels: int
-    compute_kernels: int
 
     @property
     def attainable_s(self) -> float:
@@ -153,17 +139,14 @@ def place_kernel(kernel: Kernel, machine: Machine) -> tuple[float, str]:
 def find_walls(costs: NetworkCosts, machine: Machine) -> Walls:
     """Returns what each wall asks for; see `Walls`."""
     seconds = {COMPUTE: 0.0, BANDWIDTH: 0.0}
-    counts = {COMPUTE: 0, BANDWIDTH: 0}
     for kernel in costs.kernels:
         needed, wall = place_kernel(kernel, machine)
         seconds[wall] += needed
-        counts[wall] += 1
     return Walls(
         compute_s=seconds[COMPUTE],
         bandwidth_s=seconds[BANDWIDTH],
         overhead_s=machine.overhead_s[0] * len(costs.kernels),
         kernels=len(costs.kernels),
-        compute_kernels=counts[COMPUTE],
     )
 
 

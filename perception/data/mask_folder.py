@@ -27,6 +27,7 @@ class MaskFormat:
             `MASK_CLASSES` or `IGNORE`. All keys are of one kind.
         image_ending: what follows the common part of a picture's name, before the suffix.
         mask_ending: the same for masks; other files in the folder are passed over.
+        has_colours: whether colours stand in the mask.
 
     Raises:
         InputError: no classes, an unknown class, or numbers mixed with colours.

@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from artifacts import checkpoint  # noqa: E402
 from artifacts.checkpoint import (  # noqa: E402
     Checkpoint,
     build_from_factory,
@@ -371,6 +370,6 @@ def test_old_torch_that_is_not_safe_is_refused(
     tmp_path: Path, network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = save_checkpoint(tmp_path / "m.pt", make(network))
-    monkeypatch.setattr(checkpoint.torch, "__version__", "2.5.1+cu124")
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cu124")
     with pytest.raises(UnavailableError, match=r"torch 2\.5\.1.*2\.6 or newer"):
         load_checkpoint(path)

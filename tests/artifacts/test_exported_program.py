@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from artifacts.checkpoint import load_exported_program  # noqa: E402
 from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
+from artifacts.exported_program import load_exported_program  # noqa: E402
 
 
 @pytest.fixture(scope="module")

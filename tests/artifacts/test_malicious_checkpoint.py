@@ -21,7 +21,6 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from artifacts import checkpoint  # noqa: E402
 from artifacts.checkpoint import (  # noqa: E402
     Checkpoint,
     load_checkpoint,
@@ -33,6 +32,7 @@ from artifacts.checkpoint import (  # noqa: E402
 from artifacts.dropped_objects import DICTIONARIES, NAMES, STAND_INS, Dropped  # noqa: E402
 from artifacts.errors import InputError, UnsafeFileError  # noqa: E402
 from artifacts.input_spec import InputSpec  # noqa: E402
+from artifacts.torch_file import load_torch  # noqa: E402
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_torch_load_is_called_once_and_safely(
         calls.append(kwargs)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(checkpoint.torch, "load", spy)
+    monkeypatch.setattr(torch, "load", spy)
     with pytest.raises(UnsafeFileError):
         load_checkpoint(tmp_path / "m.pt")
     assert [call["weights_only"] for call in calls] == [True]
@@ -236,7 +236,7 @@ def test_nothing_of_a_dropped_object_runs(tmp_path: Path, make_canary, name: str
     path = torch_zip(tmp_path / "m.pt", b"\x80\x02(" + built + weight + b"t.")
     with pytest.raises(InputError, match="another format"):
         load_checkpoint_or_weights(path)
-    content = checkpoint._load_zip(path, STAND_INS)
+    content = load_torch(path, STAND_INS)
     assert type(content[0]) is Dropped
     assert not vars(content[0])
     gadget = pickle.dumps(make_canary(), 2)[2:-1]

@@ -19,11 +19,14 @@ def test_every_target_loads_and_names_a_real_runtime(name):
     [("v100", 139), ("a100", 156), ("h100", 291), ("h200", 206), ("b200", 281)],
 )
 def test_the_roofline_crossover_is_the_published_one(name, crossover):
-    assert round(load_target(name).crossover_ops_per_byte) == crossover
+    """In operations per byte: where bfloat16's peak meets intensity * bandwidth."""
+    target = load_target(name)
+    assert round(target.bf16_tflops / target.bandwidth_tb_s) == crossover
 
 
 def test_what_is_not_known_stays_unknown():
-    assert load_target("thor").crossover_ops_per_byte is None
+    assert load_target("thor").bf16_tflops is None
+    assert load_target("thor").bandwidth_tb_s is None
     assert load_target("thor").memory_gb == ()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from artifacts.errors import InputError
 from latency_budget.budget import Budget, FrameBudget
 from latency_budget.budget_file import render_budget
-from latency_budget.recorded import READERS, read_recorded
+from latency_budget.recorded import READERS, read_recording
 from latency_budget.report import build_report, build_variant
 from latency_budget.reports.json_report import render
 from latency_budget.run import Run
@@ -33,6 +33,10 @@ def write(tmp_path, suffix, columns):
         lines = [",".join(columns), *[",".join(str(v) for v in row.values()) for row in rows]]
         path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def read_recorded(path) -> Run:
+    return read_recording(path).run
 
 
 @pytest.mark.parametrize("suffix", sorted(READERS))

@@ -19,6 +19,7 @@ from latency_budget.measure import MeasureSettings, measure_paced
 from latency_budget.report import build_report, build_variant, summarise_ms
 from latency_budget.reports import REPORTS, html, json_report, junit, markdown, write_report
 from latency_budget.reports.charts import build_axis, latency_axis
+from latency_budget.reports.read_report import read_report
 from latency_budget.reports.table import build_rows
 from latency_budget.reports.terminal import describe_gain, headline, print_report
 from latency_budget.reports.text import plain
@@ -170,6 +171,9 @@ def test_a_pass_on_a_disturbed_machine_says_that_it_was_only_reported(tmp_path, 
     report = build_report([variant], budget, judgement, environment=disturbed)
     assert words in markdown.render(report)
     assert ("invalid, reported only" in html.render(report)) == (mode == "report")
+    stored = read_report(json_report.write(report, tmp_path))
+    assert stored.gates == report.gates
+    assert words in markdown.render(stored)
 
 
 @pytest.mark.parametrize(

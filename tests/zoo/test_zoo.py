@@ -7,13 +7,14 @@ import pytest
 
 from benchmarks.zoo import onnx_cases
 from benchmarks.zoo.child import PARITY_MARGIN_DB, measure_network
-from benchmarks.zoo.networks import QUICK, ZOO, ZooNetwork
+from benchmarks.zoo.networks import ZOO, ZooNetwork
 from benchmarks.zoo.page import render
 from benchmarks.zoo.run import run_zoo
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed"
 )
+QUICK = ("lcnet_050", "tinynet_e", "ghostnet_100")
 FACTS = {
     "targets": ["tensorrt"],
     "samples": 4,

@@ -13,8 +13,9 @@ import onnx
 
 from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Graph
+from compress.quantize.layer_work import count_macs
 from compress.quantize.placement.contract import Declined, QuantizedNode, leave_in_float
-from compress.quantize.placement.layers import LAYERS, count_multiplications
+from compress.quantize.placement.layers import LAYERS
 from compress.quantize.placement.vector_layers import MOST_WEIGHTS
 
 MOST_WORK = 0.002
@@ -47,7 +48,7 @@ def keep_last_in_float(
     work = {
         str(node.name): count
         for node in graph.nodes
-        if node.name in layers and (count := count_multiplications(graph, node)) is not None
+        if node.name in layers and (count := count_macs(graph, node)) is not None
     }
     all_work = sum(work.values())
     all_moved = sum(_count_moved(graph, graph.node(name)) for name in work)

@@ -69,20 +69,6 @@ def sort_nodes(graph: Graph, quantized: Iterable[QuantizedNode]) -> list[Quantiz
     return sorted(quantized, key=lambda item: order[item.node])
 
 
-def count_multiplications(graph: Graph, node: onnx.NodeProto) -> int | None:
-    """Returns how many multiplications a layer takes; None if that is unknown or it is no layer."""
-    shape = graph.shapes.get(node.output[0])
-    weight = graph.weights.get(node.input[1]) if node.op_type in LAYERS else None
-    if shape is None or weight is None or weight.ndim < 2:
-        return None
-    if node.op_type == "ConvTranspose":
-        shape = graph.shapes.get(node.input[0], shape)
-        return int(np.prod(shape)) * int(np.prod(weight.shape[1:]))
-    if node.op_type == "MatMul":
-        return int(np.prod(shape)) * int(weight.shape[-2])
-    return int(np.prod(shape)) * int(np.prod(weight.shape[1:]))
-
-
 def quantize_layer(graph: Graph, node: onnx.NodeProto) -> QuantizedNode | Declined:
     """Quantizes the input and the weight of a Conv, ConvTranspose, Gemm or MatMul alone."""
     data, weight_name = node.input[0], node.input[1]

@@ -17,12 +17,12 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph
+from compress.quantize.layer_work import count_macs
 from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     LAYERS,
-    count_multiplications,
     find_lone_sums,
     place_layers,
     sort_nodes,
@@ -96,7 +96,7 @@ class OnnxRuntime(UniformIntegers):
 
     def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:
         """Returns why a layer is better left in float; empty if it is not."""
-        work = count_multiplications(graph, node)
+        work = count_macs(graph, node)
         if work is None:
             return ""
         result = fused_result(graph, node)
@@ -110,7 +110,7 @@ class OnnxRuntime(UniformIntegers):
             return f"{work} multiplications are too few to pay for its quantizers"
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
         for reader in graph.consumers(result):
-            if count_multiplications(graph, reader) is not None or moved_inputs(graph, reader):
+            if count_macs(graph, reader) is not None or moved_inputs(graph, reader):
                 continue
             if reader.op_type not in CLOSING:
                 return f"'{reader.name}' ({reader.op_type}) needs its result in float"

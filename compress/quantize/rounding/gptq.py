@@ -83,31 +83,26 @@ class GPTQ(MomentRounding):
         return np.take_along_axis(integers, pick, axis=1), np.take_along_axis(scales, pick, axis=1)
 
 
-def round_columns(
-    rows: Real, steps: Real, hessian: Real, grid: IntegerGrid, *, ordered: bool, block: int
-) -> Real:
-    """Returns the integers of the paper's algorithm 1, [groups, rows, in].
-
-    Args:
-        rows: [groups, rows, in] real weights.
-        steps: [groups, rows, in] the step of each.
-        hessian: [groups, in, in], positive definite.
-        grid: the integers that are allowed.
-        ordered: by falling diagonal of the Hessian.
-        block: columns that are finished before the ones behind them are updated.
-    """
-    return round_with_losses(rows, steps, hessian, grid, ordered=ordered, block=block)[0]
-
-
 def round_with_losses(
     rows: Real, steps: Real, hessian: Real, grid: IntegerGrid, *, ordered: bool, block: int
 ) -> tuple[Real, Real]:
-    """Returns the integers of `round_columns`, and what each row loses, [groups, rows].
+    """Rounds by the paper's algorithm 1, column by column.
 
     U needs no computing: with H = R R', U is R^-1, so (W - V) R = e, where e_i is the error of
     column i divided by U_ii. Its column i says what is rounded: w_i + sum_j<i (w_j - v_j) R_ji /
     R_ii. The loss (W - V) H (W - V)' is e e'. Weights are turned to [groups, in, rows], so that a
     column of them lies in one piece.
+
+    Args:
+        rows: [groups, rows, in] real weights W.
+        steps: [groups, rows, in] the step of each.
+        hessian: [groups, in, in] H, positive definite.
+        grid: the integers that are allowed.
+        ordered: by falling diagonal of the Hessian.
+        block: columns that are finished before the ones behind them are updated.
+
+    Returns:
+        the integers, [groups, rows, in], and what each row loses, [groups, rows].
     """
     order = np.tile(np.arange(rows.shape[2]), (len(rows), 1))
     if ordered:

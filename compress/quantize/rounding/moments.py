@@ -46,12 +46,6 @@ class Moments:
         error -= 2 * (wanted @ self.cross * got).sum(axis=2)
         return np.asarray(np.maximum(error, 0.0)).reshape(-1)
 
-    def relative_error(self, weights: NDArray[np.float64], rounded: NDArray[np.float64]) -> float:
-        """Returns the whole layer's squared error over its squared output (1 if that is 0)."""
-        signal = float(self.power.sum())
-        noise = float(self.row_errors(weights, rounded).sum())
-        return noise / signal if signal > 0 else float(noise > 0)
-
     def joined(self, other: "Moments | None") -> "Moments":
         """Returns the moments over the columns of both."""
         if other is None:

@@ -9,8 +9,8 @@ import onnx
 from numpy.typing import NDArray
 
 from compress.quantize.graph import attribute
+from compress.quantize.layer_work import arithmetic_intensity, count_macs
 from compress.quantize.prepared import PreparedNetwork
-from compress.quantize.search.layer_cost import arithmetic_intensity, count_macs
 from compress.quantize.search.sensitivity import SensitivityMatrix
 
 SET_SIZES = (2, 4, 8, 16, 32)
@@ -173,6 +173,6 @@ def list_edges(prepared: PreparedNetwork) -> list[tuple[str, str, int]]:
 
 
 def count_layer_macs(prepared: PreparedNetwork, names: Sequence[str]) -> np.ndarray:
-    """Returns [layers] float64, the multiply-accumulates of the layers called `names`."""
+    """Returns [layers] float64, the multiply-accumulates of layers; 0 where these are unknown."""
     graph = prepared.graph
-    return np.array([count_macs(graph, graph.node(name)) for name in names], np.float64)
+    return np.array([count_macs(graph, graph.node(name)) or 0 for name in names], np.float64)

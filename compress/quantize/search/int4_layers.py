@@ -17,7 +17,8 @@ import onnx
 from artifacts.samples import pick_evenly
 from compress.progress import Progress
 from compress.quantize.graph import Array
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepare import prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.rounding import Nearest
 from compress.quantize.search.sensitivity import SensitivityMatrix, measure_layers, pick_measured
 from compress.quantize.settings import QuantizeSettings

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from artifacts.output_parts import OutputPart, part_heads, with_parts
@@ -20,10 +19,8 @@ from compress.progress import Progress
 from compress.quantize.decisions import Decisions
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Array, Graph
-from compress.quantize.prepared import PreparedNetwork, prepare_network
+from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.search.lone_layer import LoneLayer
-from compress.quantize.settings import QuantizeSettings
-from compress.quantize.streaming import StreamingPass
 
 Samples = Sequence[dict[str, Array]]
 
@@ -84,28 +81,6 @@ def take_worse(one: SensitivityMatrix, other: SensitivityMatrix) -> SensitivityM
     return replace(one, noise=np.maximum(one.noise, other.noise))
 
 
-def measure_sensitivity(
-    model: onnx.ModelProto,
-    samples: Samples,
-    settings: QuantizeSettings,
-    heads: Mapping[str, Sequence[str]] | None = None,
-    progress: Progress | None = None,
-) -> SensitivityMatrix:
-    """Quantizes a float model and measures each layer's share of the error.
-
-    Args:
-        model: as for `quantize_model`; it is not changed.
-        samples: calibration samples; they choose the ranges and measure the errors.
-        settings: how to quantize.
-        heads: the outputs of each head; None for what the model's metadata says.
-        progress: is told (what, done, total).
-    """
-    prepared = prepare_network(model, samples, settings)
-    decisions = StreamingPass(prepared, settings).run(samples, progress)
-    (matrix,) = measure_layers(prepared, decisions, [samples], heads, progress)
-    return matrix
-
-
 def measure_layers(
     prepared: PreparedNetwork,
     decisions: Decisions,
@@ -116,7 +91,14 @@ def measure_layers(
     """Measures a matrix on each set of samples, for a network whose integers are decided.
 
     An output that joins unlike tensors counts as a whole, and so does each of them: the noise of a
-    detector's scores cannot be seen beside its boxes. See `measure_sensitivity`.
+    detector's scores cannot be seen beside its boxes.
+
+    Args:
+        prepared: the float network.
+        decisions: how each of its layers is quantized.
+        sets: each of samples to measure the errors on.
+        heads: the outputs of each head; None for what the model's metadata says.
+        progress: is told (what, done, total).
     """
     graph = prepared.graph
     model = graph.copy().to_model()

@@ -6,13 +6,14 @@ from typing import Any
 
 from artifacts.bias_quantization import PRODUCT_FUSION
 from artifacts.graph_checks import iter_nodes
+from artifacts.graph_reading import read_tensors
 from artifacts.openvino_clips import read_openvino_model
 from artifacts.openvino_executed import find_float_layers
 from artifacts.openvino_guard import UNQUANTIZED_TYPES
 from artifacts.openvino_import import import_openvino
 from artifacts.openvino_refusal import read_node, read_refusal
 from export.lint.finding import ERROR, INFO, WARNING, Finding
-from export.lint.graph import QUANTIZE, LintGraph, read_names
+from export.lint.graph import QUANTIZE, LintGraph
 from export.lint.rule import Rule
 from export.lint.rules import openvino_transposed
 from export.lint.rules.operators import suggest_instead
@@ -137,7 +138,7 @@ def _drop_followers(
     following: set[str] = set()
     for node in graph.nodes:
         names = {node.name, *node.output} & places
-        if not lost.isdisjoint(read_names(node)):
+        if not lost.isdisjoint(read_tensors(node)):
             following |= names
             lost.update(node.output)
         elif names:

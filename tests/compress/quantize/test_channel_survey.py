@@ -8,7 +8,7 @@ from compress.quantize.channel_survey import AXES, FEWEST_POSITIONS, ChannelSurv
 from compress.quantize.executor import Subgraph
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
-from compress.quantize.prepared import PRODUCTS, RESCALING
+from compress.quantize.prepare import PRODUCTS, RESCALING
 from compress.quantize.qparams import INT8_WEIGHTS
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.simplify import simplify

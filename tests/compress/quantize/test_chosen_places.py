@@ -9,7 +9,7 @@ from compress.compare import compare_models
 from compress.diagnose.layers import inspect_layers
 from compress.head_judge import HeadJudge
 from compress.quantize.api import quantize_model
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

@@ -3,7 +3,7 @@
 import pytest
 
 from compress.quantize.draft import draft_decisions
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
 

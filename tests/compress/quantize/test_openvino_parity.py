@@ -13,7 +13,7 @@ from artifacts.openvino_guard import GUARD_SUFFIX, remove_guards
 from artifacts.processor import overflows_on_int8, read_flags
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import PLACEMENTS
-from compress.quantize.prepared import FEW_SAMPLES
+from compress.quantize.prepare import FEW_SAMPLES
 from compress.quantize.settings import QuantizeSettings
 
 

@@ -15,7 +15,7 @@ from compress.quantize.decision_log import DecisionLog
 from compress.quantize.layer_weights import QuantizedWeight
 from compress.quantize.memory_estimate import MemoryEstimate, estimate_memory
 from compress.quantize.observers import Percentile
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.qparams import IntegerGrid, QParams
 from compress.quantize.settings import QuantizeSettings
 

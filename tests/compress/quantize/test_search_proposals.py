@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import helper
 
 from artifacts.synthetic_pictures import draw_pictures
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search.candidates import gain_db, list_edges, mean_db, predict_db
 from compress.quantize.search.proposals import (
     ALTERED,

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.search import sensitivity
 from compress.quantize.search.sensitivity import measure_layers
 from compress.quantize.settings import QuantizeSettings

@@ -10,7 +10,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import vector_layers
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.rounding import GPTQ
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass

@@ -57,11 +57,14 @@ def test_the_field_guides_matrix_product_is_compute_bound_on_an_a100():
 @settings(deadline=None)
 @given(st.floats(0.01, 1e5), st.sampled_from(["int8", "fp16", "fp32"]))
 def test_both_walls_meet_at_the_crossover(intensity, precision):
-    attainable = A100.attainable(intensity, precision)
-    if intensity < A100.crossover(precision):
-        assert attainable == pytest.approx(intensity * A100.bandwidth)
+    """Attainable = min(peak, intensity * bandwidth)."""
+    seconds, wall = place_kernel(kernel(intensity, 1, precision), A100)
+    if intensity < A100.peak(precision) / A100.bandwidth:
+        assert wall == BANDWIDTH
+        assert intensity / seconds == pytest.approx(intensity * A100.bandwidth)
     else:
-        assert attainable == A100.peak(precision)
+        assert wall == COMPUTE
+        assert intensity / seconds == pytest.approx(A100.peak(precision))
 
 
 @pytest.mark.parametrize("name", [name for name in list_targets() if not name.startswith("rtx")])

@@ -6,7 +6,7 @@ from onnx import helper, numpy_helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.settings import QuantizeSettings
 
 CHANNELS = 16

@@ -8,7 +8,7 @@ from onnx import helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.observers import Percentile
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.qparams import WEIGHT_GRIDS
 from compress.quantize.repairs.input_correction import (
     ChannelInputs,

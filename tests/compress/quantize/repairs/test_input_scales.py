@@ -8,7 +8,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import TensorRT
-from compress.quantize.prepared import prepare_network
+from compress.quantize.prepare import prepare_network
 from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify

@@ -9,7 +9,7 @@ from artifacts.errors import InputError
 from compress.quantize.qparams import WEIGHT_GRIDS
 from compress.quantize.rounding import GPTQ
 from compress.quantize.rounding.descend import refit_scales, sweep_columns
-from compress.quantize.rounding.gptq import factor_hessian, round_columns, round_with_losses
+from compress.quantize.rounding.gptq import factor_hessian, round_with_losses
 from compress.quantize.rounding.target import damp
 
 INT4 = WEIGHT_GRIDS["int4"]
@@ -48,7 +48,7 @@ def round_with_explicit_inverses(rows, steps, hessian, order, grid):
 @given(seed=st.integers(0, 10_000))
 def test_it_is_the_optimal_brain_surgeon_column_by_column(ordered, block, seed):
     rows, steps, hessian = make_problem(seed)
-    got = round_columns(rows, steps, hessian, INT4, ordered=ordered, block=block)
+    got, _ = round_with_losses(rows, steps, hessian, INT4, ordered=ordered, block=block)
     order = np.arange(rows.shape[2])
     if ordered:
         order = np.argsort(-np.diag(hessian[0]), kind="stable")
@@ -58,10 +58,11 @@ def test_it_is_the_optimal_brain_surgeon_column_by_column(ordered, block, seed):
 
 def test_groups_are_rounded_as_if_alone():
     rows, steps, hessian = make_problem(0, groups=5)
-    together = round_columns(rows, steps, hessian, INT4, ordered=True, block=4)
+    settings = {"ordered": True, "block": 4}
+    together, _ = round_with_losses(rows, steps, hessian, INT4, **settings)
     for group in range(5):
         part = slice(group, group + 1)
-        alone = round_columns(rows[part], steps[part], hessian[part], INT4, ordered=True, block=4)
+        alone, _ = round_with_losses(rows[part], steps[part], hessian[part], INT4, **settings)
         np.testing.assert_array_equal(together[part], alone)
 
 

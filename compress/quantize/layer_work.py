@@ -4,26 +4,32 @@ import math
 
 import onnx
 
-from compress.quantize.graph import Graph
+from compress.quantize.graph import Graph, attribute
 
 
-def count_macs(graph: Graph, node: onnx.NodeProto) -> int:
-    """Returns the multiply-accumulates of a layer; 0 where shapes are unknown or it has no weight.
+def count_macs(graph: Graph, node: onnx.NodeProto) -> int | None:
+    """Returns the multiply-accumulates of a layer by its constant weight.
 
     Conv: outputs x weights of one output channel; ConvTranspose: inputs x weights of one input
     channel; Gemm and MatMul: outputs x length of the sum.
+
+    Returns:
+        None for other nodes, for weights that are computed or of one axis, and where the shape of
+        the result is unknown, or of what a ConvTranspose reads.
     """
     weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
     source, result = graph.shapes.get(node.input[0]), graph.shapes.get(node.output[0])
-    if weight is None or source is None or result is None:
-        return 0
+    if weight is None or weight.ndim < 2 or result is None:
+        return None
     if node.op_type == "Conv":
         return math.prod(result) * math.prod(weight.shape[1:])
-    if node.op_type == "ConvTranspose":
+    if node.op_type == "ConvTranspose" and source is not None:
         return math.prod(source) * math.prod(weight.shape[1:])
-    if node.op_type in ("Gemm", "MatMul"):
-        return math.prod(result) * source[-1]
-    return 0
+    if node.op_type == "Gemm":
+        return math.prod(result) * int(weight.shape[1 if attribute(node, "transB", 0) else 0])
+    if node.op_type == "MatMul":
+        return math.prod(result) * int(weight.shape[-2])
+    return None
 
 
 def count_values(graph: Graph, node: onnx.NodeProto) -> int:
@@ -33,5 +39,5 @@ def count_values(graph: Graph, node: onnx.NodeProto) -> int:
 
 
 def arithmetic_intensity(graph: Graph, node: onnx.NodeProto) -> float:
-    """Returns multiply-accumulates per activation read or written."""
-    return count_macs(graph, node) / max(count_values(graph, node), 1)
+    """Returns multiply-accumulates per activation read or written, 0 where these are unknown."""
+    return (count_macs(graph, node) or 0) / max(count_values(graph, node), 1)
