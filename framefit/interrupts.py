@@ -30,6 +30,9 @@ class Interrupt(BaseException):
         on_death: called when nothing holds the exception any more.
     """
 
+    _on_death: Callable[[], None] = staticmethod(lambda: None)
+    """Of one that the next signal kept from being made."""
+
     def __init__(self, number: int, on_death: Callable[[], None]) -> None:
         super().__init__(number)
         self.signal = number

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from framefit.first_moments import TOLD, leaving_at_once
+from framefit.interrupts import Interrupt
 
 SWALLOWS = """
 import os, signal, time
@@ -113,3 +114,11 @@ def test_an_interrupt_that_is_ignored_stays_so():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_one_that_was_never_finished_dies_in_silence(monkeypatch) -> None:
+    """The second of two signals may come while the first one's exception is being made."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    Interrupt.__new__(Interrupt, signal.SIGINT)
+    assert not told
