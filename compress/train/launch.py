@@ -4,6 +4,7 @@ Lightning Fabric places modules and batches, casts to bfloat16 and joins the pro
 `trainer.py` stays ours, so that it is plain what a step does.
 """
 
+import atexit
 import logging
 import os
 import signal
@@ -57,7 +58,19 @@ def open_fabric(settings: TrainerSettings) -> Fabric:
             "MASTER_ADDR and MASTER_PORT that all of them reach",
             "start them with torchrun",
         ) from error
+    if processes > 1:
+        atexit.register(_leave_group)
     return fabric
+
+
+def _leave_group() -> None:
+    """Ends the threads that talk to the other processes.
+
+    Lightning does so for NCCL alone. Those of Gloo, still there when the interpreter is gone, now
+    and then ended a process that had done its work with signal 6 ("terminate called").
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 @contextmanager
