@@ -65,6 +65,18 @@ def load_onnx(
     return _complete(model, label, input_shapes or {})
 
 
+def check_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns what `load_onnx` would of a model's file; the model is not changed.
+
+    Raises:
+        InputError: as there.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    sort_nodes(copy.graph)
+    return _complete(copy, Path("the model"), {})
+
+
 def load_before_plugins(
     path: Path | str, *, input_shapes: dict[str, tuple[int, ...]] | None = None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:

@@ -16,7 +16,7 @@ import onnx
 from artifacts.errors import InputError, require_package
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
-from artifacts.onnx_file import load_before_plugins, save_onnx
+from artifacts.onnx_file import check_onnx, load_before_plugins, save_onnx
 from artifacts.onnx_inputs import input_tensors
 from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plugin_tail import PluginTail, join_plugins
@@ -98,7 +98,8 @@ def quantize(
         progress: is told (what, done, total).
 
     Returns:
-        the quantized model with its report; `framefit.save` writes it.
+        the quantized model, of batch 1 where that was free, with its report; `framefit.save` writes
+        it.
 
     Raises:
         InputError: the network, the data or a setting is not usable.
@@ -281,7 +282,7 @@ def _open_network(
     if isinstance(network, str | Path):
         return load_before_plugins(Path(network))
     if isinstance(network, onnx.ModelProto):
-        return network, None
+        return check_onnx(network), None
     first = read_first(network, _require_items(given))
     return export_module(network, {name: array.shape for name, array in first.items()}), None
 

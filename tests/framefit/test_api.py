@@ -112,6 +112,22 @@ def test_files_go_with_files(network, pictures, folder) -> None:
     assert all(20 < item["sqnr_db"] < 80 for item in figures.values())
 
 
+def test_a_model_as_onnx_reads_it_is_checked_as_its_file_is(network, pictures, folder) -> None:
+    """Of a free batch, unnamed nodes and another opset, as exporters of others leave them."""
+    model = framefit.export(network, pictures)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    for item in (*model.graph.output, *model.graph.value_info):
+        item.type.tensor_type.shape.dim[0].dim_param = "batch"
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, "free.onnx")
+    before = model.SerializeToString()
+    found = framefit.quantize(model, pictures)
+    assert model.SerializeToString() == before
+    assert found.outputs_db == framefit.quantize("free.onnx", pictures).outputs_db
+    assert found.model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
+
+
 def test_a_module_needs_the_shapes_of_its_inputs(network) -> None:
     with pytest.raises(InputError, match=r"the path pictures; .* export it first"):
         framefit.quantize(network, "pictures")
