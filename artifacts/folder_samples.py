@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError, UnsafeFileError
 from artifacts.file_kind import printable
-from artifacts.image_samples import ImageSamples, find_files, list_pictures
+from artifacts.image_samples import ImageSamples, find_files
 from artifacts.input_spec import InputSpec
 from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
 
@@ -44,12 +44,16 @@ def open_folder(
     Raises:
         InputError: there are neither, or they do not fit.
     """
-    if len(inputs) == 1 and not find_files(folder, PICTURE_SUFFIXES):
-        arrays = find_files(folder, (_ARRAY_SUFFIX,))
-        if arrays:
-            ((name, tensor),) = inputs.items()
-            return ArrayFiles(folder, arrays, name, tensor, limit)
-    return ImageSamples(folder, list_pictures(folder), inputs, spec, limit)
+    pictures = find_files(folder, PICTURE_SUFFIXES)
+    arrays = find_files(folder, (_ARRAY_SUFFIX,)) if len(inputs) == 1 and not pictures else []
+    if arrays:
+        ((name, tensor),) = inputs.items()
+        return ArrayFiles(folder, arrays, name, tensor, limit)
+    if not pictures:
+        raise InputError(
+            f"folder {printable(folder)} has no picture", f"files {' '.join(PICTURE_SUFFIXES)}"
+        )
+    return ImageSamples(folder, pictures, inputs, spec, limit)
 
 
 class FolderSamples(Samples):
@@ -86,12 +90,13 @@ class FolderSamples(Samples):
     @property
     def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
         """A black and a white sample; inputs without pictures have those of the first one."""
-        ends = [part.extremes for part in self._parts.values() if part.extremes]
-        first = self[0] if ends else {}
+        ends = [ends for part in self._parts.values() if (ends := part.extremes)]
+        if not ends:
+            return ()
+        first = self[0]
         return tuple(
             {**first, **{name: array for pair in ends for name, array in pair[end].items()}}
             for end in (0, 1)
-            if ends
         )
 
     def _read(self, index: int) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError, MissingInputsError
 from artifacts.file_kind import printable
 from artifacts.input_spec import InputSpec
-from artifacts.samples import PICTURE_SUFFIXES, Samples, TensorShape, spread_indices
+from artifacts.samples import Samples, TensorShape, spread_indices
 
 _log = logging.getLogger(__name__)
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
@@ -20,22 +20,8 @@ _JPEG_SCAN = 0xDA
 _PNG_START, _PNG_END = b"\x89PNG", b"IEND"
 
 
-def list_pictures(folder: Path) -> list[Path]:
-    """Returns the pictures of a folder in order; of its sub-folders where it has none itself.
-
-    Raises:
-        InputError: there is no picture.
-    """
-    found = find_files(folder, PICTURE_SUFFIXES)
-    if not found:
-        raise InputError(
-            f"folder {printable(folder)} has no picture", f"files {' '.join(PICTURE_SUFFIXES)}"
-        )
-    return found
-
-
 def find_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
-    """Returns the files of a folder with these suffixes in order, see `list_pictures`."""
+    """Returns files with these suffixes in order: of a folder, or else of its sub-folders."""
     for pattern in ("*", "**/*"):
         found = sorted(path for path in folder.glob(pattern) if _is_one(path, folder, suffixes))
         if found:

@@ -24,14 +24,13 @@ from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.exported_module import export_module
 from framefit.program_samples import Array, Items, ProgramSamples, open_items, read_first
-from framefit.prune_goal import PruneGoal, check_values, make_goal
-from framefit.prune_samples import weigh_by_outputs
+from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
+from framefit.prune_samples import as_arguments, weigh_by_outputs
 from framefit.quantize_job import choose_clock
-from framefit.thread_choice import ProofRun, choose_threads
-from framefit.training_samples import PictureSamples, split_held_out, takes_pictures
+from framefit.training_samples import TrainingSamples, hold_out
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from compress.distill.api import DistillResult
     from compress.distill.settings import DistillSettings
@@ -73,7 +72,7 @@ def save(model: onnx.ModelProto, out: Path | str) -> Path:
     Raises:
         InputError: it cannot be written.
     """
-    return save_onnx(model, out, metadata=read_metadata(model))
+    return save_onnx(model, out, metadata={})
 
 
 def quantize(
@@ -179,24 +178,19 @@ def prune(
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
     require_package("torch", "torch")
-    from compress.prune.api import prune_module
     from compress.prune.settings import PruneSettings
-    from compress.train.threads import use_threads
 
     check_values(goal)
-    opened, shapes = _open_for_module(module, data, samples)
-    training, held_out = split_held_out(opened)
-    images, judged = (
-        [_as_arguments(opened[number]) for number in numbers] for numbers in (training, held_out)
-    )
-    threads = choose_threads(ProofRun(module, images[0]))
-    with use_threads(threads), evaluation_mode(module):
-        return prune_module(
+    given, shapes = _open_for_module(module, data, samples)
+    images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
+    with evaluation_mode(module):
+        return prune_to_goal(
             module,
             images[0],
-            make_goal(goal, module, shapes, images, progress),
-            replace(settings or PruneSettings(), threads=threads),
+            goal,
+            settings or PruneSettings(),
             weigh_by_outputs(images, judged),
+            shapes,
             progress,
         )
 
@@ -231,18 +225,16 @@ def distill(
     from compress.distill.api import distill_module
     from compress.train.settings import TrainerSettings
 
-    opened, shapes = _open_for_module(student, data, None)
-    numbers, held_out = split_held_out(opened)
-    if training is None:
-        training = TrainerSettings(flip_probability=0.5 if takes_pictures(shapes) else 0.0)
+    samples, _ = _open_for_module(student, data, None)
+    training = training or TrainerSettings(flip_probability=samples.flip_probability)
     return distill_module(
         student,
         teacher,
-        PictureSamples(opened, numbers),
-        PictureSamples(opened, held_out),
+        samples.training,
+        samples.held_out,
         settings,
         training,
-        inputs=tuple(shapes),
+        inputs=samples.inputs,
         progress=progress,
     )
 
@@ -301,7 +293,7 @@ def _open_samples(
 
 def _open_for_module(
     module: "nn.Module", data: Data, limit: int | None
-) -> tuple[Samples, dict[str, tuple[int, ...]]]:
+) -> tuple[TrainingSamples, dict[str, tuple[int, ...]]]:
     """Returns samples for a module, and the shapes of its inputs by name, batch 1."""
     items = _require_items(_gather(data, limit))
     tensors = {
@@ -309,14 +301,8 @@ def _open_for_module(
         for name, array in read_first(module, items).items()
     }
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return ProgramSamples(items, tensors, limit), shapes
+    return hold_out(ProgramSamples(items, tensors, limit), shapes), shapes
 
 
 def _type_for_module(array: Array) -> str:
     return "float32" if array.dtype.kind == "f" else array.dtype.name
-
-
-def _as_arguments(sample: Mapping[str, Any]) -> "tuple[Tensor, ...]":
-    import torch
-
-    return tuple(torch.from_numpy(array) for array in sample.values())

@@ -1,7 +1,7 @@
-"""How far to prune: what a user asks for, and how that is measured."""
+"""Prunes to what a user asks for, and measures that."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from artifacts.errors import InputError
@@ -9,12 +9,14 @@ from framefit.exported_clock import ExportedClock
 from framefit.exported_module import Exporter
 from framefit.layer_timing import LayerTimes
 from framefit.network_clock import RUNTIMES
+from framefit.thread_choice import ProofRun, choose_threads
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from compress.prune.api import LatencyGoal, MacsGoal, RatioGoal
+    from compress.prune.api import LatencyGoal, MacsGoal, PruneData, PruneResult, RatioGoal
+    from compress.prune.settings import PruneSettings
 
 Progress = Callable[[str, int, int], None]
 PRECISIONS = ("float", "int8")
@@ -76,7 +78,41 @@ def check_values(goal: PruneGoal) -> None:
         check_latency(goal.target_ms, goal.speed_up)
 
 
-def make_goal(
+def prune_to_goal(
+    module: "nn.Module",
+    inputs: "tuple[Tensor, ...]",
+    goal: PruneGoal,
+    settings: "PruneSettings",
+    data: "PruneData",
+    shapes: Mapping[str, tuple[int, ...]],
+    progress: Progress | None,
+) -> "PruneResult":
+    """Prunes a network with as many threads as it is proven with fastest.
+
+    Args:
+        module: see `prune_module`.
+        inputs: see there.
+        goal: what the user asks for.
+        settings: how, but for the threads.
+        data: see there.
+        shapes: of the inputs, by name.
+        progress: is told (what, done, total).
+
+    Raises:
+        InputError: the goal cannot be reached, or the network cannot be pruned.
+    """
+    from compress.prune.api import prune_module
+    from compress.train.threads import use_threads
+
+    threads = choose_threads(ProofRun(module, inputs))
+    with use_threads(threads):
+        samples = [*data.calibration, inputs][:TIMED_SAMPLES]
+        wanted = _make_goal(goal, module, shapes, samples, progress)
+        settings = replace(settings, threads=threads)
+        return prune_module(module, inputs, wanted, settings, data, progress)
+
+
+def _make_goal(
     goal: PruneGoal,
     module: "nn.Module",
     shapes: Mapping[str, tuple[int, ...]],
@@ -89,7 +125,7 @@ def make_goal(
         goal: what the user asks for.
         module: the network.
         shapes: of its inputs, by name.
-        samples: its arguments; at least one.
+        samples: its arguments, for the ranges of INT8; at least one.
         progress: is told (what, done, total).
 
     Raises:
@@ -102,7 +138,6 @@ def make_goal(
         return RatioGoal(goal.ratio)
     if goal.macs is not None:
         return MacsGoal(goal.macs)
-    samples = samples[:TIMED_SAMPLES]
     is_int8 = goal.precision == "int8"
     times = LayerTimes(goal.runtime, Workspace().find_state(), is_int8)
     feeds = [

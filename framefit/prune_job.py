@@ -17,10 +17,9 @@ from artifacts.file_kind import require_file
 from artifacts.input_spec import InputSpec
 from artifacts.module_names import require_modules
 from framefit.model_source import ModelOptions
-from framefit.prune_goal import PruneGoal, check_values, make_goal
+from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec, count_channels
-from framefit.thread_choice import ProofRun, choose_threads
 from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
 from framefit.workspace import Workspace
 
@@ -119,9 +118,7 @@ def prune_file(
         InputError: the model, the data, the goal or the output path is not usable.
     """
     from artifacts.raw_outputs import require_raw_outputs
-    from compress.prune.api import prune_module
     from compress.prune.sparsity import make_sparse
-    from compress.train.threads import use_threads
 
     check_values(goal)
     model = model or Workspace().find_artifact("checkpoint")
@@ -145,16 +142,7 @@ def prune_file(
     inputs = _choose_example(source, opened)
     require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
-    threads = choose_threads(ProofRun(source.module, inputs))
-    with use_threads(threads):
-        result = prune_module(
-            source.module,
-            inputs,
-            make_goal(goal, source.module, source.shapes, [*opened.calibration, inputs], progress),
-            replace(settings, threads=threads),
-            opened,
-            progress,
-        )
+    result = prune_to_goal(source.module, inputs, goal, settings, opened, source.shapes, progress)
     sparse = make_sparse(result.module) if is_sparse else []
     _save(target, source, result)
     Workspace().record_artifact(target, "checkpoint", "compress prune")

@@ -1,6 +1,6 @@
 """The samples on which `compress prune` finds importance and judges quality."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,6 @@ def open_prune_data(
     Raises:
         InputError: the data do not fit the network.
     """
-    import torch
-
     from compress.prune.api import PruneData
     from compress.prune.importance import ImportanceData
 
@@ -72,17 +70,23 @@ def open_prune_data(
     )
     training = [opened.training[index] for index in range(min(count, len(opened.training)))]
     held_out = [opened.held_out[index] for index in range(min(count, len(opened.held_out)))]
-    images, judged = (
-        [
-            tuple(torch.from_numpy(sample[name])[None].contiguous() for name in names)
-            for sample in part
-        ]
-        for part in (training, held_out)
-    )
+    images, judged = (as_arguments(part, names) for part in (training, held_out))
     if not heads:
         return weigh_by_outputs(images, judged)
     importance = ImportanceData(_batches(training), _label_losses(heads), images)
     return PruneData(importance=importance, calibration=images, held_out=judged)
+
+
+def as_arguments(
+    samples: "Iterable[Mapping[str, Any]]", names: Collection[str]
+) -> "list[tuple[Tensor, ...]]":
+    """Returns a network's arguments for each sample, with a batch axis of one."""
+    import torch
+
+    return [
+        tuple(torch.from_numpy(sample[name])[None].contiguous() for name in names)
+        for sample in samples
+    ]
 
 
 def weigh_by_outputs(

@@ -228,13 +228,7 @@ def open_training_samples(
         warn_of_arrays(samples, data)
     if states is not None:
         samples = states.add_to(samples)
-    kept, held_out = split_held_out(samples, data)
-    return TrainingSamples(
-        training=PictureSamples(samples, kept),
-        held_out=PictureSamples(samples, held_out),
-        inputs=tuple(shapes),
-        is_mirrored=takes_pictures(shapes),
-    )
+    return hold_out(samples, shapes, data)
 
 
 def warn_of_arrays(samples: NpzSamples, data: str) -> None:
@@ -250,27 +244,33 @@ def warn_of_arrays(samples: NpzSamples, data: str) -> None:
             _log.warning(text, ", ".join(f"'{name}'" for name in names), data)
 
 
-def split_held_out(samples: Samples, what: str = "the data") -> tuple[list[int], list[int]]:
-    """Returns the numbers of the samples to learn from, and of those that are held out.
+def hold_out(
+    samples: Samples, shapes: Mapping[str, Sequence[int]], what: str = "the data"
+) -> TrainingSamples:
+    """Returns samples without labels, each tenth of them held out.
 
     Args:
         samples: all there are.
-        what: they are, for the error.
+        shapes: of the network's inputs by name.
+        what: the samples are, for the error.
 
     Raises:
         InputError: there are fewer than two.
     """
     if len(samples) < 2:
         raise InputError(f"{len(samples)} sample in {what}", "at least 2, one of them held out")
-    held_out = list(held_out_numbers(len(samples))[:MOST_HELD_OUT]) or [len(samples) - 1]
-    return [number for number in range(len(samples)) if number not in held_out], held_out
+    held_out = held_out_numbers(len(samples))[:MOST_HELD_OUT] or [len(samples) - 1]
+    kept = [number for number in range(len(samples)) if number not in held_out]
+    return TrainingSamples(
+        training=PictureSamples(samples, kept),
+        held_out=PictureSamples(samples, held_out),
+        inputs=tuple(shapes),
+        is_mirrored=len(shapes) == 1 and _ends_in_width(*shapes.values()),
+    )
 
 
-def takes_pictures(shapes: Mapping[str, Sequence[int]]) -> bool:
-    """Tells whether the one input is a picture [N, C, H, W], so that mirrored ones make sense."""
-    if len(shapes) != 1:
-        return False
-    (shape,) = shapes.values()
+def _ends_in_width(shape: Sequence[int]) -> bool:
+    """Returns whether an input is a picture [N, C, H, W], and not one with its colors last."""
     is_picture = len(shape) == _PICTURE_AXES
     return is_picture and (shape[1] in _COLORS or shape[-1] not in _COLORS)
 

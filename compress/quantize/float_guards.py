@@ -20,6 +20,8 @@ def guard_float_layers(graph: Graph) -> None:
         and _is_dequantized(graph, node.input[0])
         and _leads_to_quantizer(graph, node.output[0])
     ]
+    if not rounded:
+        return
     for node in rounded:
         result = node.output[0]
         node.output[0] = graph.unused_name(f"{result}_unguarded")

@@ -27,11 +27,12 @@ def fold_pads(graph: Graph) -> list[str]:
         if pads is None or not readers or pad.output[0] in graph.outputs:
             continue
         rank = len(graph.shapes[pad.input[0]])
-        sums = [_sum_pads(graph, reader, pads, rank) for reader in readers]
-        if any(total is None for total in sums):
+        found = (_sum_pads(graph, reader, pads, rank) for reader in readers)
+        sums = [total for total in found if total is not None]
+        if len(sums) < len(readers):
             continue
         for reader, total in zip(readers, sums, strict=True):
-            _set_pads(reader, total or [])
+            _set_pads(reader, total)
         graph.rewire(pad.output[0], pad.input[0])
         graph.remove([pad.name])
         graph.index()

@@ -67,8 +67,7 @@ def _read_offset(graph: Graph, tensor: str) -> tuple[str, str, Array] | None:
     node = graph.producer(tensor)
     if node is None or node.op_type not in ("Add", "Sub"):
         return None
-    beta = next((graph.weights[name] for name in node.input if name in graph.weights), None)
-    product = next((item for name in node.input if (item := graph.producer(name))), None)
+    beta, product = _first_constant(graph, node), _first_producer(graph, node)
     is_difference = node.op_type == "Sub"
     if beta is None or product is None or product.op_type != "Mul":
         return None
@@ -88,23 +87,30 @@ def _read_scale(graph: Graph, scale: str, data: str, mean: str) -> tuple[Array, 
     product = graph.producer(scale)
     if product is None or product.op_type != "Mul":
         return None
-    gamma = next((graph.weights[name] for name in product.input if name in graph.weights), None)
-    inverse = next((item for name in product.input if (item := graph.producer(name))), None)
-    root = _sole_producer(graph, inverse, "Reciprocal")
-    total = _sole_producer(graph, root, "Sqrt")
+    gamma, inverse = _first_constant(graph, product), _first_producer(graph, product)
+    root = _read_through(graph, inverse, "Reciprocal")
+    total = _read_through(graph, root, "Sqrt")
     if gamma is None or total is None or total.op_type != "Add":
         return None
-    epsilon = next((graph.weights[name] for name in total.input if name in graph.weights), None)
+    epsilon = _first_constant(graph, total)
     variance = next((name for name in total.input if name not in graph.weights), "")
     if epsilon is None or epsilon.size != 1 or not _is_variance(graph, variance, data, mean):
         return None
     return gamma, float(epsilon.item())
 
 
-def _sole_producer(
+def _first_constant(graph: Graph, node: onnx.NodeProto) -> Array | None:
+    return next((graph.weights[name] for name in node.input if name in graph.weights), None)
+
+
+def _first_producer(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    return next((item for name in node.input if (item := graph.producer(name))), None)
+
+
+def _read_through(
     graph: Graph, node: onnx.NodeProto | None, operator: str
 ) -> onnx.NodeProto | None:
-    """Returns what makes the operand of a node of one kind."""
+    """Returns what makes the operand of a node of one kind; None of any other node."""
     return graph.producer(node.input[0]) if node is not None and node.op_type == operator else None
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from statistics import median
 
 import numpy as np
@@ -124,10 +125,8 @@ class Proposer:
         """Returns the best sets within a limit, some of their layers exchanged for others."""
         within = [kept for kept, ms in latencies.items() if ms <= NEARLY * limit_ms]
         within.sort(key=lambda kept: mean_db(predict_db(self._matrix, kept)), reverse=True)
-        starts = within[:STARTS]
         altered = []
-        for place in range(ALTERED if starts else 0):
-            best = starts[place % len(starts)]
+        for best in islice(cycle(within[:STARTS]), ALTERED):
             names = sorted(best)
             count = math.ceil(GIVEN_BACK * len(names))
             back = {names[index] for index in self._rng.permutation(len(names))[:count]}
