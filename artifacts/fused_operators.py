@@ -13,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from artifacts.graph_checks import model_opset
+from artifacts.graph_reading import unused_name
 
 DOMAIN = "com.microsoft"
 OLDEST_OPSET = 13
@@ -75,10 +76,7 @@ class _Writer:
         return name
 
     def _unused(self, kind: str) -> str:
-        name, count = f"{self._stem}_{kind}", 1
-        while name in self._taken:
-            count += 1
-            name = f"{self._stem}_{kind}_{count}"
+        name = unused_name(f"{self._stem}_{kind}", self._taken)
         self._taken.add(name)
         return name
 

@@ -1,6 +1,6 @@
 """What a node reads, and what a model says of its tensors."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import onnx
@@ -23,6 +23,14 @@ def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
             yield from (name for name in read_tensors(child) if name not in inner)
             inner |= set(child.output)
         yield from (item.name for item in subgraph.output if item.name not in inner)
+
+
+def unused_name(stem: str, taken: Container[str]) -> str:
+    """Returns `stem`, or `stem` with a number, such that it is none of the names in use."""
+    name, number = stem, 1
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    return name
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
-from artifacts.graph_reading import attribute, read_tensors
+from artifacts.graph_reading import attribute, read_tensors, unused_name
 
 CUTTERS = frozenset({"Gather", "Slice", "Split"})
 
@@ -213,9 +213,7 @@ class _Parter:
         return name
 
     def _unused(self, stem: str) -> str:
-        name, number = stem, 1
-        while name in self._taken:
-            name, number = f"{stem}_{number}", number + 1
+        name = unused_name(stem, self._taken)
         self._taken.add(name)
         return name
 

@@ -18,7 +18,7 @@ from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
 from artifacts.onnx_file import check_onnx, load_before_plugins, save_onnx
 from artifacts.onnx_inputs import input_tensors
-from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import read_input_spec
 from artifacts.plugin_tail import PluginTail, join_plugins
 from artifacts.processor import overflows_on_int8, read_flags
 from artifacts.samples import Samples, TensorShape, open_samples
@@ -286,8 +286,7 @@ def _open_samples(
     tensors = input_tensors(model)
     if isinstance(given, Items):
         return ProgramSamples(given, tensors, limit)
-    stored = read_metadata(model).get(INPUT_SPEC_KEY)
-    spec = spec or (InputSpec.from_json(stored) if stored else InputSpec())
+    spec = spec or read_input_spec(model) or InputSpec()
     return open_samples(given, tensors, spec, limit=limit)
 
 

@@ -13,7 +13,7 @@ from artifacts.file_kind import printable, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import load_before_plugins, load_onnx
 from artifacts.onnx_inputs import one_sample_shapes, parse_input_shapes
-from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import read_input_spec
 from artifacts.plugin_tail import PluginTail, join_plugins
 from artifacts.recurrence import Recurrence
 from framefit.training_samples import read_sample_shapes
@@ -118,9 +118,7 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
             _log.warning(plugins.describe())
     else:
         model, plugins = _export(path, options), None
-    text = read_metadata(model).get(INPUT_SPEC_KEY)
-    spec = InputSpec.from_json(text) if text else None
-    return OpenedModel(path, model, spec, digest, plugins)
+    return OpenedModel(path, model, read_input_spec(model), digest, plugins)
 
 
 def _export(path: Path, options: ModelOptions) -> "onnx.ModelProto":

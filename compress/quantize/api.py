@@ -13,7 +13,7 @@ from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import load_before_plugins
 from artifacts.onnx_inputs import input_tensors
-from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
+from artifacts.onnx_metadata import read_input_spec
 from artifacts.ownership import read_heads
 from artifacts.plugin_tail import join_plugins
 from artifacts.samples import Samples, open_samples, pick_evenly
@@ -72,8 +72,7 @@ def quantize(
     else:
         loaded, plugins = load_before_plugins(Path(model))
     if isinstance(data, str | Path):
-        stored = read_metadata(loaded).get(INPUT_SPEC_KEY)
-        spec = input_spec or (InputSpec.from_json(stored) if stored else InputSpec())
+        spec = input_spec or read_input_spec(loaded) or InputSpec()
         samples: Samples = open_samples(data, input_tensors(loaded), spec, limit=limit)
     else:
         samples = ArraySamples(data, input_tensors(loaded))

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
 from artifacts.graph_reading import attribute as attribute
-from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values
+from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values, unused_name
 from artifacts.output_parts import OutputPart, find_output_parts
 
 Array = NDArray[Any]
@@ -144,10 +144,7 @@ class Graph:
             | {node.name for node in (*self.nodes, *self.tail)}
             | {name for node in self.tail for name in node.output}
         )
-        name, number = stem, 1
-        while name in taken:
-            name, number = f"{stem}_{number}", number + 1
-        return name
+        return unused_name(stem, taken)
 
     def drop_unused_weights(self) -> None:
         """Forgets the weights that no node and no output reads."""

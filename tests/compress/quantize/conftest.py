@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compress.quantize.graph import Graph
+from compress.quantize.simplify import simplify
 
 Array = np.ndarray
 
@@ -92,6 +93,22 @@ def rewrite(run_model: Any) -> Callable[..., tuple[list[str], Graph]]:
         for name, value in expected.items():
             np.testing.assert_allclose(got[name], value, rtol=0, atol=tolerance)
         return done, graph
+
+    return apply
+
+
+@pytest.fixture
+def simplified(run_model: Any) -> Callable[..., list[onnx.NodeProto]]:
+    """Returns a function that simplifies a network and gives its nodes; `y` must stay."""
+
+    def apply(
+        model: onnx.ModelProto, feeds: dict[str, Array], rtol: float, atol: float
+    ) -> list[onnx.NodeProto]:
+        graph = Graph(model)
+        simplify(graph)
+        wanted, got = (run_model(item, feeds)["y"] for item in (model, graph.to_model()))
+        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=atol)
+        return graph.nodes
 
     return apply
 

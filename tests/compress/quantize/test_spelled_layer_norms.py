@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from compress.quantize.graph import Graph
-from compress.quantize.simplify import simplify
-
 SHAPE = (2, 5, 12)
 
 
@@ -58,12 +55,10 @@ def make_norm(make_model):
 
 
 @pytest.fixture
-def join(run_model):
+def join(simplified):
     """Returns a function that simplifies a network, whose results must stay."""
 
     def apply(model):
-        graph = Graph(model)
-        simplify(graph)
         rng = np.random.default_rng(1)
         feeds = {
             item.name: rng.normal(
@@ -71,9 +66,7 @@ def join(run_model):
             ).astype(np.float32)
             for item in model.graph.input
         }
-        wanted, got = (run_model(item, feeds)["y"] for item in (model, graph.to_model()))
-        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
-        return [node.op_type for node in graph.nodes]
+        return [node.op_type for node in simplified(model, feeds, rtol=1e-4, atol=1e-4)]
 
     return apply
 
