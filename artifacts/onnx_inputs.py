@@ -1,6 +1,6 @@
 """The inputs of an ONNX model: their shapes and types, and the shapes that a user gives them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import onnx
@@ -106,6 +106,21 @@ def fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: 
         _fix_input(value, shape, path, named)
 
 
+def suggest_shape(sizes: Sequence[int]) -> str:
+    """Returns a shape for `--input-shape`: a batch of 1, and 360 x 640 where pictures are open.
+
+    Args:
+        sizes: 0 where one is open, channels of pictures first or last; none where all is unknown.
+    """
+    usual: Sequence[int] = (1,) * len(sizes)
+    if len(sizes) in (0, len(_EXAMPLE_SHAPE)):
+        is_last = bool(sizes and sizes[3] and not sizes[1])
+        usual = (1, 360, 640, 3) if is_last else _EXAMPLE_SHAPE
+    return ",".join(
+        str(size or other) for size, other in zip(sizes or [0] * len(usual), usual, strict=True)
+    )
+
+
 def _fix_input(
     value: onnx.ValueInfoProto, shape: tuple[int, ...] | None, path: Path, named: str
 ) -> None:
@@ -115,14 +130,11 @@ def _fix_input(
         if is_ranked and 0 not in current:
             return
         shown = [dim.dim_param or dim.dim_value or "?" for dim in value.type.tensor_type.shape.dim]
-        defaults = _EXAMPLE_SHAPE if len(current) == len(_EXAMPLE_SHAPE) else (1,) * len(current)
-        sizes = [size or default for size, default in zip(current, defaults, strict=True)]
-        example = ",".join(str(size) for size in sizes or _EXAMPLE_SHAPE)
         raise InputError(
             f"input '{value.name}' of {path} has the dynamic shape "
             f"[{', '.join(str(size) for size in shown)}]",
             "a static shape",
-            f"fix it with --input-shape {named}{example}",
+            f"fix it with --input-shape {named}{suggest_shape(current)}",
         )
     if is_ranked and len(shape) != len(current):
         raise InputError(

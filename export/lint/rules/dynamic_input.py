@@ -1,9 +1,8 @@
 """Inputs without a fixed shape."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import onnx
-
+from artifacts.onnx_inputs import suggest_shape
 from export.lint.finding import ERROR, INFO, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import TENSORRT, Rule
@@ -16,6 +15,7 @@ def find_dynamic_inputs(graph: LintGraph, target: Target) -> Iterator[Finding]:
         dims = value.type.tensor_type.shape.dim
         if all(dim.HasField("dim_value") and dim.dim_value > 0 for dim in dims):
             continue
+        sizes = [dim.dim_value for dim in dims]
         shown = ", ".join(str(dim.dim_param or dim.dim_value or "?") for dim in dims)
         yield Finding(
             rule=RULE.name,
@@ -27,18 +27,8 @@ def find_dynamic_inputs(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 if target.is_tensorrt
                 else f"{target.title} may take it; the other rules need numbers"
             ),
-            fix=f"fix it with --input-shape {value.name}={_write_example(dims)}",
+            fix=f"fix it with --input-shape {value.name}={suggest_shape(sizes)}",
         )
-
-
-def _write_example(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> str:
-    """Returns a shape with a batch of 1, and pictures of 360 x 640, channels first or last."""
-    sizes = [dim.dim_value for dim in dims]
-    usual = [1] * len(sizes)
-    if len(sizes) == 4:
-        is_last = bool(sizes[3] and not sizes[1])
-        usual = [1, 360, 640, 3] if is_last else [1, 3, 360, 640]
-    return ",".join(str(size or other) for size, other in zip(sizes, usual, strict=True))
 
 
 RULE = Rule(
