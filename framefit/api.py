@@ -243,7 +243,7 @@ def _warn_of_overflow() -> None:
     if overflows_on_int8(read_flags()):
         _log.warning(
             "this processor has no VNNI, and sums of 8-bit products may overflow on it: "
-            "QuantizeSettings(weights='int7') uses 7 of the weights' bits"
+            "QuantizeSettings(weights='int8-pairs') keeps them to what fits"
         )
 
 

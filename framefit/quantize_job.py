@@ -82,6 +82,7 @@ class QuantizeOutcome:
             "model": str(self.source),
             "out": str(self.out),
             "target": self.target,
+            "weights": self.result.settings.weights,
             "sha256": sha256_file(self.out),
             "samples": self.samples,
             "float_bytes": self.float_bytes,
@@ -152,18 +153,21 @@ def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
 
 
 def choose_weights(target: str) -> str:
-    """Returns the type of weights for a target that runs on this processor: int8, or int7.
+    """Returns the type of weights for a target that runs on this processor.
 
     Args:
         target: where the network runs; TensorRT's integers do not depend on the processor.
+
+    Returns:
+        int8, or int8-pairs where sums of products would overflow.
     """
     if target == "tensorrt" or not overflows_on_int8(read_flags()):
         return "int8"
     _log.warning(
-        "this processor has no VNNI and adds products of 8-bit integers in 16 bits: weights use 7 "
-        "of their 8 bits, so that nothing overflows; --weights int8 for processors that have it"
+        "this processor has no VNNI and adds products of 8-bit integers in pairs, in 16 bits: "
+        "weights are kept to sums that fit (int8-pairs); --weights int8 for processors that have it"
     )
-    return "int7"
+    return "int8-pairs"
 
 
 def open_clock(settings: "QuantizeSettings") -> NetworkClock:
@@ -185,7 +189,7 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
 
     Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
     """
-    is_int8 = settings.weights in ("int8", "int7") and settings.activations == "int8"
+    is_int8 = settings.weights != "int4" and settings.activations == "int8"
     if settings.allowance is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
         return open_clock(settings)
     return None

@@ -87,7 +87,7 @@ def check_on_target(
     if said and overflows_on_int8(read_flags()):
         _log.warning(
             "this processor has no VNNI: it adds products of 8-bit integers in 16 bits, which "
-            "overflow unless the network is quantized with --weights int7"
+            "overflow unless the network is quantized with --weights int8-pairs"
         )
     return TargetCheck(runtime=runtime, samples=len(few), outputs_db=got, said_db=said)
 

@@ -9,12 +9,20 @@ from html import unescape
 import pytest
 from hypothesis import settings
 
+from artifacts.processor import overflows_on_int8, read_flags
+
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 FRAME = """<!doctype html><script>
 addEventListener('message', event => { document.title = JSON.stringify(event.data); });
 </script><iframe src="inner.html" style="width:{width}px;height:900px;border:0"></iframe>"""
+
+
+@pytest.fixture(scope="session")
+def exact_weights() -> str:
+    """The type of weights that runtimes compute on this processor as a file says."""
+    return "int8-pairs" if overflows_on_int8(read_flags()) else "int8"
 
 
 @pytest.fixture

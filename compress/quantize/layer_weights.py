@@ -168,20 +168,21 @@ def _rounding_error(
 ) -> NDArray[np.float64]:
     """Returns the squared error of each row, [channels], rounded in steps of its scale."""
     difference = rows / scales[:, None]
+    limits = grid.limits(difference)
     np.rint(difference, out=difference)
-    np.clip(difference, grid.lowest, grid.highest, out=difference)
+    np.clip(difference, *limits, out=difference)
     difference *= scales[:, None]
     difference -= rows
     return np.asarray(np.einsum("ij,ij->i", difference, difference))
 
 
 def widest_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
-    """Returns the scale of each row that reaches its largest value.
+    """Returns the scale of each row that reaches its largest value (or pair of values).
 
     A row of zeros gets the median of the others, or SCALE_OF_ZEROS: its bias may be stored in
     steps of the scale, and 1 would be too coarse for it.
     """
-    peaks = np.maximum(rows.max(axis=1), -rows.min(axis=1)) / grid.highest
+    peaks = grid.reach(rows)
     is_used = peaks > SMALLEST_SCALE
     typical = float(np.median(peaks[is_used])) if is_used.any() else SCALE_OF_ZEROS
     return np.where(is_used, peaks, typical)

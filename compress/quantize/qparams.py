@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+Limit = int | NDArray[np.float64]
 SMALLEST_SCALE = float(np.finfo(np.float32).tiny) * 2**10
 
 
@@ -16,11 +17,13 @@ class IntegerGrid:
         bits: 4, 7, 8 or 16.
         is_signed: int rather than uint.
         is_narrow: leaves out the lowest value, so that the grid is symmetric about 0 (weights).
+        is_paired: weights whose products are added in pairs have sums that fit (`paired_grid`).
     """
 
     bits: int = 8
     is_signed: bool = True
     is_narrow: bool = False
+    is_paired: bool = False
 
     @property
     def lowest(self) -> int:
@@ -38,14 +41,28 @@ class IntegerGrid:
         stored = max(self.bits, 8)
         return np.dtype(f"{'int' if self.is_signed else 'uint'}{stored}")
 
+    def limits(self, exact: NDArray[np.float64]) -> tuple[Limit, Limit]:
+        """Returns the smallest and the largest integer that a value may become.
+
+        Args:
+            exact: values in steps of their scale, [..., in].
+        """
+        return self.lowest, self.highest
+
+    def reach(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the scale of each row, [channels], with which none of its values is clipped."""
+        return np.asarray(np.maximum(rows.max(axis=1), -rows.min(axis=1)) / self.highest)
+
 
 WEIGHT_GRID = IntegerGrid(bits=8, is_signed=True, is_narrow=True)
 WEIGHT_GRIDS = {
     "int8": WEIGHT_GRID,
     "int7": IntegerGrid(bits=7, is_signed=True, is_narrow=True),
+    "int8-pairs": IntegerGrid(bits=8, is_signed=True, is_narrow=True, is_paired=True),
     "int4": IntegerGrid(bits=4, is_signed=True),
 }
-"""INT7 is for processors that add two products in 16 bits: 2 * 255 * 63 fits into them."""
+"""INT7 and pairs are for processors that add two products in 16 bits: 2 * 255 * 63 fits into them,
+and so does what two weights get that are 128 together."""
 
 
 @dataclass(frozen=True)
@@ -130,5 +147,5 @@ def fake_quantize(values: NDArray, qparams: QParams) -> NDArray[np.float32]:
 
 
 def round_to_grid(values: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.float64]:
-    """Returns the nearest value of the grid, halves to even."""
-    return np.clip(np.rint(values), grid.lowest, grid.highest)
+    """Returns the nearest value of the grid, halves to even; [..., in] where the grid is paired."""
+    return np.clip(np.rint(values), *grid.limits(values))

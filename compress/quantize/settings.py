@@ -55,8 +55,9 @@ class QuantizeSettings:
     Attributes:
         target: the runtime whose placement is used, a key of `PLACEMENTS`.
         observer: chooses the range of each activation.
-        weights: "int8", "int7" (INT8 from -63 to 63, for processors that add two products in 16
-            bits), or "int4" (stored as ONNX INT4, which takes opset 21).
+        weights: "int8", "int8-pairs" (for processors that add two products in 16 bits, see
+            `artifacts.paired_products`), "int7" (the same, INT8 from -63 to 63), or "int4" (stored
+            as ONNX INT4, which takes opset 21).
         int4_share: the share of the weights that "int4" holds for, at least; the rest is for the
             layers whose INT4 weights cost the most quality for their size, which stay in INT8. None
             is `search.int4_layers.INT4_SHARE`.

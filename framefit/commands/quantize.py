@@ -64,9 +64,10 @@ def quantize(
     weights: Annotated[
         str | None,
         typer.Option(
-            help="Type of the weights: int8, int7 or int4. int7 is INT8 from -63 to 63, which does "
-            "not overflow on x86 processors without VNNI (default: int8, or int7 where openvino or "
-            "onnxruntime would run on such a processor here)."
+            help="Type of the weights: int8, int8-pairs, int7 or int4. int8-pairs is INT8 that "
+            "does not overflow on x86 processors without VNNI (default: int8, or int8-pairs where "
+            "openvino or onnxruntime would run on such a processor here); int7 is INT8 from -63 to "
+            "63, for runtimes that add other pairs than those two."
         ),
     ] = None,
     int4_share: Annotated[

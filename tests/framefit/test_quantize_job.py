@@ -10,24 +10,26 @@ from framefit.quantize_job import choose_weights, warn_of_computed_sizes
 @pytest.mark.parametrize(
     ("target", "flag", "weights"),
     [
-        ("openvino", "avx2", "int7"),
-        ("onnxruntime", "avx2", "int7"),
+        ("openvino", "avx2", "int8-pairs"),
+        ("onnxruntime", "avx2", "int8-pairs"),
         ("openvino", "avx_vnni", "int8"),
         ("tensorrt", "avx2", "int8"),
     ],
 )
-def test_weights_have_7_bits_where_8_would_overflow_here(
+def test_weights_are_paired_where_they_would_overflow_here(
     target, flag, weights, monkeypatch, caplog
 ) -> None:
     flags = frozenset({"sse2", flag})
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
     assert choose_weights(target) == weights
-    assert ("--weights int8" in caplog.text) == (weights == "int7")
+    assert ("--weights int8" in caplog.text) == (weights == "int8-pairs")
 
 
-@pytest.mark.parametrize(("asked", "bits"), [((), 7), (("--weights", "int8"), 8)])
+@pytest.mark.parametrize(
+    ("asked", "weights"), [((), "int8-pairs"), (("--weights", "int8"), "int8")]
+)
 def test_the_command_takes_the_type_that_was_asked_for(
-    asked, bits, run, network, pictures, folder, monkeypatch
+    asked, weights, run, network, pictures, folder, monkeypatch
 ) -> None:
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: frozenset({"sse2"}))
     result = run(
@@ -35,7 +37,7 @@ def test_the_command_takes_the_type_that_was_asked_for(
         *("--pixel-scale", "255", "--no-timing", "--json", "done.json", *asked),
     )
     assert result.code == 0, result.err
-    assert f'"weight_bits": {bits}' in (folder / "done.json").read_text(encoding="utf-8")
+    assert f'"weights": "{weights}"' in (folder / "done.json").read_text(encoding="utf-8")
     assert (folder / "net.int8.onnx").exists()
 
 

@@ -101,8 +101,9 @@ class AdaRound(MomentRounding):
             grid: the integers that are allowed.
             shares: [groups, out, in] h to start from; None for the weights' own.
         """
-        exact = np.clip(target / steps, grid.lowest, grid.highest)
-        floor = np.minimum(np.floor(exact), grid.highest - 1)
+        low, high = grid.limits(target / steps)
+        exact = np.clip(target / steps, low, high)
+        floor = np.minimum(np.floor(exact), high - 1)
         size = np.einsum("gii->g", hessian)[:, None, None] / hessian.shape[1]
         unit = steps / np.sqrt(np.square(steps).mean(axis=2, keepdims=True))
         wanted = target / steps - floor

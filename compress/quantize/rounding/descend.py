@@ -7,7 +7,8 @@ tr((W - V) H (W - V)') or leaves it, so the result is never worse than the start
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid, round_to_grid
+from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
+from compress.quantize.rounding.column_limits import pick_column, turn_limit
 from compress.quantize.rounding.target import Objective
 
 Real = NDArray[np.float64]
@@ -48,6 +49,7 @@ def sweep_columns(
         hessian: [groups, in, in] H, with a positive diagonal.
         grid: the integers that are allowed.
     """
+    low, high = (turn_limit(limit) for limit in grid.limits(integers))
     gradient = np.ascontiguousarray(((target - integers * steps) @ hessian).transpose(0, 2, 1))
     turned = integers.transpose(0, 2, 1).copy()
     steps = np.ascontiguousarray(steps.transpose(0, 2, 1))
@@ -59,7 +61,8 @@ def sweep_columns(
         for column in range(start, end):
             step = steps[:, column]
             own = hessian[:, column, column, None]
-            best = round_to_grid(turned[:, column] + local[:, column - start] / (own * step), grid)
+            best = np.rint(turned[:, column] + local[:, column - start] / (own * step))
+            np.clip(best, pick_column(low, column), pick_column(high, column), out=best)
             move = (best - turned[:, column]) * step
             turned[:, column] = best
             moved[:, column - start] = move

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from compress.quantize.layer_weights import widest_scales
-from compress.quantize.qparams import IntegerGrid, round_to_grid
+from compress.quantize.qparams import IntegerGrid
+from compress.quantize.rounding.column_limits import pick_column, turn_limit
 from compress.quantize.rounding.contract import RoundedWeights, RoundingProblem
 from compress.quantize.rounding.descend import descend
 from compress.quantize.rounding.moment_rounding import MomentRounding
@@ -111,6 +112,7 @@ def round_with_losses(
     sizes = np.einsum("gii->gi", factor).copy()
     factor /= sizes[:, None]
     turned = order[:, :, None]
+    low, high = (turn_limit(limit, turned) for limit in grid.limits(rows / steps))
     left = np.take_along_axis(rows.transpose(0, 2, 1), turned, axis=1)
     steps = np.take_along_axis(steps.transpose(0, 2, 1), turned, axis=1)
     wanted, integers = left.copy(), np.empty_like(left)
@@ -120,7 +122,8 @@ def round_with_losses(
         end = min(start + block, inputs)
         for column in range(start, end):
             step = steps[:, column]
-            value = round_to_grid(left[:, column] / step, grid)
+            value = np.rint(left[:, column] / step)
+            np.clip(value, pick_column(low, column), pick_column(high, column), out=value)
             integers[:, column] = value
             value *= step
             losses += np.square((left[:, column] - value) * sizes[:, column, None])

@@ -1,4 +1,4 @@
-"""Weights of 7 bits do not overflow on processors that add two products in 16 bits."""
+"""Weights that do not overflow on processors that add two products in 16 bits."""
 
 import numpy as np
 import pytest
@@ -41,8 +41,15 @@ def test_all_weights_of_int7_fit_into_7_bits(bright) -> None:
     assert [layer.weight_bits for layer in result.layers if layer.weight_bits] == [7, 7]
 
 
-@pytest.mark.parametrize(("weights", "is_right"), [("int8", False), ("int7", True)])
-def test_without_vnni_only_int7_is_computed_as_the_file_says(
+def test_pairs_keep_more_of_their_8_bits(bright) -> None:
+    said = {name: quantize(bright, name).outputs_db["y"] for name in ("int8-pairs", "int7")}
+    assert said["int8-pairs"] > said["int7"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_right"), [("int8", False), ("int7", True), ("int8-pairs", True)]
+)
+def test_without_vnni_only_those_are_computed_as_the_file_says(
     weights, is_right, bright, run_model, run_limited_openvino
 ) -> None:
     model = quantize(bright, weights).model

@@ -1,0 +1,65 @@
+"""Integers of weights whose products are added in pairs, in 16 bits (`artifacts.paired_products`).
+
+What two weights of one sign are together has to fit, so only few of them are smaller than their 8
+bits allow, where 7 bits for all lose half of the steps.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.paired_products import PAIR_SUM, LayerProducts, sum_pairs
+from compress.quantize.qparams import WEIGHT_GRID, WEIGHT_GRIDS, IntegerGrid, Limit
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairedGrid(IntegerGrid):
+    """The integers of one layer's weights, [..., in].
+
+    Attributes:
+        partners: [in] the weight whose product is added to that of each weight; -1 for none.
+    """
+
+    partners: NDArray[np.int64]
+
+    def limits(self, exact: NDArray[np.float64]) -> tuple[Limit, Limit]:
+        """Returns limits that any two partners keep together, nearest to what they are.
+
+        What one of them leaves of the sum is for the other; what is too much is taken from both
+        alike (halves to even, which is up for one and down for the other). Integers that keep the
+        sum are within the limits that are made of them.
+        """
+        return -self._limit(-exact), self._limit(exact)
+
+    def reach(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the scale of each row with which neither a value nor a pair is clipped."""
+        largest = [sum_pairs(sign * rows, self.partners).max(axis=1) for sign in (1, -1)]
+        return np.asarray(np.maximum(super().reach(rows), np.maximum(*largest) / PAIR_SUM))
+
+    def _limit(self, exact: NDArray[np.float64]) -> NDArray[np.float64]:
+        own = np.clip(exact, 0, self.highest)
+        shared = np.rint(PAIR_SUM / 2 + own - sum_pairs(own, self.partners) / 2)
+        return np.where(self.partners < 0, self.highest, np.minimum(shared, self.highest))
+
+
+def grid_of_layer(common: IntegerGrid, layer: LayerProducts) -> IntegerGrid:
+    """Returns the integers of a layer of a network with paired ones; others stay as they are.
+
+    Args:
+        common: the network's.
+        layer: whose weights they are.
+
+    Returns:
+        8 bits without limits where no products are paired, and 7 where pairs are no neighbours.
+    """
+    if not common.is_paired:
+        return common
+    if not layer.has_pairs:
+        return WEIGHT_GRID
+    partners = layer.find_partners()
+    if partners is None:
+        return WEIGHT_GRIDS["int7"]
+    return PairedGrid(
+        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=partners
+    )

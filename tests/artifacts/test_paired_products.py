@@ -1,0 +1,51 @@
+"""Which products are added in 16 bits."""
+
+import numpy as np
+import pytest
+
+from artifacts.paired_products import LayerProducts, sum_pairs
+
+
+@pytest.mark.parametrize(
+    ("weight", "axis", "groups", "partners"),
+    [
+        ((8, 4, 1, 1), 0, 1, [1, 0, 3, 2]),
+        ((8, 3, 1, 1), 0, 1, [1, 0, -1]),
+        ((8, 2, 1, 3), 0, 1, [3, 4, 5, 0, 1, 2]),
+        ((8, 3, 1, 2), 0, 1, [2, 3, 0, 1, -1, -1]),
+        ((8, 2, 1, 1), 0, 4, [1, 0]),
+        ((4, 8), 1, 1, [1, 0, 3, 2]),
+        ((4, 2, 1, 1), 1, 2, [1, 0, 3, 2]),
+        ((6, 2, 1, 1), 1, 2, None),
+        ((8, 3, 3, 3), 0, 2, None),
+    ],
+)
+def test_neighbouring_channels_are_partners(weight, axis, groups, partners) -> None:
+    found = LayerProducts(weight, axis, groups).find_partners()
+    assert (found if found is None else found.tolist()) == partners
+
+
+def test_depthwise_layers_have_no_pairs() -> None:
+    assert not LayerProducts((16, 1, 3, 3), 0, 16).has_pairs
+    assert not LayerProducts((16, 1, 3, 3), 1, 16).has_pairs
+    assert LayerProducts((16, 2, 3, 3), 0, 8).has_pairs
+
+
+def test_sums_are_of_what_is_positive() -> None:
+    rows, partners = np.array([[3, -4, 5]]), np.array([1, 0, -1])
+    assert sum_pairs(rows, partners).tolist() == [[3, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("weight", "groups", "count"),
+    [
+        ([[127, 1], [64, 64], [-64, -64], [127, -127]], 1, 0),
+        ([[127, 2], [-65, -64], [100, 27]], 1, 2),
+        ([[127, 127, 127]], 1, 1),
+        ([[65, 0, 0], [0, 64, 0]], 2, 1),
+        ([[127], [127]], 2, 0),
+    ],
+)
+def test_pairs_of_one_sign_beyond_128_overflow(weight, groups, count) -> None:
+    integers = np.array(weight, np.int8)[:, :, None]
+    assert LayerProducts(integers.shape, 0, groups).count_overflowing(integers) == count
