@@ -8,10 +8,15 @@ convolution have odd numbers of channels, pairs reach across positions.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
+from artifacts.graph_reading import attribute
+
+LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 PAIR_SUM = 128
 """What two weights of one sign may be together: 255 * 128 is at most 2 ** 15 - 1."""
 
@@ -29,6 +34,21 @@ class LayerProducts:
     shape: tuple[int, ...]
     axis: int
     groups: int = 1
+
+    @classmethod
+    def of(cls, node: onnx.NodeProto, shape: tuple[int, ...]) -> Self | None:
+        """Returns a layer's products; None for weights that are no matrices.
+
+        Args:
+            node: a Conv, ConvTranspose, Gemm or MatMul with a constant second input.
+            shape: of that.
+        """
+        if node.op_type in ("Conv", "ConvTranspose"):
+            return cls(shape, int(node.op_type == "ConvTranspose"), attribute(node, "group", 1))
+        if len(shape) != 2:
+            return None
+        is_transposed = node.op_type == "Gemm" and attribute(node, "transB", 0)
+        return cls(shape, 0 if is_transposed else 1)
 
     @property
     def has_pairs(self) -> bool:

@@ -140,15 +140,6 @@ class LintGraph:
             self.dequantizer(name) is not None for name in node.input[:2]
         )
 
-    def output_axis(self, node: onnx.NodeProto) -> int | None:
-        """Returns the axis of a layer's weight that its output channels are; None if not known."""
-        if node.op_type == "Gemm":
-            return 0 if attribute(node, "transB", 0) else 1
-        if node.op_type == "MatMul":
-            rank = self.rank(node.input[1])
-            return None if rank is None else rank - 1
-        return 1 if node.op_type == "ConvTranspose" else 0
-
     @cached_property
     def is_quantized(self) -> bool:
         """Whether there is any Q/DQ."""

@@ -8,7 +8,7 @@ import onnx
 from artifacts.paired_products import PAIR_SUM, LayerProducts
 from artifacts.processor import overflows_on_int8, read_flags
 from export.lint.finding import INFO, WRONG, Finding
-from export.lint.graph import LAYERS, LintGraph, attribute
+from export.lint.graph import LAYERS, LintGraph
 from export.lint.rule import Rule
 from export.lint.target import Target
 
@@ -38,15 +38,13 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
 
 def _count_overflowing(graph: LintGraph, node: onnx.NodeProto) -> int:
     dequantize = graph.producer(node.input[1])
-    axis = graph.output_axis(node)
-    if not graph.is_integer_layer(node) or dequantize is None or axis not in (0, 1):
+    if not graph.is_integer_layer(node) or dequantize is None:
         return 0
-    weight = graph.constant(dequantize.input[0]) if dequantize.input else None
-    if weight is None or weight.dtype != np.int8 or weight.ndim < 2:
+    weight = graph.constant(dequantize.input[0])
+    if weight is None or weight.dtype != np.int8:
         return 0
-    is_product = node.op_type in ("Gemm", "MatMul")
-    groups = 1 if is_product else int(attribute(node, "group", 1))
-    return LayerProducts(weight.shape, axis, groups).count_overflowing(weight)
+    products = LayerProducts.of(node, weight.shape)
+    return products.count_overflowing(weight) if products is not None else 0
 
 
 RULE = Rule(

@@ -16,7 +16,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         dequantize = graph.producer(node.input[1])
         if dequantize is None or dequantize.op_type != DEQUANTIZE:
             continue
-        axis, wanted = _axis(graph, dequantize), graph.output_axis(node)
+        axis, wanted = _axis(graph, dequantize), _output_axis(graph, node)
         if axis is not None and wanted is not None and axis != wanted:
             yield _report(
                 f"{dequantize.name or dequantize.output[0]} -> {node.name or node.output[0]}",
@@ -43,6 +43,15 @@ def _axis(graph: LintGraph, node: onnx.NodeProto) -> int | None:
         return None
     axis = int(attribute(node, "axis", 1))
     return axis + rank if axis < 0 else axis
+
+
+def _output_axis(graph: LintGraph, node: onnx.NodeProto) -> int | None:
+    if node.op_type == "Gemm":
+        return 0 if attribute(node, "transB", 0) else 1
+    if node.op_type == "MatMul":
+        rank = graph.rank(node.input[1])
+        return None if rank is None else rank - 1
+    return 1 if node.op_type == "ConvTranspose" else 0
 
 
 def _report(place: str, what: str, why: str, fix: str) -> Finding:
