@@ -38,7 +38,7 @@ class LayerPlan:
         node = graph.node(choice.node)
         weight = graph.weights[node.input[1]]
         common = settings.weight_grids.of(choice.node)
-        grid = grid_of_layer(common, LayerProducts.of(node, weight.shape))
+        grid = grid_of_layer(common, LayerProducts.of(node, weight.shape, settings.target))
         group = settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
         return cls(node=node, layout=layout, grid=grid, rounding=settings.rounding_for(grid))

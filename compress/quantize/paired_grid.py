@@ -51,16 +51,14 @@ def grid_of_layer(common: IntegerGrid, layer: LayerProducts | None) -> IntegerGr
         layer: whose weights they are; None where its products are not known.
 
     Returns:
-        8 bits without limits where no products are paired, and 7 where pairs are no neighbours, or
-        not known.
+        8 bits without limits where no products are paired, and 7 where that is not known.
     """
     if not common.is_paired:
         return common
-    if layer is not None and not layer.has_pairs:
-        return WEIGHT_GRID
-    partners = layer.find_partners() if layer is not None else None
-    if partners is None:
+    if layer is None:
         return WEIGHT_GRIDS["int7"]
+    if not layer.has_pairs:
+        return WEIGHT_GRID
     return PairedGrid(
-        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=partners
+        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=layer.find_partners()
     )

@@ -18,7 +18,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     counts = {
         node.name or node.output[0]: count
         for node in graph.of(*sorted(LAYERS))
-        if (count := _count_overflowing(graph, node))
+        if (count := _count_overflowing(graph, node, target))
     }
     if not counts:
         return
@@ -36,14 +36,14 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     )
 
 
-def _count_overflowing(graph: LintGraph, node: onnx.NodeProto) -> int:
+def _count_overflowing(graph: LintGraph, node: onnx.NodeProto, target: Target) -> int:
     dequantize = graph.producer(node.input[1])
     if not graph.is_integer_layer(node) or dequantize is None:
         return 0
     weight = graph.constant(dequantize.input[0])
     if weight is None or weight.dtype != np.int8:
         return 0
-    products = LayerProducts.of(node, weight.shape)
+    products = LayerProducts.of(node, weight.shape, target.name)
     return products.count_overflowing(weight) if products is not None else 0
 
 

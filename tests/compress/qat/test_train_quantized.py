@@ -191,7 +191,7 @@ def test_trained_weights_keep_to_what_does_not_overflow(network, weights: str, w
     constants = {item.name: numpy_helper.to_array(item) for item in written.graph.initializer}
     makers = {output: node for node in written.graph.node for output in node.output}
     integers = [
-        (LayerProducts.of(node, values.shape), values)
+        (LayerProducts.of(node, values.shape, "tensorrt"), values)
         for node in written.graph.node
         if node.op_type in LAYERS
         and (values := constants[makers[node.input[1]].input[0]]).dtype == np.int8
