@@ -1,9 +1,9 @@
-"""What processors without VNNI make of INT8 and INT7 weights on OpenVINO; a table of the page.
+"""What processors without VNNI make of types of INT8 weights on OpenVINO; a table of the page.
 
 `python -m benchmarks.without_vnni`
 
 OpenVINO is kept from using VNNI and AMX (`ONEDNN_MAX_CPU_ISA`, read once by its first network), and
-each network is quantized with both types of weights. What a file says is computed by onnxruntime,
+each network is quantized with each type of weights. What a file says is computed by onnxruntime,
 without optimizations.
 """
 
@@ -23,7 +23,7 @@ from compress.quantize.settings import QuantizeSettings
 from framefit.target_check import measure_on_target
 
 NETWORKS = ("demo", "FastestDet", "UltraFace")
-WEIGHTS = ("int8", "int7")
+WEIGHTS = ("int8", "int7", "int8-pairs")
 SECTION = "without_vnni"
 ROUNDS = 100
 
@@ -35,15 +35,14 @@ def main() -> None:
         rows = [_measure(case) for case in list_cases() if case.name in NETWORKS]
     write_json(RAW.with_name(f"{SECTION}.json"), rows)
     lines = [
-        "OpenVINO kept to AVX2, pictures that did not calibrate. Measured in one run on "
+        "OpenVINO kept to AVX2; SQNR of each output on pictures that did not calibrate. Measured in one run on "
         f"{describe_machine()}; other processes took {others.share:.0%} of the processors' time.",
         "",
         *table_lines(
             (
                 "network",
-                "shortest inference, ms: float, INT8, INT7",
-                "SQNR of each output of INT8, dB: the file; what is computed",
-                "of INT7",
+                f"shortest inference, ms: float, {', '.join(WEIGHTS)}",
+                *(f"{weights}, dB: the file; what is computed" for weights in WEIGHTS),
             ),
             (_cells(row) for row in rows),
         ),

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Limit = int | Tensor
+"""Of all values, or of each."""
+
 
 class _Round(torch.autograd.Function):
     @staticmethod
@@ -31,9 +34,9 @@ def round_through(x: Tensor) -> Tensor:
 
 class _Quantize(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, steps: Tensor, low: int, high: int) -> Tensor:
+    def forward(context: Any, steps: Tensor, low: Limit, high: Limit) -> Tensor:
         context.save_for_backward((steps > low) & (steps < high))
-        return torch.round(steps).clamp(low, high)
+        return torch.round(steps).clamp(low, high)  # type: ignore[arg-type]
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
@@ -41,7 +44,7 @@ class _Quantize(torch.autograd.Function):
         return gradients[0] * is_inside, None, None
 
 
-def quantize_through(steps: Tensor, low: int, high: int) -> Tensor:
+def quantize_through(steps: Tensor, low: Limit, high: Limit) -> Tensor:
     """Rounds to integers from `low` to `high`; the gradient passes where `steps` lies between them.
 
     Written out, as it is not torch.clamp's of the rounded steps: at the limits that passed the

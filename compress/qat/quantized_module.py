@@ -10,8 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from compress.qat.learned_scale import LearnedScale, quantize_through, round_through
+from compress.qat.learned_scale import LearnedScale, Limit, quantize_through, round_through
 from compress.qat.onnx_module import QUANTIZERS, OnnxModule
+from compress.qat.pair_limits import find_pair_limits
 from compress.qat.rescaling import rescale_alike
 from compress.qat.settings import QatSettings
 from compress.quantize.qparams import WEIGHT_GRIDS
@@ -42,6 +43,7 @@ class _Weight:
         zero_point: the integer that stands for 0.0.
         low: the smallest integer it may take.
         high: the largest.
+        is_paired: whether each value has limits of its own instead, in buffers of the module.
     """
 
     key: str
@@ -49,6 +51,7 @@ class _Weight:
     zero_point: int
     low: int
     high: int
+    is_paired: bool = False
 
 
 class QuantizedModule(OnnxModule):
@@ -80,6 +83,7 @@ class QuantizedModule(OnnxModule):
         self._weights: dict[str, _Weight] = {}
         self._bias_keys: dict[str, str] = {}
         self._grids: dict[str, tuple[int, int, int]] = {}
+        self._pair_limits = find_pair_limits(model.graph)
         self._bias_scales: dict[str, tuple[str, str]] = {}
         makers = {output: node for node in model.graph.node for output in node.output}
         for node in model.graph.node:
@@ -131,8 +135,16 @@ class QuantizedModule(OnnxModule):
         key = str(len(self.latents))
         latent = integers.float() - zero_point
         self.latents[key] = nn.Parameter(latent, requires_grad=self.settings.learns_weights)
+        limits = self._pair_limits.get(name)
+        for end, limit in zip(("low", "high"), limits or (), strict=False):
+            self.register_buffer(f"{end}_{key}", torch.from_numpy(limit), persistent=False)
         self._weights[name] = _Weight(
-            key=key, scale=node.input[1], zero_point=zero_point, low=low, high=high
+            key=key,
+            scale=node.input[1],
+            zero_point=zero_point,
+            low=low,
+            high=high,
+            is_paired=limits is not None,
         )
 
     def _add_bias(self, node: onnx.NodeProto, makers: dict[str, onnx.NodeProto]) -> None:
@@ -199,9 +211,14 @@ class QuantizedModule(OnnxModule):
 
     def _integers(self, weight: _Weight, growth: Tensor) -> Tensor:
         """Returns a weight's integers less its zero_point; latents count in first scales."""
-        zero = weight.zero_point
         latent = self.latents[weight.key]
-        return quantize_through(latent / growth, weight.low - zero, weight.high - zero)
+        low, high = self._limits(weight)
+        return quantize_through(latent / growth, low - weight.zero_point, high - weight.zero_point)
+
+    def _limits(self, weight: _Weight) -> tuple[Limit, Limit]:
+        if not weight.is_paired:
+            return weight.low, weight.high
+        return self.get_buffer(f"low_{weight.key}"), self.get_buffer(f"high_{weight.key}")
 
     def _dequantize_bias(self, node: onnx.NodeProto) -> Tensor:
         """A bias counts in products of steps of its layer's input and weight."""

@@ -6,7 +6,7 @@ from typing import Self
 import onnx
 
 from artifacts.paired_products import LayerProducts
-from compress.quantize.graph import Array, Graph, attribute
+from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
 from compress.quantize.paired_grid import grid_of_layer
 from compress.quantize.placement import QuantizedNode
@@ -37,10 +37,8 @@ class LayerPlan:
         """Returns the plan of a node that has a weight."""
         node = graph.node(choice.node)
         weight = graph.weights[node.input[1]]
-        groups = 1 if node.op_type in ("Gemm", "MatMul") else attribute(node, "group", 1)
         common = settings.weight_grids.of(choice.node)
-        products = LayerProducts(weight.shape, choice.weight_axis, groups)
-        grid = grid_of_layer(common, products)
+        grid = grid_of_layer(common, LayerProducts.of(node, weight.shape, settings.target))
         group = settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
         return cls(node=node, layout=layout, grid=grid, rounding=settings.rounding_for(grid))

@@ -43,23 +43,22 @@ class PairedGrid(IntegerGrid):
         return np.where(self.partners < 0, self.highest, np.minimum(shared, self.highest))
 
 
-def grid_of_layer(common: IntegerGrid, layer: LayerProducts) -> IntegerGrid:
+def grid_of_layer(common: IntegerGrid, layer: LayerProducts | None) -> IntegerGrid:
     """Returns the integers of a layer of a network with paired ones; others stay as they are.
 
     Args:
         common: the network's.
-        layer: whose weights they are.
+        layer: whose weights they are; None where its products are not known.
 
     Returns:
-        8 bits without limits where no products are paired, and 7 where pairs are no neighbours.
+        8 bits without limits where no products are paired, and 7 where that is not known.
     """
     if not common.is_paired:
         return common
+    if layer is None:
+        return WEIGHT_GRIDS["int7"]
     if not layer.has_pairs:
         return WEIGHT_GRID
-    partners = layer.find_partners()
-    if partners is None:
-        return WEIGHT_GRIDS["int7"]
     return PairedGrid(
-        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=partners
+        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=layer.find_partners()
     )

@@ -156,6 +156,8 @@ def quantize(
     verbose: VerboseOption = False,
 ) -> None:
     """Turn a float network into an INT8 one: Q/DQ pairs, per-channel weights, calibrated ranges."""
+    from dataclasses import replace
+
     from artifacts.atomic import require_writable, write_json
     from framefit.progress import show_progress
     from framefit.quantize_job import choose_weights, quantize_file
@@ -168,7 +170,7 @@ def quantize(
         rounding,
         contract,
         target=target,
-        weights=weights or choose_weights(target),
+        weights=weights or "int8",
         int4_share=int4_share,
         weight_group=weight_group,
         symmetric=symmetric,
@@ -177,6 +179,8 @@ def quantize(
         prefer=prefer,
         within_ms=within_ms,
     )
+    if weights is None:
+        settings = replace(settings, weights=choose_weights(target))
     options = model_options(input_shape, factory, state, sequence_frames, trust=trust)
     with show_progress() as progress:
         outcome = quantize_file(

@@ -26,6 +26,7 @@ from export.lint.rules import (
     openvino_transposed,
     operators,
     opset,
+    overflowing_pairs,
     reformats,
     residual_add,
     rtx_epilogue,
@@ -67,5 +68,6 @@ _ALL = (
     openvino_resize,
     openvino_transposed,
     integer_islands,
+    overflowing_pairs,
 )
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _ALL}

@@ -14,6 +14,7 @@ from torch import nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
+from artifacts.paired_products import LAYERS, LayerProducts
 from compress.qat.api import layer_weights, train_quantized
 from compress.qat.learned_scale import quantize_through
 from compress.qat.onnx_module import OnnxModule
@@ -173,10 +174,30 @@ def test_integers_are_identical_where_sums_are_exact(network) -> None:
         assert np.array_equal(got[name], value.astype(np.float32)), name
 
 
-@pytest.mark.parametrize("weights", ["int8", "int7", "int4"])
+@pytest.mark.parametrize("weights", ["int8", "int8-pairs", "int7", "int4"])
 def test_an_untrained_module_ships_the_graph_it_came_from(network, weights: str) -> None:
     model = quantize(network, weights=weights)
     assert QuantizedModule(model).write_model() == model
+
+
+@pytest.mark.parametrize(("weights", "widest"), [("int8-pairs", 127), ("int7", 63)])
+def test_trained_weights_keep_to_what_does_not_overflow(network, weights: str, widest) -> None:
+    """However far training moves them."""
+    module = QuantizedModule(quantize(network, weights=weights))
+    with torch.no_grad():
+        for latent in module.latents.values():
+            latent.mul_(3)
+    written = module.write_model()
+    constants = {item.name: numpy_helper.to_array(item) for item in written.graph.initializer}
+    makers = {output: node for node in written.graph.node for output in node.output}
+    integers = [
+        (LayerProducts.of(node, values.shape, "tensorrt"), values)
+        for node in written.graph.node
+        if node.op_type in LAYERS
+        and (values := constants[makers[node.input[1]].input[0]]).dtype == np.int8
+    ]
+    assert max(int(values.max()) for _, values in integers) == widest
+    assert [layer.count_overflowing(values) for layer, values in integers] == [0] * len(integers)
 
 
 def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:

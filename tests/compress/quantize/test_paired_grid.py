@@ -85,7 +85,7 @@ def test_every_rounding_keeps_to_the_sums(method) -> None:
     assert max(sum_pairs(s * rounded.integers, grid.partners).max() for s in (1, -1)) <= PAIR_SUM
 
 
-def test_layers_without_pairs_keep_8_bits_and_odd_groups_have_7() -> None:
+def test_layers_without_pairs_keep_8_bits_and_unknown_ones_have_7() -> None:
     assert grid_of_layer(PAIRS, LayerProducts((16, 1, 3, 3), 0, 16)) == WEIGHT_GRID
-    assert grid_of_layer(PAIRS, LayerProducts((16, 3, 3, 3), 0, 2)) == WEIGHT_GRIDS["int7"]
+    assert grid_of_layer(PAIRS, None) == WEIGHT_GRIDS["int7"]
     assert grid_of_layer(WEIGHT_GRID, LayerProducts((16, 4, 3, 3), 0)) == WEIGHT_GRID

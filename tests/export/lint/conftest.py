@@ -41,8 +41,8 @@ class Drawing:
         quantized = self.op("QuantizeLinear", tensor, *constants, name=f"Q{number}", **attributes)
         return self.op("DequantizeLinear", quantized, *constants, name=f"DQ{number}", **attributes)
 
-    def weight(self, shape, axis=0, *, is_per_channel=True, zero_point=0, dtype=np.int8):
-        integers = self.constant(self.rng.integers(0, 100, shape).astype(dtype))
+    def weight(self, shape, axis=0, *, is_per_channel=True, zero_point=0, dtype=np.int8, below=100):
+        integers = self.constant(self.rng.integers(0, below, shape).astype(dtype))
         size = (shape[axis],) if is_per_channel else ()
         scales = self.constant(np.full(size, 0.01, np.float32))
         zero_points = self.constant(np.full(size, zero_point, dtype))

@@ -39,7 +39,9 @@ def test_a_good_network_passes(save, draw, capsys):
 
 def test_an_asymmetric_network_fails_with_node_reason_and_fix(save, draw, capsys):
     d = draw()
-    path = save(d.model(d.conv(d.pair("x", zero_point=np.int8(5)), "conv", pair=False)))
+    weight = d.weight((32, 32, 3, 3), below=65)
+    source = d.pair("x", zero_point=np.int8(5))
+    path = save(d.model(d.conv(source, "conv", pair=False, weight=weight)))
     assert main(["export", "lint", path]) == 1
     out = capsys.readouterr().out
     assert "error: Q" in out

@@ -10,6 +10,8 @@ from onnx import TensorProto, helper
 
 from export.fp16_check import run_model
 from export.lint import RULES, TARGETS, lint_model
+from export.lint.finding import INFO, WRONG
+from export.lint.rules import overflowing_pairs
 from tests.export.lint.conftest import ZERO
 
 IMAGE = {"x": (1, 8, 16, 16)}
@@ -324,6 +326,12 @@ def foreign(draw):
     return draw_one(draw, "Foo", domain="my.domain")
 
 
+def one_layer(draw, shape, below=100):
+    d = draw()
+    weight = d.weight(shape, below=below)
+    return d.model(d.op("Conv", d.pair("x"), weight, group=32 // shape[1]))
+
+
 EXAMPLES = {
     "unsupported-operator": ([unsupported], [supported]),
     "runtime-reader": ([foreign], [supported]),
@@ -474,6 +482,10 @@ EXAMPLES = {
         ],
     ),
     "integer-island": ([chain], [quantized_result]),
+    "overflowing-pairs": (
+        [chain, lambda d: transposed(d, strides=[2, 2])],
+        [lambda d: one_layer(d, (32, 32, 3, 3), below=65), lambda d: one_layer(d, (32, 1, 3, 3))],
+    ),
 }
 CASES = [
     (name, *case)
@@ -503,6 +515,17 @@ def test_a_rule_finds_its_example_only(name, is_found, graphs, draw):
                 assert finding.place
                 assert finding.why
                 assert finding.fix
+
+
+@pytest.mark.parametrize(
+    ("flag", "severity"), [("avx2", WRONG), ("avx_vnni", INFO), ("amx_int8", INFO)]
+)
+def test_overflow_is_wrong_where_this_processor_would_overflow(flag, severity, draw, monkeypatch):
+    monkeypatch.setattr(overflowing_pairs, "read_flags", lambda: frozenset({"sse2", flag}))
+    report = lint_model(chain(draw), target="openvino")
+    (found,) = (item for item in report.findings if item.rule == "overflowing-pairs")
+    assert found.severity == severity
+    assert "and 1 more" in found.place
 
 
 @pytest.mark.parametrize("is_found", [True, False])
