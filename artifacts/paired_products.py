@@ -63,8 +63,15 @@ class LayerProducts:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether any products are added in 16 bits; depthwise layers add all in 32."""
-        return self.inputs_of_group > 1
+        """Whether any products are added in 16 bits.
+
+        Depthwise layers add all in 32, unless channels have several outputs each: then positions
+        are paired, as where onnxruntime reads a picture of one channel.
+        """
+        is_depthwise = self.shape[0] == self.groups or self.axis == 1
+        if self.inputs_of_group == 1 and is_depthwise:
+            return False
+        return bool((self.find_partners() >= 0).any())
 
     def find_partners(self) -> NDArray[np.int64]:
         """Returns which weight of its row each one is paired with, [in]; -1 for none.

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.openvino_reductions import find_reduced
+from artifacts.paired_products import PAIR_SUM
 
 SEEN = (1, 6, 8, 12, 16)
 """Batch, cameras, channels, and the cells of a grid seen from above."""
@@ -21,7 +22,7 @@ def make_network(constant_shape):
         "factors": rng.uniform(0.5, 4, constant_shape).astype(np.float32),
         "scale": np.float32(0.05),
         "zero_point": np.int8(0),
-        "weights": rng.integers(-127, 128, (4, SEEN[2], 1, 1)).astype(np.int8),
+        "weights": rng.integers(-PAIR_SUM // 2, PAIR_SUM // 2, (4, SEEN[2], 1, 1), np.int8),
     }
     nodes = [
         helper.make_node("ReduceSum", ["x", "axes"], ["sum"], name="sum", keepdims=0),

@@ -53,6 +53,27 @@ def test_depthwise_layers_have_no_pairs() -> None:
     assert LayerProducts((16, 2, 3, 3), 0, 8).has_pairs
 
 
+@pytest.mark.parametrize(
+    ("runtime", "groups", "has_pairs"),
+    [
+        ("openvino", 1, False),
+        ("onnxruntime", 1, True),
+        ("openvino", 8, True),
+        ("onnxruntime", 8, True),
+        ("openvino", 16, False),
+        ("onnxruntime", 16, False),
+    ],
+)
+def test_single_channels_pair_positions_where_a_runtime_does(runtime, groups, has_pairs) -> None:
+    """A picture in gray on onnxruntime, and two outputs for each channel on both."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=groups)
+    layer = LayerProducts.of(node, (16, 1, 1, 3), runtime)
+    assert layer.has_pairs == has_pairs
+    if has_pairs:
+        assert layer.find_partners().tolist() == [1, 0, -1]
+        assert layer.count_overflowing(np.full(layer.shape, 127, np.int8)) == 16
+
+
 def test_sums_are_of_what_is_positive() -> None:
     rows, partners = np.array([[3, -4, 5]]), np.array([1, 0, -1])
     assert sum_pairs(rows, partners).tolist() == [[3, 3, 5]]

@@ -43,7 +43,7 @@ def copy_pictures(target: Path, pictures: list[Path]) -> Path:
     ],
 )
 def test_quantize_compare_build_and_run(
-    run, folder: Path, model, calibration, held_out, spec, least_mean_db
+    run, folder: Path, exact_weights, model, calibration, held_out, spec, least_mean_db
 ) -> None:
     if not REAL.is_dir():
         pytest.skip("../shared/real, with the trained networks and pictures, is not there")
@@ -52,7 +52,10 @@ def test_quantize_compare_build_and_run(
         for name, (source, part) in (("calibration", calibration), ("held_out", held_out))
     ]
     source = (REAL / model).resolve()
-    result = run("compress", "quantize", source, "--data", folders[0], *spec, "--out", "q.onnx")
+    result = run(
+        *("compress", "quantize", source, "--data", folders[0], *spec, "--out", "q.onnx"),
+        *("--weights", exact_weights),
+    )
     assert result.code == 0, result.err
     result = run("compress", "compare", source, "q.onnx", "--data", folders[1], "--json", "c.json")
     assert result.code == 0, result.err

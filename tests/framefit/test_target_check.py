@@ -10,6 +10,7 @@ import pytest
 import engines.runtimes
 import framefit.target_check
 from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
 from framefit.target_check import check_on_target, warn_if_refused
 from tests.framefit.conftest import make_network
 
@@ -21,8 +22,8 @@ def samples():
 
 
 @pytest.fixture(scope="module")
-def quantized(samples):
-    return quantize_model(make_network(), samples)
+def quantized(samples, exact_weights):
+    return quantize_model(make_network(), samples, QuantizeSettings(weights=exact_weights))
 
 
 def check(quantized, samples) -> tuple:

@@ -59,7 +59,7 @@ def make_network(make_model):
 
 
 @pytest.fixture
-def quantize(make_network, samples, monkeypatch, quantized):
+def quantize(make_network, samples, monkeypatch, quantized, exact_weights):
     """Quantizes a network, as if its tiny layers were large enough to pay."""
     monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
     eager = partial(OnnxRuntime, fewest_multiplications=0, fewest_at_border=0)
@@ -68,7 +68,11 @@ def quantize(make_network, samples, monkeypatch, quantized):
     def run(name, target):
         if (name, target) not in quantized:
             settings = QuantizeSettings(
-                target=target, observer=MinMax(), equalization=False, centering=False
+                target=target,
+                observer=MinMax(),
+                weights=exact_weights,
+                equalization=False,
+                centering=False,
             )
             model = quantize_model(make_network(name), samples[:2], settings).model
             quantized[name, target] = model
@@ -191,13 +195,15 @@ def test_what_an_extremum_scales_is_quantized(make_network):
 
 @pytest.mark.parametrize("name", [*EXTREMA, *TOKEN_MEANS])
 def test_openvino_misreads_integers_behind_a_reduction(
-    name, make_network, samples, run_model, monkeypatch
+    name, make_network, samples, run_model, monkeypatch, exact_weights
 ):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
     monkeypatch.setattr(tensorrt, "find_layers_behind_reduction", lambda graph: {})
     monkeypatch.setattr(vector_layers, "MOST_WEIGHTS", 0)
     monkeypatch.setattr(last_layers, "MOST_WORK", 0.0)
-    settings = QuantizeSettings(target="openvino", observer=MinMax(), equalization=False)
+    settings = QuantizeSettings(
+        target="openvino", observer=MinMax(), weights=exact_weights, equalization=False
+    )
     model = remove_guards(quantize_model(make_network(name), samples[:2], settings).model)
     (result,) = (item.name for item in model.graph.output)
     wanted = run_model(model, samples[0])[result]

@@ -44,11 +44,13 @@ def measure_sqnr(wanted, got):
 
 
 @pytest.mark.parametrize("activation", ["", "Relu"])
-def test_onnxruntime_computes_what_the_file_says(activation, make_chain, run_model):
+def test_onnxruntime_computes_what_the_file_says(activation, make_chain, run_model, exact_weights):
     model = make_chain(activation)
     rng = np.random.default_rng(1)
     samples = [{"x": rng.normal(size=SHAPE).astype(np.float32)} for _ in range(4)]
-    settings = QuantizeSettings(target="onnxruntime", keep_float=("c",), integer_borders=True)
+    settings = QuantizeSettings(
+        target="onnxruntime", weights=exact_weights, keep_float=("c",), integer_borders=True
+    )
     quantized = quantize_model(model, samples, settings).model
     said = run_model(quantized, samples[0])["y"]
     options = ort.SessionOptions()

@@ -40,12 +40,18 @@ def make_strided(make_model):
     return make
 
 
-def quantize(model, target="openvino"):
-    rng = np.random.default_rng(1)
-    shape = [item.dim_value for item in model.graph.input[0].type.tensor_type.shape.dim]
-    samples = [{"x": rng.standard_normal(shape).astype(np.float32)}]
-    settings = QuantizeSettings(target=target, equalization=False)
-    return quantize_model(model, samples, settings), samples[0]
+@pytest.fixture
+def quantize(exact_weights):
+    """Returns a function that quantizes a network, and gives the sample that it read."""
+
+    def run(model, target="openvino"):
+        rng = np.random.default_rng(1)
+        shape = [item.dim_value for item in model.graph.input[0].type.tensor_type.shape.dim]
+        samples = [{"x": rng.standard_normal(shape).astype(np.float32)}]
+        settings = QuantizeSettings(target=target, weights=exact_weights, equalization=False)
+        return quantize_model(model, samples, settings), samples[0]
+
+    return run
 
 
 def agreement_db(model, feeds, run_model, precision="f32"):
@@ -61,7 +67,7 @@ def agreement_db(model, feeds, run_model, precision="f32"):
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
 @pytest.mark.parametrize("case", WRONG)
-def test_a_miscomputed_kernel_stays_in_float(case, target, make_strided, run_model):
+def test_a_miscomputed_kernel_stays_in_float(case, target, make_strided, quantize, run_model):
     result, feeds = quantize(make_strided(*case), target)
     (declined,) = result.declined
     assert declined.node == "strided"
@@ -70,7 +76,7 @@ def test_a_miscomputed_kernel_stays_in_float(case, target, make_strided, run_mod
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_other_kernels_compute_in_integers(case, make_strided, run_model):
+def test_other_kernels_compute_in_integers(case, make_strided, quantize, run_model):
     result, feeds = quantize(make_strided(*case))
     assert not result.declined
     assert agreement_db(result.model, feeds, run_model) > 50
@@ -78,7 +84,7 @@ def test_other_kernels_compute_in_integers(case, make_strided, run_model):
 
 @pytest.mark.usefixtures("amx")
 @pytest.mark.parametrize("case", WRONG)
-def test_openvino_miscomputes_the_kernel(case, make_strided, run_model, monkeypatch):
+def test_openvino_miscomputes_the_kernel(case, make_strided, quantize, run_model, monkeypatch):
     """The negative control; once it fails, OpenVINO is mended and the rule can go."""
     monkeypatch.setattr(tensorrt, "find_misread_kernels", lambda graph: {})
     result, feeds = quantize(make_strided(*case))

@@ -1,5 +1,6 @@
 """OpenVINO computes what the file says, for every placement and the patterns it rewrites."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,17 +11,16 @@ from onnx import helper
 
 from artifacts.openvino_attention import put_first
 from artifacts.openvino_guard import GUARD_SUFFIX, remove_guards
-from artifacts.processor import overflows_on_int8, read_flags
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import PLACEMENTS
 from compress.quantize.prepare import FEW_SAMPLES
 from compress.quantize.settings import QuantizeSettings
 
 
-@pytest.fixture(autouse=True)
-def _needs_exact_sums():
-    if overflows_on_int8(read_flags()):
-        pytest.skip("this processor has no VNNI: OpenVINO's sums of 8-bit products overflow")
+@pytest.fixture(scope="module")
+def schemes(exact_weights):
+    """The settings of each of `SCHEMES`, with weights that this processor does not miscompute."""
+    return {name: replace(settings, weights=exact_weights) for name, settings in SCHEMES.items()}
 
 
 @pytest.fixture
@@ -101,19 +101,19 @@ def sqnr_db(wanted, got):
 @pytest.mark.parametrize("target", SCHEMES)
 @pytest.mark.parametrize("tail", ["", "Relu", "MaxPool"])
 def test_a_concat_is_computed_as_written(
-    target, tail, make_model, samples, run_model, run_openvino
+    target, tail, schemes, make_model, samples, run_model, run_openvino
 ):
     model = concat_model(make_model, tail)
-    quantized = quantize_model(model, samples, SCHEMES[target]).model
+    quantized = quantize_model(model, samples, schemes[target]).model
     wanted = run_model(quantized, samples[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, samples[0])["y"]) > 50
 
 
 def test_without_the_guard_openvino_goes_wrong(
-    make_model, samples, run_model, run_openvino_without_amx
+    schemes, make_model, samples, run_model, run_openvino_without_amx
 ):
     """The negative control; once it fails, OpenVINO is mended and the guard can go."""
-    quantized = quantize_model(concat_model(make_model, ""), samples).model
+    quantized = quantize_model(concat_model(make_model, ""), samples, schemes["tensorrt"]).model
     bare = remove_guards(quantized)
     assert [node.name for node in quantized.graph.node if node.name.endswith(GUARD_SUFFIX)]
     assert not [node.name for node in bare.graph.node if node.name.endswith(GUARD_SUFFIX)]
@@ -153,27 +153,27 @@ def tokens_model(make_model):
 
 @pytest.mark.parametrize("target", sorted(SCHEMES.keys() - {"onnxruntime"}))
 def test_joined_tokens_are_computed_as_written(
-    target, make_model, samples, run_model, run_openvino
+    target, schemes, make_model, samples, run_model, run_openvino
 ):
-    quantized = quantize_model(tokens_model(make_model), samples, SCHEMES[target]).model
+    quantized = quantize_model(tokens_model(make_model), samples, schemes[target]).model
     wanted = run_model(quantized, samples[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, samples[0])["y"]) > 40
 
 
 def test_without_the_guard_openvino_does_not_compile_joined_tokens(
-    make_model, samples, run_openvino
+    schemes, make_model, samples, run_openvino
 ):
     """The negative control; once it fails, OpenVINO is mended and this guard can go."""
-    quantized = quantize_model(tokens_model(make_model), samples, SCHEMES["openvino"]).model
+    quantized = quantize_model(tokens_model(make_model), samples, schemes["openvino"]).model
     with pytest.raises(RuntimeError, match="cannot be broadcasted"):
         run_openvino(remove_guards(quantized), samples[0])
 
 
 @pytest.mark.parametrize("target", SCHEMES)
 def test_a_residual_network_is_computed_as_written(
-    target, residual_model, samples, run_model, run_openvino
+    target, schemes, residual_model, samples, run_model, run_openvino
 ):
-    quantized = quantize_model(residual_model, samples, SCHEMES[target]).model
+    quantized = quantize_model(residual_model, samples, schemes[target]).model
     wanted, got = run_model(quantized, samples[0]), run_openvino(quantized, samples[0])
     for name, value in wanted.items():
         assert sqnr_db(value, got[name]) > 40
@@ -181,7 +181,7 @@ def test_a_residual_network_is_computed_as_written(
 
 @pytest.mark.parametrize(("pattern", "target"), CASES)
 def test_every_pattern_is_computed_as_written(
-    pattern, target, make_pattern, samples, run_model, run_openvino
+    pattern, target, schemes, make_pattern, samples, run_model, run_openvino
 ):
     """Values on the edge between two integers may fall either way, so 35 dB, not more.
 
@@ -189,7 +189,7 @@ def test_every_pattern_is_computed_as_written(
     """
     model = make_pattern(pattern)
     many = samples[:2] * (FEW_SAMPLES // 2)
-    quantized = quantize_model(model, many, SCHEMES[target]).model
+    quantized = quantize_model(model, many, schemes[target]).model
     (name,) = (item.name for item in model.graph.output)
     wanted = run_model(quantized, samples[0])[name]
     assert sqnr_db(wanted, run_openvino(quantized, samples[0])[name]) > 35
@@ -199,12 +199,12 @@ def test_every_pattern_is_computed_as_written(
 @pytest.mark.parametrize("scheme", ["openvino, symmetric", "openvino, spared"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_signed_and_unsigned_tensors_are_computed_as_written_without_amx(
-    scheme, pattern, make_pattern, samples, run_model, run_openvino_without_amx
+    scheme, pattern, schemes, make_pattern, samples, run_model, run_openvino_without_amx
 ):
     """A file that was made where AMX likes no zero points is right on other processors too."""
     model = make_pattern(pattern)
     many = samples[:2] * (FEW_SAMPLES // 2)
-    quantized = quantize_model(model, many, SCHEMES[scheme]).model
+    quantized = quantize_model(model, many, schemes[scheme]).model
     (name,) = (item.name for item in model.graph.output)
     wanted = run_model(quantized, samples[0])[name]
     assert sqnr_db(wanted, run_openvino_without_amx(quantized, samples[0])[name]) > 35
@@ -212,9 +212,9 @@ def test_signed_and_unsigned_tensors_are_computed_as_written_without_amx(
 
 @pytest.mark.parametrize("pattern", ["shuffle", "neck"])
 def test_without_their_guards_tied_int8_tensors_go_wrong(
-    pattern, make_pattern, samples, run_model, run_openvino_without_amx
+    pattern, schemes, make_pattern, samples, run_model, run_openvino_without_amx
 ):
-    quantized = quantize_model(make_pattern(pattern), samples[:2]).model
+    quantized = quantize_model(make_pattern(pattern), samples[:2], schemes["tensorrt"]).model
     (name,) = (item.name for item in quantized.graph.output)
     wanted = run_model(quantized, samples[0])[name]
     bare = remove_guards(quantized)
@@ -224,9 +224,9 @@ def test_without_their_guards_tied_int8_tensors_go_wrong(
 
 @pytest.mark.parametrize("target", ["openvino", "openvino, symmetric", "tensorrt"])
 @pytest.mark.parametrize("pattern", ["shuffle", "neck", "split"])
-def test_openvino_joins_integers(target, pattern, make_pattern, samples):
+def test_openvino_joins_integers(target, pattern, schemes, make_pattern, samples):
     """What ties are for: every Concat and shuffle moves bytes, not floats."""
-    quantized = quantize_model(make_pattern(pattern), samples[:2], SCHEMES[target])
+    quantized = quantize_model(make_pattern(pattern), samples[:2], schemes[target])
     core = openvino.Core()
     compiled = core.compile_model(
         core.read_model(quantized.model.SerializeToString()),
@@ -269,19 +269,23 @@ def masked_attention(request, make_model):
 
 
 @pytest.mark.parametrize("scheme", ["tensorrt", "openvino, attention"])
-def test_masked_attention_is_computed_as_written(scheme, masked_attention, run_model, run_openvino):
+def test_masked_attention_is_computed_as_written(
+    scheme, schemes, masked_attention, run_model, run_openvino
+):
     model, many = masked_attention
-    quantized = quantize_model(model, many, SCHEMES[scheme]).model
+    quantized = quantize_model(model, many, schemes[scheme]).model
     assert [node.op_type for node in quantized.graph.node].count("QuantizeLinear") == 5
     wanted = run_model(quantized, many[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 50
 
 
 @pytest.mark.usefixtures("amx")
-def test_with_the_mask_second_openvino_goes_wrong(masked_attention, run_model, run_openvino):
+def test_with_the_mask_second_openvino_goes_wrong(
+    schemes, masked_attention, run_model, run_openvino
+):
     """The negative control; once it fails, OpenVINO is mended and masks can stay where they are."""
     model, many = masked_attention
-    quantized = quantize_model(model, many).model
+    quantized = quantize_model(model, many, schemes["tensorrt"]).model
     put_first(next(node for node in quantized.graph.node if node.name == "masked"))
     wanted = run_model(quantized, many[0])["y"]
     assert not sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 30
@@ -290,13 +294,13 @@ def test_with_the_mask_second_openvino_goes_wrong(masked_attention, run_model, r
 @pytest.mark.parametrize("dtype", [np.float64, np.uint16])
 @pytest.mark.parametrize("target", SCHEMES)
 def test_an_input_of_a_type_without_a_quantizer_is_read_through_a_guard(
-    target, dtype, residual_model, samples, run_model, run_openvino
+    target, dtype, schemes, residual_model, samples, run_model, run_openvino
 ):
     """Without the guard OpenVINO does not compile it: the negative control."""
     (name,) = samples[0]
     model = read_as(dtype, residual_model)
     given = [{name: (10 * np.abs(sample[name])).astype(dtype)} for sample in samples]
-    quantized = quantize_model(model, given, SCHEMES[target]).model
+    quantized = quantize_model(model, given, schemes[target]).model
     wanted, got = run_model(quantized, given[0]), run_openvino(quantized, given[0])
     for output, value in wanted.items():
         assert sqnr_db(value, got[output]) > 40
@@ -343,12 +347,12 @@ def make_channels_last(make_model):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_openvino_reads_turned_pictures_as_the_file_says(
-    symmetric, make_channels_last, run_model, run_openvino
+    symmetric, exact_weights, make_channels_last, run_model, run_openvino
 ):
     """Signed integers that a Transpose turns, with a Concat behind, were read as unsigned."""
     rng = np.random.default_rng(1)
     samples = [{"x": rng.uniform(size=(1, 33, 41, 3)).astype(np.float32)} for _ in range(3)]
-    settings = QuantizeSettings(target="openvino", symmetric=symmetric)
+    settings = QuantizeSettings(target="openvino", weights=exact_weights, symmetric=symmetric)
     model = quantize_model(make_channels_last, samples, settings).model
     said, computed = (run(model, samples[0])["y"] for run in (run_model, run_openvino))
     assert np.square(said - computed).sum() < 1e-4 * np.square(said).sum()

@@ -92,8 +92,11 @@ def test_the_missing_pairs_would_change_nothing(symmetric, mix_ffn, tokens, run_
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_convolution_between_views_computes_in_integers(mix_ffn, tokens, run_model):
-    quantized = quantize_model(mix_ffn, tokens, QuantizeSettings(target="openvino")).model
+def test_the_convolution_between_views_computes_in_integers(
+    mix_ffn, tokens, run_model, exact_weights
+):
+    settings = QuantizeSettings(target="openvino", weights=exact_weights)
+    quantized = quantize_model(mix_ffn, tokens, settings).model
     core = openvino.Core()
     read = core.read_model(quantized.SerializeToString())
     compiled = core.compile_model(read, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
