@@ -72,14 +72,16 @@ class WeightGrids:
     Attributes:
         common: of most layers.
         in_int8: names of the layers that have INT8 instead.
+        int8: their integers.
     """
 
     common: IntegerGrid = WEIGHT_GRID
     in_int8: frozenset[str] = frozenset()
+    int8: IntegerGrid = WEIGHT_GRID
 
     def of(self, layer: str) -> IntegerGrid:
         """Returns the integers of a layer."""
-        return WEIGHT_GRID if layer in self.in_int8 else self.common
+        return self.int8 if layer in self.in_int8 else self.common
 
 
 INT8_WEIGHTS = WeightGrids()

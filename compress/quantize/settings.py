@@ -250,8 +250,12 @@ class QuantizeSettings:
 
     @property
     def weight_grids(self) -> WeightGrids:
-        """The integers that weights may take."""
-        return WeightGrids(WEIGHT_GRIDS[self.weights], frozenset(self.int8_weights or ()))
+        """The integers that weights may take; what INT4 leaves in INT8 overflows nowhere."""
+        return WeightGrids(
+            WEIGHT_GRIDS[self.weights],
+            frozenset(self.int8_weights or ()),
+            WEIGHT_GRIDS["int8" if self.target == "tensorrt" else "int8-pairs"],
+        )
 
     @property
     def weight_rounding(self) -> Rounding:
