@@ -223,6 +223,11 @@ class QuantizeSettings:
         return is_wanted and self.placement.symmetric and self.activations == "int8"
 
     @property
+    def is_for_16_bits(self) -> bool:
+        """Whether weights are for processors without VNNI, which add two products in 16 bits."""
+        return self.weights in ("int8-pairs", "int7")
+
+    @property
     def activation_bits(self) -> int:
         """The width of quantized activations; 8 where they stay in float."""
         return ACTIVATION_BITS[self.activations]

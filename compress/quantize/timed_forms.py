@@ -178,10 +178,13 @@ class _Drafts:
 
 
 def _list_choices(settings: QuantizeSettings) -> dict[str, tuple[Any, ...]]:
-    """Returns the choices that may be faster than the settings' own, by setting, richest first."""
+    """Returns the choices that may be faster than the settings' own, by setting, richest first.
+
+    Products of two activations overflow in 16 bits, whatever the weights are.
+    """
     choices: dict[str, tuple[Any, ...]] = {
         "integer_sums": INTEGER_SUMS[1:],
-        "integer_attention": (True,),
+        "integer_attention": () if settings.is_for_16_bits else (True,),
         "trunk_sums": (True,) if settings.prefer == "speed" else (),
     }
     return {name: more for name, more in choices.items() if getattr(settings, name) is None}

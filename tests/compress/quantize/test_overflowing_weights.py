@@ -57,3 +57,36 @@ def test_without_vnni_only_those_are_computed_as_the_file_says(
     got = run_limited_openvino("AVX2", model, bright[1][0])["y"]
     error = np.abs(got - wanted).max() / np.abs(wanted).max()
     assert bool(error < 0.01) is is_right
+
+
+@pytest.mark.parametrize("in_integers", [False, True])
+def test_without_vnni_products_of_two_activations_overflow(
+    in_integers, make_model, run_model, run_limited_openvino
+) -> None:
+    """Why attention is not moved into integers there, however fast; see `timed_forms`."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["s"], "scores"),
+        helper.make_node("Softmax", ["s"], ["p"], "softmax"),
+        helper.make_node("MatMul", ["p", "v"], ["a"], "mixed"),
+        helper.make_node("MatMul", ["a", "w"], ["y"], "last"),
+    ]
+    shapes = {"q": (1, 4, 20, 8), "k": (1, 4, 8, 20), "v": (1, 4, 20, 8)}
+    weights = {"w": rng.standard_normal((8, 8)).astype(np.float32)}
+    model = make_model(nodes, weights, shapes, ["y"])
+    ranges = {"q": (1.0, 2.0), "k": (0.0, 2.0), "v": (-1.0, 1.0)}
+    many = [
+        {
+            name: rng.uniform(*ranges[name], shape).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+        for _ in range(6)
+    ]
+    settings = QuantizeSettings(
+        target="openvino", weights="int8-pairs", integer_attention=in_integers
+    )
+    quantized = quantize_model(model, many, settings).model
+    wanted = run_model(quantized, many[0])["y"]
+    got = run_limited_openvino("AVX2", quantized, many[0])["y"]
+    error = np.abs(got - wanted).max() / np.abs(wanted).max()
+    assert bool(error < 0.01) is not in_integers

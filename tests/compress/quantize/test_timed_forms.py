@@ -263,14 +263,22 @@ def read_by_products(model):
 
 
 @pytest.mark.parametrize(
-    ("prefer", "share", "taken"),
-    [(None, 0.9, True), (None, 0.97, None), ("speed", 0.97, True), (None, 1.2, None)],
+    ("prefer", "share", "weights", "taken"),
+    [
+        (None, 0.9, "int8", True),
+        (None, 0.97, "int8", None),
+        ("speed", 0.97, "int8", True),
+        (None, 1.2, "int8", None),
+        (None, 0.5, "int8-pairs", None),
+    ],
 )
-def test_attention_goes_by_integers_where_that_saves_time(
-    make_pattern, samples, prefer, share, taken
+def test_attention_goes_by_integers_where_that_saves_time_and_they_fit(
+    make_pattern, samples, prefer, share, weights, taken
 ):
     model = make_pattern("attention")
-    settings = QuantizeSettings(target="openvino", prefer=prefer, integer_sums="none")
+    settings = QuantizeSettings(
+        target="openvino", weights=weights, prefer=prefer, integer_sums="none"
+    )
     result = quantize_model(model, samples, settings, clock=attention_clock(share))
     assert result.settings.integer_attention is taken
     kinds = {node.op_type for node in read_by_products(result.model)}
