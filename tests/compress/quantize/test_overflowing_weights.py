@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.paired_products import LayerProducts
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 
@@ -57,3 +58,16 @@ def test_without_vnni_only_those_are_computed_as_the_file_says(
     got = run_limited_openvino("AVX2", model, bright[1][0])["y"]
     error = np.abs(got - wanted).max() / np.abs(wanted).max()
     assert bool(error < 0.01) is is_right
+
+
+@pytest.mark.parametrize(("target", "fits"), [("openvino", True), ("tensorrt", False)])
+def test_what_int4_leaves_in_int8_fits_where_it_may_have_to(target, fits, bright) -> None:
+    model, pictures = bright
+    settings = QuantizeSettings(target=target, weights="int4", int8_weights=("second",))
+    graph = quantize_model(model, pictures, settings).model.graph
+    (stored,) = (
+        numpy_helper.to_array(item)
+        for item in graph.initializer
+        if item.data_type == TensorProto.INT8 and len(item.dims) == 4
+    )
+    assert (LayerProducts(stored.shape, 0).count_overflowing(stored) == 0) is fits
