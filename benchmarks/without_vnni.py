@@ -36,7 +36,8 @@ def main() -> None:
     write_json(RAW.with_name(f"{SECTION}.json"), rows)
     lines = [
         "OpenVINO kept to AVX2; SQNR of each output on pictures that did not calibrate. "
-        f"Measured in one run on {describe_machine()}; other processes took {others.share:.0%} of the processors' time.",
+        f"Measured in one run on {describe_machine()}; other processes took {others.share:.0%} of "
+        "the processors' time.",
         "",
         *table_lines(
             (
