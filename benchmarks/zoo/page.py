@@ -21,7 +21,7 @@ compute capability 8.9 (not run: there is no GPU), and run on OpenVINO.
 * **quality**: SQNR of the quantized outputs on the calibration samples, dB, with the cheapest
   settings (min-max ranges, no repairs). With random weights it says that nothing is broken, not how
   good a trained network gets.
-* **parity**: SQNR of OpenVINO's outputs against onnxruntime's for the same INT8 file, dB. More
+* **parity**: SQNR of OpenVINO's outputs against what the same INT8 file says, dB. More
   than {parity_margin:.0f} dB below the quality counts as a failure: rounding differently may cost
   no more than quantizing does.
 * **int8 / float**: OpenVINO's time of the INT8 file as a share of the float file's, least of

@@ -14,6 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.processor import read_flags
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
 
@@ -23,7 +24,7 @@ Array = np.ndarray
 @pytest.fixture
 def amx() -> None:
     """Skips what goes wrong only in OpenVINO's kernels for AMX, on processors without."""
-    if "amx_int8" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+    if "amx_int8" not in read_flags():
         pytest.skip("only OpenVINO's kernels for AMX are wrong, and this processor has none")
 
 

@@ -277,7 +277,7 @@ def test_weights_of_another_type_stay_as_they_are(make_model):
 
 @pytest.mark.parametrize("affine", ["BatchNormalization", "Mul", "Add", "Sub", "Div"])
 def test_openvino_reads_int8_behind_a_concat_and_an_affine_as_written(
-    affine, make_model, run_model, tmp_path
+    affine, make_model, run_model, exact_weights, tmp_path
 ):
     rng = np.random.default_rng(0)
     factors = {f"k{index}": rng.uniform(0.5, 1.5, 8).astype(np.float32) for index in range(4)}
@@ -293,7 +293,7 @@ def test_openvino_reads_int8_behind_a_concat_and_an_affine_as_written(
     weights["k"] = factors["k0"].reshape(1, 8, 1, 1)
     model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
     samples = draw_samples()
-    result = quantize_model(model, samples)
+    result = quantize_model(model, samples, QuantizeSettings(weights=exact_weights))
     path = save_onnx(result.model, tmp_path / "q.onnx", metadata={})
     with open_session(path, "openvino") as session:
         got = session.run(samples[0])["y"]

@@ -73,10 +73,11 @@ def test_places_whose_number_the_graph_leaves_open_are_given_too(queries):
     assert HeadJudge(free, samples, {"y": ("y",)}).measure(free)["y"] > 100
 
 
-def test_the_target_is_given_the_same_places(queries):
+def test_the_target_is_given_the_same_places(queries, exact_weights):
     pictures = np.random.default_rng(1).random((12, 1, 3, 12, 16), np.float32)
     samples = [{"x": item} for item in pictures]
-    result = quantize_model(queries, samples[:8], QuantizeSettings(target="openvino"))
+    settings = QuantizeSettings(target="openvino", weights=exact_weights)
+    result = quantize_model(queries, samples[:8], settings)
     assert measure_on_target(queries, result.model, samples[8:], "openvino")["y"] > 25
 
 
