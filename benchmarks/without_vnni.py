@@ -35,8 +35,9 @@ def main() -> None:
         rows = [_measure(case) for case in list_cases() if case.name in NETWORKS]
     write_json(RAW.with_name(f"{SECTION}.json"), rows)
     lines = [
-        "OpenVINO kept to AVX2; SQNR of each output on pictures that did not calibrate. Measured in one run on "
-        f"{describe_machine()}; other processes took {others.share:.0%} of the processors' time.",
+        "OpenVINO kept to AVX2; SQNR of each output on pictures that did not calibrate. "
+        f"Measured in one run on {describe_machine()}; other processes took {others.share:.0%} of "
+        "the processors' time.",
         "",
         *table_lines(
             (

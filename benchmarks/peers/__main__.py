@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
+from artifacts.processor import overflows_on_int8, read_flags
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers import page
@@ -15,6 +16,7 @@ from benchmarks.peers.cost import COST_CASES, measure_cost
 from benchmarks.peers.judge import OPENVINO, TITLES
 from benchmarks.peers.makers import PEERS_PYTHON
 from benchmarks.peers.measure import add_reuse_options, judge_case, measure_case, read_versions
+from benchmarks.peers.standing import KINDS
 
 PAGE = Path("docs/benchmarks.md")
 
@@ -27,7 +29,7 @@ def main() -> None:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
     for case in figures["cases"].values():
-        case |= judge_case(case)
+        case |= judge_case(case, ("run",) if figures.get("overflows") else KINDS)
     write_json(raw, figures)
     target = raw.with_suffix(".md") if arguments.own else PAGE
     if arguments.own:
@@ -56,6 +58,7 @@ def _measure_all(arguments: argparse.Namespace, raw: Path) -> None:
         "runtime": arguments.runtime,
         "date": date.today().isoformat(),
         "machine": describe_machine(),
+        "overflows": overflows_on_int8(read_flags()),
         "versions": read_versions(),
     }
     for case in [own_case(folder) for folder in arguments.own] or list_cases():

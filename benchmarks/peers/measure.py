@@ -1,7 +1,7 @@
 """One network through every tool: files made, judged on held-out pictures, timed in turns."""
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from benchmarks.machine import OtherProcesses
 from benchmarks.peers.cases import Case, CaseFiles, read_feeds
 from benchmarks.peers.judge import ONNXRUNTIME, OPENVINO, TITLES, measure_latency, measure_quality
 from benchmarks.peers.makers import HERE, OURS, Maker, list_ours, list_peers, make
-from benchmarks.peers.standing import CPU_TIME, LATENCY, judge_peer
+from benchmarks.peers.standing import CPU_TIME, KINDS, LATENCY, judge_peer
 
 MOST_FOR_OTHERS = 0.25
 """Beyond this share of the processors' time for others, latencies say little."""
@@ -97,17 +97,17 @@ def case_files(case: Case, out: Path) -> CaseFiles:
     return CaseFiles(out / case.name.lower().replace(", ", "-"))
 
 
-def judge_case(case: dict[str, Any]) -> dict[str, Any]:
+def judge_case(case: dict[str, Any], kinds: Sequence[str] = KINDS) -> dict[str, Any]:
     """Returns what `measure_case` found with {"judged_by", "standing": verdict per peer's file}."""
     time = CPU_TIME if case["others"] > MOST_FOR_OTHERS else LATENCY
-    return case | {"judged_by": time, "standing": _stand(case["files"], time)}
+    return case | {"judged_by": time, "standing": _stand(case["files"], time, kinds)}
 
 
-def _stand(rows: dict[str, Any], time: str) -> dict[str, Any]:
+def _stand(rows: dict[str, Any], time: str, kinds: Sequence[str]) -> dict[str, Any]:
     judged = {name: row for name, row in rows.items() if "failure" not in row}
     ours = {name: row for name, row in judged.items() if name.startswith(OURS)}
     peers = {name: row for name, row in judged.items() if name not in ours}
-    return {name: judge_peer(row, ours, time) for name, row in peers.items()} if ours else {}
+    return {name: judge_peer(row, ours, time, kinds) for name, row in peers.items()} if ours else {}
 
 
 def read_versions() -> dict[str, str]:

@@ -13,15 +13,23 @@ OURS_TO_TUNE, PACKAGES, OWN = "peers", "packages", "own"
 """The networks that framefit was tuned on, those of public packages, a user's own."""
 ON_ONNXRUNTIME = "peers-onnxruntime"
 """Those of `OURS_TO_TUNE`, run by onnxruntime."""
+WITHOUT_VNNI = "peers-without-vnni"
+"""Those of `OURS_TO_TUNE`, on a processor where products of 8-bit integers overflow."""
 SECONDS = (
     "Seconds are those of the tool's process, which its user waits for; in brackets its work "
     "without the imports before it (framefit imports most as it works)."
+)
+_JUDGED = "A peer is judged by the better of *said* and *run*, framefit by the worse."
+_JUDGED_RUN = (
+    "All are judged by *run*: on this processor products of 8-bit integers overflow, and no "
+    "kernel computes what the peers' files say."
 )
 _TITLES = {
     OURS_TO_TUNE: "Beside the peers",
     PACKAGES: "Beside the peers, on networks out of public packages",
     OWN: "Beside the peers, on networks of your own",
     ON_ONNXRUNTIME: "Beside the peers, on onnxruntime",
+    WITHOUT_VNNI: "Beside the peers, on a processor without VNNI",
 }
 _WRITERS = {
     OPENVINO: "`make bench-quantize`",
@@ -37,6 +45,8 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     costs = [(case.title, figures[case.name]) for case in COST_CASES if case.name in figures]
     if figures.get("runtime") == ONNXRUNTIME:
         return {ON_ONNXRUNTIME: render(ON_ONNXRUNTIME, figures, figures["cases"])}
+    if figures.get("overflows"):
+        return {WITHOUT_VNNI: render(WITHOUT_VNNI, figures, known)}
     lines = {}
     if known or costs:
         lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
@@ -62,8 +72,7 @@ def render(section: str, figures: Mapping[str, Any], cases: Mapping[str, Any]) -
         "threads, batch 1: the files take turns of three inferences, of which the first, with the "
         "caches full of another file, does not count, in several processes; the smallest is shown, "
         "how many times faster than float that is, and the smallest processor time over all "
-        "threads. A peer is judged by the better of *said* and *run*, framefit by the worse. "
-        f"{SECONDS}",
+        f"threads. {_JUDGED_RUN if figures.get('overflows') else _JUDGED} {SECONDS}",
         "",
         f"{figures['date']}; {figures['machine']}; {versions}.",
         "",

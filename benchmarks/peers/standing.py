@@ -1,11 +1,13 @@
 """Whether a peer's file is left standing: no file of framefit is as fast and clearly better."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
 SLOWER_ALLOWED = 1.03
 BETTER_DB = 3.0
+KINDS = ("said", "run")
+"""What a file says, and what the runtime makes of it."""
 FIGURES = ("sqnr_mean_db", "sqnr_db")
 LATENCY, CPU_TIME = "min_ms", "cpu_ms"
 
@@ -19,7 +21,10 @@ def output_gains(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> dict[str, 
 
 
 def judge_peer(
-    peer: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]], time: str = LATENCY
+    peer: Mapping[str, Any],
+    ours: Mapping[str, Mapping[str, Any]],
+    time: str = LATENCY,
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, Any]:
     """Looks for a file of framefit that leaves no reason to use a peer's.
 
@@ -32,6 +37,7 @@ def judge_peer(
         ours: the same per file; the worse one counts.
         time: which of the two times says what is fast: `LATENCY`, or `CPU_TIME` for figures of a
             machine that had other work.
+        kinds: of `KINDS` that count.
 
     Returns:
         {"beaten_by": name or None, "closest": name, "gain_db", "worst_output_db", "time_ratio",
@@ -39,7 +45,10 @@ def judge_peer(
     """
     rows = []
     for name, item in ours.items():
-        gains = output_gains(judge_outputs(item, is_ours=True), judge_outputs(peer, is_ours=False))
+        gains = output_gains(
+            judge_outputs(item, is_ours=True, kinds=kinds),
+            judge_outputs(peer, is_ours=False, kinds=kinds),
+        )
         gain, worst = sum(gains.values()) / len(gains), min(gains.values())
         ratios = {key: item[key] / peer[key] for key in (LATENCY, CPU_TIME)}
         ratio = ratios[time]
@@ -62,9 +71,16 @@ def judge_peer(
     return best
 
 
-def judge_outputs(file: Mapping[str, Any], *, is_ours: bool) -> dict[str, dict[str, float]]:
+def judge_outputs(
+    file: Mapping[str, Any], *, is_ours: bool, kinds: Sequence[str] = KINDS
+) -> dict[str, dict[str, float]]:
     """Returns what counts of {"said", "run"} per output: our worse one, a peer's better one."""
-    return _pick(file, min if is_ours else max)
+    choose = min if is_ours else max
+    known = [file[kind] for kind in kinds if "failure" not in file[kind]]
+    return {
+        name: {figure: choose(outputs[name][figure] for outputs in known) for figure in FIGURES}
+        for name in known[0]
+    }
 
 
 def find_misread(files: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
@@ -85,11 +101,3 @@ def find_misread(files: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
 
 def _mean_db(outputs: Mapping[str, Mapping[str, float]]) -> float:
     return mean(figures["sqnr_mean_db"] for figures in outputs.values())
-
-
-def _pick(item: Mapping[str, Any], choose: Callable[..., float]) -> dict[str, dict[str, float]]:
-    known = [item[kind] for kind in ("said", "run") if "failure" not in item[kind]]
-    return {
-        name: {figure: choose(outputs[name][figure] for outputs in known) for figure in FIGURES}
-        for name in known[0]
-    }

@@ -67,3 +67,9 @@ def test_files_that_openvino_computes_otherwise_are_found() -> None:
         }
     )
     assert found == {"same": False, "little": False, "much": True, "better": False}
+
+
+def test_where_nothing_else_can_be_computed_only_that_counts() -> None:
+    peer, ours = file(2.0, {"a": 40}, run={"a": 20}), {"ours": file(2.0, {"a": 30})}
+    assert judge_peer(peer, ours)["beaten_by"] is None
+    assert judge_peer(peer, ours, kinds=("run",))["beaten_by"] == "ours"

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.paired_products import LayerProducts
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 
@@ -90,3 +91,16 @@ def test_without_vnni_products_of_two_activations_overflow(
     got = run_limited_openvino("AVX2", quantized, many[0])["y"]
     error = np.abs(got - wanted).max() / np.abs(wanted).max()
     assert bool(error < 0.01) is not in_integers
+
+
+@pytest.mark.parametrize(("target", "fits"), [("openvino", True), ("tensorrt", False)])
+def test_what_int4_leaves_in_int8_fits_where_it_may_have_to(target, fits, bright) -> None:
+    model, pictures = bright
+    settings = QuantizeSettings(target=target, weights="int4", int8_weights=("second",))
+    graph = quantize_model(model, pictures, settings).model.graph
+    (stored,) = (
+        numpy_helper.to_array(item)
+        for item in graph.initializer
+        if item.data_type == TensorProto.INT8 and len(item.dims) == 4
+    )
+    assert (LayerProducts(stored.shape, 0).count_overflowing(stored) == 0) is fits
