@@ -528,6 +528,21 @@ def test_overflow_is_wrong_where_this_processor_would_overflow(flag, severity, d
     assert "and 1 more" in found.place
 
 
+def test_products_of_activations_overflow_on_openvino_too(draw):
+    by_target = {
+        target: [
+            item.what
+            for item in lint_model(attention(draw, "qkvp"), target=target).findings
+            if item.rule == "overflowing-pairs"
+        ]
+        for target in ("openvino", "onnxruntime")
+    }
+    assert by_target == {
+        "openvino": ["INT8 products of two activations in 2 nodes"],
+        "onnxruntime": [],
+    }
+
+
 @pytest.mark.parametrize("is_found", [True, False])
 def test_openvino_computes_in_float_what_lint_says(is_found, draw):
     """All but the dilated one, which it computes slowly in integers."""
