@@ -68,7 +68,7 @@ def held():
     return frame()
 
 def hung(note):
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     with open(note, "w") as stream:
         stream.write(f"{os.getpid()} {child.pid}\\n")
     child.wait()
@@ -207,8 +207,11 @@ def is_running(pid):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and the kernel ends the child")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_measurement_ends_with_the_one_that_asked(tmp_path, number):
+    """Shells let what runs in their background ignore SIGINT, the tests among it."""
     note = tmp_path / "pids"
     code = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from latency_budget.restarts import *\n"
         f"recipe = Recipe(function='workload_for_test:hung', arguments={{'note': '{note}'}})\n"
         "measure_in_processes(recipe, ProcessSettings(measure=MeasureSettings(frames=5)))"
