@@ -71,7 +71,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     times = ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
     quality = (
         "; ".join(
-            ", ".join(f"{value:.1f}" for value in row[weights][kind].values())
+            ", ".join(f"{row[weights][kind][name]:.1f}" for name in row[weights]["said_db"])
             for kind in ("said_db", "computed_db")
         )
         for weights in WEIGHTS
