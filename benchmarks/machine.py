@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 from typing import Self
 
-from artifacts.processor import read_flags
+from artifacts.processor import overflows_on_int8, read_flags
 
 INTEGER_FEATURES = {"avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 """What /proc/cpuinfo calls them, and what people do."""
@@ -18,6 +18,8 @@ def describe_machine() -> str:
     flags = read_flags()
     has = [name for flag, name in INTEGER_FEATURES.items() if flag in flags]
     features = f" with {' and '.join(has)}" if has else ""
+    if overflows_on_int8(flags):
+        features = " without VNNI"
     return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"
 
 
