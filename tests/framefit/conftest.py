@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -14,11 +14,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-
-from framefit import fit_workshop
-from framefit.budget_job import make_report
-from framefit.network_clock import NetworkClock
-from latency_budget.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -125,31 +120,3 @@ def pictures(tmp_path: Path) -> Path:
         noise = generator.integers(0, 256, (4, 6, 3), np.uint8)
         assert cv2.imwrite(str(path / f"{index}.png"), cv2.resize(noise, size))
     return path
-
-
-@pytest.fixture
-def steady_clock(monkeypatch):
-    """Latencies in ms that no other process disturbs: a network's weights in MB."""
-
-    def time_networks(_, models):
-        weights = [
-            [numpy_helper.to_array(item) for item in model.graph.initializer] for model in models
-        ]
-        return [sum(array.nbytes for array in arrays) / 1e6 for arrays in weights]
-
-    monkeypatch.setattr(NetworkClock, "__call__", time_networks)
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """The reports that are made: of what was measured, all that is judged passes."""
-    made = []
-
-    def pass_all(*given, **options):
-        report = make_report(*given, **options)
-        gates = tuple(replace(gate, verdict=Verdict.PASS) for gate in report.gates)
-        made.append(replace(report, gates=gates, verdict=Verdict.PASS))
-        return made[-1]
-
-    monkeypatch.setattr(fit_workshop, "make_report", pass_all)
-    return made

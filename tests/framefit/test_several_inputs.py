@@ -199,9 +199,8 @@ def test_arrays_say_the_shapes_wherever_weights_are_exported_to_run_on_them(
     assert "depth" in result.out
 
 
-def test_arrays_say_the_shapes_of_weights_that_are_fitted(
-    run, pair: Path, steady_clock, reports
-) -> None:
+@pytest.mark.slow
+def test_arrays_say_the_shapes_of_weights_that_are_fitted(run, pair: Path) -> None:
     Path("budget.toml").write_text("[frame]\nrate_hz = 30\n")
     measured = ("--budget", "budget.toml", "--environment", "report", "--frames", "40")
     result = run("fit", pair, *options(shapes=()), *measured, "--out", "out")
