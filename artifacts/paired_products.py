@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from artifacts.graph_reading import attribute
 
-LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 PAIR_SUM = 128
 """What two weights of one sign may be together: 255 * 128 is at most 2 ** 15 - 1."""
 
@@ -63,26 +62,23 @@ class LayerProducts:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether any products are added in 16 bits.
-
-        Depthwise layers add all in 32, unless channels have several outputs each: then positions
-        are paired, as where onnxruntime reads a picture of one channel.
-        """
-        is_depthwise = self.shape[0] == self.groups or self.axis == 1
-        if self.inputs_of_group == 1 and is_depthwise:
-            return False
+        """Whether any products are added in 16 bits."""
         return bool((self.find_partners() >= 0).any())
 
     def find_partners(self) -> NDArray[np.int64]:
         """Returns which weight of its row each one is paired with, [in]; -1 for none.
 
         A row holds the weights of one output channel, [input channels, *kernel] flattened.
+        Depthwise layers add all in 32 bits, unless channels have several outputs each: then
+        positions are paired, as where onnxruntime reads a picture of one channel.
         """
         inputs, kernel = self.shape[1 - self.axis], int(np.prod(self.shape[2:]))
+        partners = np.full(inputs * kernel, -1)
+        if self.inputs_of_group == 1 and (self.shape[0] == self.groups or self.axis == 1):
+            return partners
         index = np.arange(inputs * kernel).reshape(inputs, kernel)
         lines = index.T.reshape(1, -1) if self.is_position_first else index.T
         paired = lines[:, : lines.shape[1] // 2 * 2].reshape(-1, 2)
-        partners = np.full(inputs * kernel, -1)
         partners[paired] = paired[:, ::-1]
         return partners
 
@@ -92,8 +88,6 @@ class LayerProducts:
         Args:
             integers: the weight.
         """
-        if not self.has_pairs:
-            return 0
         partners = self.find_partners()
         rows = np.moveaxis(integers, self.axis, 0).reshape(self.shape[self.axis], -1)
         rows = rows.astype(np.int16)

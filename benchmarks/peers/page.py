@@ -45,13 +45,12 @@ def sections(figures: Mapping[str, Any]) -> dict[str, list[str]]:
     costs = [(case.title, figures[case.name]) for case in COST_CASES if case.name in figures]
     if figures.get("runtime") == ONNXRUNTIME:
         return {ON_ONNXRUNTIME: render(ON_ONNXRUNTIME, figures, figures["cases"])}
-    if figures.get("overflows"):
-        return {WITHOUT_VNNI: render(WITHOUT_VNNI, figures, known)}
     lines = {}
     if known or costs:
-        lines[OURS_TO_TUNE] = render(OURS_TO_TUNE, figures, known)
+        section = WITHOUT_VNNI if figures.get("overflows") else OURS_TO_TUNE
+        lines[section] = render(section, figures, known)
         for title, cost in costs:
-            lines[OURS_TO_TUNE] += _cost_lines(title, cost)
+            lines[section] += _cost_lines(title, cost)
     if foreign:
         lines[PACKAGES] = render(PACKAGES, figures, foreign)
     return lines

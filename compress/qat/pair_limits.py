@@ -7,9 +7,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from artifacts.paired_products import LAYERS, LayerProducts
+from artifacts.paired_products import LayerProducts
 from compress.quantize.layer_weights import from_rows, to_rows
 from compress.quantize.paired_grid import PairedGrid, grid_of_layer
+from compress.quantize.placement.layers import LAYERS
 from compress.quantize.qparams import WEIGHT_GRIDS
 
 Limits = tuple[NDArray[np.float32], NDArray[np.float32]]

@@ -23,13 +23,16 @@ class PairedGrid(IntegerGrid):
 
     partners: NDArray[np.int64]
 
-    def limits(self, exact: NDArray[np.float64]) -> tuple[Limit, Limit]:
+    def limits(
+        self, values: NDArray[np.float64], steps: NDArray[np.float64] | float = 1.0
+    ) -> tuple[Limit, Limit]:
         """Returns limits that any two partners keep together, nearest to what they are.
 
         What one of them leaves of the sum is for the other; what is too much is taken from both
         alike (halves to even, which is up for one and down for the other). Integers that keep the
         sum are within the limits that are made of them.
         """
+        exact = values / steps
         return -self._limit(-exact), self._limit(exact)
 
     def reach(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -41,11 +41,14 @@ class IntegerGrid:
         stored = max(self.bits, 8)
         return np.dtype(f"{'int' if self.is_signed else 'uint'}{stored}")
 
-    def limits(self, exact: NDArray[np.float64]) -> tuple[Limit, Limit]:
+    def limits(
+        self, values: NDArray[np.float64], steps: NDArray[np.float64] | float = 1.0
+    ) -> tuple[Limit, Limit]:
         """Returns the smallest and the largest integer that a value may become.
 
         Args:
-            exact: values in steps of their scale, [..., in].
+            values: [..., in].
+            steps: of their scales.
         """
         return self.lowest, self.highest
 

@@ -101,7 +101,7 @@ class AdaRound(MomentRounding):
             grid: the integers that are allowed.
             shares: [groups, out, in] h to start from; None for the weights' own.
         """
-        low, high = grid.limits(target / steps)
+        low, high = grid.limits(target, steps)
         exact = np.clip(target / steps, low, high)
         floor = np.minimum(np.floor(exact), high - 1)
         size = np.einsum("gii->g", hessian)[:, None, None] / hessian.shape[1]

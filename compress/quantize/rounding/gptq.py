@@ -112,7 +112,7 @@ def round_with_losses(
     sizes = np.einsum("gii->gi", factor).copy()
     factor /= sizes[:, None]
     turned = order[:, :, None]
-    low, high = (turn_limit(limit, turned) for limit in grid.limits(rows / steps))
+    low, high = (turn_limit(limit, turned) for limit in grid.limits(rows, steps))
     left = np.take_along_axis(rows.transpose(0, 2, 1), turned, axis=1)
     steps = np.take_along_axis(steps.transpose(0, 2, 1), turned, axis=1)
     wanted, integers = left.copy(), np.empty_like(left)

@@ -18,7 +18,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields a finding for all layers whose weights may overflow, and one for all products."""
     counts = {
         node.name or node.output[0]: count
-        for node in graph.of(*sorted(LAYERS))
+        for node in graph.of(*LAYERS)
         if (count := _count_overflowing(graph, node, target))
     }
     if counts:

@@ -14,13 +14,14 @@ from torch import nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
-from artifacts.paired_products import LAYERS, LayerProducts
+from artifacts.paired_products import LayerProducts
 from compress.qat.api import layer_weights, train_quantized
 from compress.qat.learned_scale import quantize_through
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
 from compress.qat.settings import QatSettings
 from compress.quantize.api import quantize_model
+from compress.quantize.placement.layers import LAYERS
 from compress.quantize.rounding import Nearest
 from compress.quantize.settings import QuantizeSettings
 from compress.train.settings import TrainerSettings
