@@ -5,6 +5,9 @@ from pathlib import Path
 EXACT_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 """With one of them products of 8-bit integers are added in 32 bits."""
 
+PAIRED_SUMS = "this processor has no VNNI and adds products of 8-bit integers in pairs, in 16 bits"
+"""What users are told where `overflows_on_int8`."""
+
 
 def read_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     """Returns the names of its features; none where Linux does not list them as x86's are."""

@@ -20,7 +20,7 @@ from artifacts.onnx_file import check_onnx, load_before_plugins, save_onnx
 from artifacts.onnx_inputs import input_tensors
 from artifacts.onnx_metadata import read_input_spec
 from artifacts.plugin_tail import PluginTail, join_plugins
-from artifacts.processor import overflows_on_int8, read_flags
+from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags
 from artifacts.samples import Samples, TensorShape, open_samples
 from framefit.exported_module import export_module
 from framefit.program_samples import Array, Items, ProgramSamples, open_items, read_first
@@ -242,8 +242,8 @@ def distill(
 def _warn_of_overflow() -> None:
     if overflows_on_int8(read_flags()):
         _log.warning(
-            "this processor has no VNNI, and sums of 8-bit products may overflow on it: "
-            "QuantizeSettings(weights='int8-pairs') keeps them to what fits"
+            "%s: they may overflow; QuantizeSettings(weights='int8-pairs') keeps them to what fits",
+            PAIRED_SUMS,
         )
 
 

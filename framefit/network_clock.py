@@ -1,12 +1,11 @@
 """Times networks side by side on a runtime: what `--prefer` measures with."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from compress.quantize.side_by_side import map_ahead
 from engines.session import SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.network_session import open_in_memory
+from framefit.paired_times import PairedTimes
 
 if TYPE_CHECKING:
     from engines.session import Session
@@ -32,8 +32,8 @@ LONG_SECONDS = 4.0
 FEWEST_INFERENCES = 5
 """Enough once a batch has taken `LONG_SECONDS`: a disturbance is little of a slow inference."""
 SETTLED = 0.01
-"""A batch ends early once the 95 % interval of every lower quartile is this share of it or less:
-half of what the choice between two forms of a network takes for noise."""
+"""A batch ends early once the 95 % interval of every latency is this share of it or less: half of
+what the choice between two forms of a network takes for noise."""
 SETTLED_FORM = 0.02
 """The same where nothing but forms is chosen: a latency is known to half of it on either side."""
 QUICK_SECONDS = 0.5
@@ -55,7 +55,8 @@ class NetworkClock:
     """Measures the latency of networks, a few at a time, a few inferences each in turn.
 
     The first network is timed again in every batch, and each latency is taken as its ratio to that
-    one, so that a machine that speeds up or slows down between batches favours nobody.
+    one, so that a machine that speeds up or slows down between batches favours nobody. Within a
+    batch neither does one that does so between turns (`framefit.paired_times`).
 
     Args:
         runtime: a name of `engines.runtimes.BACKENDS`.
@@ -75,10 +76,11 @@ class NetworkClock:
         self._has_warned = False
 
     def __call__(self, models: Sequence[onnx.ModelProto]) -> list[float]:
-        """Returns the lower quartile of each model's latency in ms; inputs are random.
+        """Returns each model's latency in ms; inputs are random.
 
-        A quarter of the inferences were at least as fast: what other processes do to the rest does
-        not reach it, unless they never pause. That is warned of, once.
+        It is the lower quartile of the first, a quarter of whose inferences were at least as fast:
+        what other processes do to the rest does not reach it, unless they never pause. That is
+        warned of, once. The others are their ratios to it.
         """
         ratios, reference_ms = [1.0], []
         for start in range(1, len(models), BATCH):
@@ -120,16 +122,16 @@ class NetworkClock:
                 self._open_all(models, sessions, watch)
                 what = f"{self.runtime} has not returned from running a network to time it"
                 limit = partial(watch.during, what, is_cold=True)
-                times_ms = _interleave(
+                times = _interleave(
                     sessions, limit, settled=self._settled, is_to_choose=self._is_to_choose
                 )
                 self._kept = models[-1], sessions.pop()
             finally:
                 for session in sessions:
                     session.close()
-        quartiles = [quantiles(taken, n=4)[0] for taken in times_ms]
-        self._warn_if_disturbed(quartiles[0], min(times_ms[0]))
-        return quartiles
+        _, first_ns, _ = times.quartile_interval
+        self._warn_if_disturbed(first_ns, times.fastest)
+        return [first_ns / 1e6 * ratio for ratio in times.ratios]
 
     def _open_all(
         self, models: Sequence[onnx.ModelProto], sessions: "list[Session]", watch: HangWatch
@@ -149,13 +151,13 @@ class NetworkClock:
                     sessions.append(next(opened))
         self._has_opened = True
 
-    def _warn_if_disturbed(self, quartile_ms: float, fastest_ms: float) -> None:
-        if quartile_ms > (1 + CALM) * fastest_ms and not self._has_warned:
+    def _warn_if_disturbed(self, quartile: float, fastest: float) -> None:
+        if quartile > (1 + CALM) * fastest and not self._has_warned:
             self._has_warned = True
             _log.warning(
                 "something else takes this machine's time: three of four inferences take %.0f %% "
                 "longer than the fastest, or more; latencies are only ratios of each other",
-                100 * (quartile_ms / fastest_ms - 1),
+                100 * (quartile / fastest - 1),
             )
 
 
@@ -165,8 +167,8 @@ def _interleave(
     *,
     settled: float,
     is_to_choose: bool,
-) -> list[list[float]]:
-    """Returns the times of each session in ms; each inference is within a `limit()`."""
+) -> PairedTimes:
+    """Returns the times of all sessions in ns; each inference is within a `limit()`."""
     most_seconds = SECONDS_PER_BATCH
     if is_to_choose:
         each = QUICK_SECONDS * SETTLED / settled
@@ -178,16 +180,20 @@ def _interleave(
     first_ns = [run(session) for session in sessions]
     is_long = sum(first_ns) > LONG_INFERENCE_MS * 1e6 * len(sessions)
     burst, skipped = (1, 0) if is_long else (BURST, 1)
-    times_ns: list[list[int]] = [[] for _ in sessions]
-    while len(times_ns[0]) < MAX_INFERENCES:
+    turns: list[list[list[int]]] = []
+    while True:
+        taken: list[list[int]] = [[] for _ in sessions]
         for place in rng.permutation(len(sessions)):
-            times_ns[place] += [run(sessions[place]) for _ in range(burst)][skipped:]
-        count = len(times_ns[0])
-        if _is_enough(count, time.perf_counter() - began, most_seconds):
-            break
-        if count >= MIN_INFERENCES and _is_settled(times_ns, settled, is_to_choose=is_to_choose):
-            break
-    return [[ns / 1e6 for ns in taken] for taken in times_ns]
+            taken[place] = [run(sessions[place]) for _ in range(burst)][skipped:]
+        turns.append(taken)
+        count = len(turns) * (burst - skipped)
+        is_enough = _is_enough(count, time.perf_counter() - began, most_seconds)
+        if count < MIN_INFERENCES and not is_enough:
+            continue
+        times = PairedTimes(np.array(turns))
+        is_settled = _is_settled(times, settled, is_to_choose=is_to_choose)
+        if is_enough or is_settled or count >= MAX_INFERENCES:
+            return times
 
 
 def _run(
@@ -209,33 +215,21 @@ def _is_enough(count: int, seconds: float, most_seconds: float) -> bool:
     return seconds > most_seconds and count >= MIN_INFERENCES
 
 
-def _is_settled(taken: Sequence[Sequence[int]], settled: float, *, is_to_choose: bool) -> bool:
-    """Tells whether the lower quartile of each session's times is known closely enough."""
-    found = [_quartile_interval(item) for item in taken]
-    widths = [(high - low) / quartile for low, quartile, high in found]
+def _is_settled(times: PairedTimes, settled: float, *, is_to_choose: bool) -> bool:
+    """Tells whether the ratios are known closely enough, and the first latency if it matters."""
+    low, quartile, high = times.quartile_interval
+    is_known = (high - low) / quartile <= settled
+    if times.count == 1:
+        return is_known
     if not is_to_choose:
-        return all(width <= settled for width in widths)
-    quartiles = [quartile for _, quartile, _ in found]
+        return is_known and max(times.widths) <= settled
     return all(
-        width <= max(settled, min(ROUGHLY, APART * _nearest(quartiles, index)))
-        for index, width in enumerate(widths)
+        width <= max(settled, min(ROUGHLY, APART * _nearest(times.ratios, index)))
+        for index, width in enumerate(times.widths)
     )
 
 
 def _nearest(values: Sequence[float], index: int) -> float:
-    """Returns the distance from a value to the nearest other, as a share of it; 0 for one alone."""
+    """Returns the distance from a value to the nearest other, as a share of it."""
     others = (abs(other - values[index]) for at, other in enumerate(values) if at != index)
-    return min(others, default=0.0) / values[index]
-
-
-def _quartile_interval(taken: Sequence[int]) -> tuple[int, int, int]:
-    """Returns the lower quartile between the ends of its 95 % interval.
-
-    They are order statistics, whatever the distribution (H. David and H. Nagaraja, "Order
-    Statistics", 2003, section 7.1).
-    """
-    count = len(taken)
-    half = 1.96 * math.sqrt(count * 0.25 * 0.75)
-    ordered = sorted(taken)
-    low, high = max(0, math.floor(count / 4 - half)), math.ceil(count / 4 + half)
-    return ordered[low], ordered[count // 4], ordered[high]
+    return min(others) / values[index]

@@ -21,7 +21,7 @@ from artifacts.onnx_metadata import (
     VERSIONS_KEY,
     read_metadata,
 )
-from artifacts.processor import overflows_on_int8, read_flags
+from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags
 from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions, OpenedModel
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
@@ -164,8 +164,9 @@ def choose_weights(target: str) -> str:
     if target == "tensorrt" or not overflows_on_int8(read_flags()):
         return "int8"
     _log.warning(
-        "this processor has no VNNI and adds products of 8-bit integers in pairs, in 16 bits: "
-        "weights are kept to sums that fit (int8-pairs); --weights int8 for processors that have it"
+        "%s: weights are kept to sums that fit (int8-pairs); --weights int8 for processors that "
+        "have it",
+        PAIRED_SUMS,
     )
     return "int8-pairs"
 

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingExtraError
-from artifacts.processor import overflows_on_int8, read_flags
+from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags
 from artifacts.samples import pick_evenly
 from compress.compare import compare_models
 from compress.model_runner import Runner, with_outputs
@@ -86,8 +86,8 @@ def check_on_target(
         )
     if said and overflows_on_int8(read_flags()):
         _log.warning(
-            "this processor has no VNNI: it adds products of 8-bit integers in 16 bits, which "
-            "overflow unless the network is quantized with --weights int8-pairs"
+            "%s: they overflow unless the network is quantized with --weights int8-pairs",
+            PAIRED_SUMS,
         )
     return TargetCheck(runtime=runtime, samples=len(few), outputs_db=got, said_db=said)
 

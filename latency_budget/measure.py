@@ -219,7 +219,10 @@ def _count_stops() -> Iterator[list[int]]:
 
 @contextmanager
 def _quiet_garbage_collector(clock: Clock) -> Iterator[list[tuple[int, int]]]:
-    """Collects once, then switches collection off; yields when it ran anyway, start and end."""
+    """Collects once, then switches collection off; yields when it ran anyway, start and end.
+
+    Objects that a caller has frozen are not looked at, and stay so.
+    """
     collections: list[tuple[int, int]] = []
     begun = [0]
 
@@ -229,15 +232,17 @@ def _quiet_garbage_collector(clock: Clock) -> Iterator[list[tuple[int, int]]]:
         else:
             collections.append((begun[0], clock.now_ns()))
 
-    was_enabled = gc.isenabled()
+    was_enabled, is_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
-    gc.freeze()
+    if not is_frozen:
+        gc.freeze()
     gc.disable()
     gc.callbacks.append(note)
     try:
         yield collections
     finally:
         gc.callbacks.remove(note)
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()

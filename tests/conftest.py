@@ -1,5 +1,6 @@
 """What all tests share: no hurry for hypothesis, and a browser that renders pages."""
 
+import gc
 import json
 import re
 import shutil
@@ -13,6 +14,13 @@ from artifacts.processor import overflows_on_int8, read_flags
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector skip what was imported: it would look at all of it many times."""
+    gc.collect()
+    gc.freeze()
+
 
 FRAME = """<!doctype html><script>
 addEventListener('message', event => { document.title = JSON.stringify(event.data); });

@@ -13,6 +13,8 @@ from engines.session import TensorInfo
 from framefit import network_clock
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
 
+TWO_BURSTS = 2 * network_clock.BURST
+
 
 class Machine:
     """A machine's time, and a session on it.
@@ -114,19 +116,23 @@ def test_the_network_that_was_timed_last_is_not_opened_again(is_last, monkeypatc
 
 @pytest.mark.parametrize(
     ("is_to_choose", "ms", "turns"),
-    [(False, (2, 4), 301), (True, (2, 4), 19), (True, (2, 2), 244), (True, (5, 5), 100)],
+    [(False, (2, 4), 301), (True, (2, 4), 19), (True, (2, 2), 247), (True, (5, 5), 100)],
 )
 def test_networks_that_are_far_apart_are_soon_told_apart(is_to_choose, ms, turns, monkeypatch):
-    """Both vary by 4 %. Two as fast as each other get a second in all, if not 300 turns."""
-    machine = Machine(1, spread=0.04)
-    sessions = [Machine(1, each, spread=0.04) for each in ms]
+    """Both vary by 2 %, one where the other does not.
+
+    Two as fast as each other get a second in all, if not 300 turns.
+    """
+    machine = Machine(1)
+    sessions = [Machine(1, each, spread=0.02) for each in ms]
     for session in sessions:
         session.elapse = machine.elapse
+    sessions[1].turn = TWO_BURSTS
     opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
     NetworkClock("openvino", is_to_choose=is_to_choose)([onnx.ModelProto(), onnx.ModelProto()])
-    assert {session.turn for session in sessions} == {turns}
+    assert [session.turn for session in sessions] == [turns, turns + TWO_BURSTS]
 
 
 class ColdSession(Machine):
@@ -149,7 +155,24 @@ def test_what_another_network_leaves_in_the_caches_does_not_count(monkeypatch):
     opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
     monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
-    assert NetworkClock("openvino")([onnx.ModelProto(), onnx.ModelProto()]) == [4, 2]
+    latencies = NetworkClock("openvino")([onnx.ModelProto(), onnx.ModelProto()])
+    assert latencies == pytest.approx([4, 2])
+
+
+def test_a_machine_that_slows_down_at_times_leaves_the_ratio(monkeypatch):
+    """Half of the turns take 1.5 times as long, on average, and for several turns at a time."""
+    rng = np.random.default_rng(0)
+    speeds = np.repeat(1 + rng.exponential(0.5, 100) * rng.integers(0, 2, 100), 60)
+    machine = Machine(1)
+    sessions = [Machine(1, each) for each in (4, 5)]
+    for session in sessions:
+        session.elapse = lambda ns: machine.elapse(round(ns * speeds[int(machine.ns / 1e6) // 60]))
+    opened = iter(sessions)
+    monkeypatch.setattr(network_clock, "time", machine)
+    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
+    clock = NetworkClock("openvino", is_to_choose=True)
+    first_ms, other_ms = clock([onnx.ModelProto(), onnx.ModelProto()])
+    assert other_ms / first_ms == pytest.approx(1.25, rel=0.01)
 
 
 def unreadable() -> onnx.ModelProto:

@@ -139,6 +139,17 @@ def test_garbage_collection_is_off_while_timing_and_back_afterwards():
     assert run.gc_collections == 0
 
 
+def test_objects_stay_frozen_only_where_a_caller_froze_them():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    measure_closed([Stage("work", abs)], [0], MeasureSettings(frames=1, warmup_frames=0))
+    assert gc.get_freeze_count() == frozen
+    gc.unfreeze()
+    measure_closed([Stage("work", abs)], [0], MeasureSettings(frames=1, warmup_frames=0))
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+
+
 def test_a_collection_forced_by_a_stage_is_counted():
     run = measure_closed(
         [Stage("collect", lambda x: gc.collect())], [0], MeasureSettings(frames=3, warmup_frames=0)
