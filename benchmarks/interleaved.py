@@ -1,11 +1,12 @@
 """Times networks side by side: a few inferences each in turn, so that all see the same machine."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
@@ -65,3 +66,26 @@ def time_sessions(
         | {"cpu_ms": cpu_ns[name] / 1e6}
         for name, values in times_ns.items()
     }
+
+
+def take_turns(
+    sessions: Sequence[Session], feeds: Mapping[str, NDArray[Any]], turns: int
+) -> NDArray[np.int64]:
+    """Returns the times of inferences in ns, [turns, sessions, inferences of a turn that count].
+
+    They are for `framefit.paired_times`; in each turn the sessions come in another order.
+
+    Args:
+        sessions: opened.
+        feeds: what all of them are given.
+        turns: of each session.
+    """
+    rng = np.random.default_rng(0)
+    times = np.zeros((turns, len(sessions), BURST), np.int64)
+    for turn in times:
+        for place in rng.permutation(len(sessions)):
+            for inference in range(BURST):
+                start = time.perf_counter_ns()
+                sessions[place].run_borrowed(feeds)
+                turn[place, inference] = time.perf_counter_ns() - start
+    return times[..., 1:]

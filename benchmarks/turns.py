@@ -52,6 +52,21 @@ def main() -> None:
 
 
 def _measure(case: Case) -> list[dict[str, Any]]:
+    sessions = open_copies(case, COPIES, MIXED_COPIES)
+    rows = [_compare(case.name, burst, sessions) for burst in BURSTS]
+    for session in sessions:
+        session.close()
+    return rows
+
+
+def open_copies(case: Case, copies: int, mixed_copies: int) -> list[Session]:
+    """Opens the float network, copies of an INT8 file, and of one with its first layers in float.
+
+    Args:
+        case: the network.
+        copies: of the INT8 file.
+        mixed_copies: of that with `FLOAT_LAYERS` layers in float.
+    """
     with case.written() as files:
         model, samples = load_onnx(files.model), read_feeds(files.calibration)
         settings = QuantizeSettings(target="openvino")
@@ -62,13 +77,9 @@ def _measure(case: Case) -> list[dict[str, Any]]:
             save_onnx(item.model, files.folder / f"{name}.onnx", metadata={})
             for name, item in (("int8", result), ("mixed", mixed))
         )
-        paths = [files.model, *[int8] * COPIES, *[other] * MIXED_COPIES]
+        paths = [files.model, *[int8] * copies, *[other] * mixed_copies]
         takes_turns = SessionSettings(takes_turns=True)
-        sessions = [open_session(path, "openvino", takes_turns) for path in paths]
-    rows = [_compare(case.name, burst, sessions) for burst in BURSTS]
-    for session in sessions:
-        session.close()
-    return rows
+        return [open_session(path, "openvino", takes_turns) for path in paths]
 
 
 def _compare(name: str, burst: int, sessions: Sequence[Session]) -> dict[str, Any]:

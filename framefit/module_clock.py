@@ -36,5 +36,5 @@ class ModuleClock:
         self._clock = NetworkClock(runtime)
 
     def __call__(self, modules: "Sequence[nn.Module]") -> list[float]:
-        """Returns the lower quartile of each module's latency in ms, see `NetworkClock`."""
+        """Returns each module's latency in ms, see `NetworkClock`."""
         return self._clock([self.export(module) for module in modules])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
-from benchmarks.zoo.child import PARITY_MARGIN_DB, ROUNDS, SAMPLES
+from benchmarks.zoo.child import PARITY_MARGIN_DB, SAMPLES, TURNS
 from benchmarks.zoo.networks import ZOO
 from benchmarks.zoo.page import render
 from benchmarks.zoo.run import TIMEOUT_S, run_zoo
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     facts = {
         "targets": options.targets,
         "samples": SAMPLES,
-        "rounds": ROUNDS,
+        "turns": TURNS,
         "parity_margin": PARITY_MARGIN_DB,
         "disturbed": options.disturbed,
         "left": [item.name for item in ZOO if item.name not in rows],

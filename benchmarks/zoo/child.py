@@ -13,6 +13,7 @@ import torch
 from artifacts.errors import FramefitError
 from artifacts.onnx_file import load_onnx, save_onnx
 from artifacts.synthetic_pictures import draw_pictures
+from benchmarks.interleaved import take_turns
 from benchmarks.zoo.build import build_network
 from benchmarks.zoo.networks import ZooNetwork
 from compress.compare import OutputComparison
@@ -23,6 +24,7 @@ from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
 from engines.runtimes import open_session
 from engines.session import Session
+from framefit.paired_times import PairedTimes
 from framefit.quantize_job import choose_clock, choose_weights
 
 RUNTIME = "openvino"
@@ -37,7 +39,7 @@ much below the quality, which both are measured on."""
 ENOUGH_DB = 60.0
 """Parity beyond this is not asked for: float32 itself gives little more."""
 
-ROUNDS = 40
+TURNS = 20
 
 
 def measure_network(network: ZooNetwork, targets: Sequence[str]) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def _run_stages(
     with _stage(row, "build"):
         row["plan_bytes"] = _build(paths[targets[0]])
     with _stage(row, "run"):
-        row["parity_db"], row["least_ms"] = _run(paths, samples)
+        row["parity_db"], row["latency_ms"] = _run(paths, samples)
     row["stage"] = "done"
     _judge(row)
 
@@ -149,7 +151,7 @@ def _run(
 
     Returns:
         per INT8 file the SQNR of OpenVINO's outputs against what it says, of the worst output; per
-        file the least milliseconds of one inference, all files in turn.
+        file its latency in ms: that of the float file, and by their ratios those of the others.
     """
     with ExitStack() as stack:
         sessions = {
@@ -160,13 +162,10 @@ def _run(
             for name, path in paths.items()
             if name != "float"
         }
-        least = dict.fromkeys(sessions, float("inf"))
-        for _ in range(ROUNDS):
-            for name, session in sessions.items():
-                start = time.perf_counter_ns()
-                session.run(samples[0])
-                least[name] = min(least[name], (time.perf_counter_ns() - start) / 1e6)
-    return parity_db, least
+        times = PairedTimes(take_turns(list(sessions.values()), samples[0], TURNS))
+    _, float_ns, _ = times.quartile_interval
+    latency_ms = [float_ns / 1e6 * ratio for ratio in times.ratios]
+    return parity_db, dict(zip(sessions, latency_ms, strict=True))
 
 
 def _parity_db(fast: Session, path: Path, samples: list[dict[str, Any]]) -> float:

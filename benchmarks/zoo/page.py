@@ -5,7 +5,7 @@ from typing import Any
 
 RUNTIME = "openvino"
 TOLERANCE = 0.02
-"""The least of few inferences of one file twice differs by so much."""
+"""The ratio of one file to itself differs from 1 by so much."""
 
 _LEAD = """# The zoo
 
@@ -24,8 +24,8 @@ compute capability 8.9 (not run: there is no GPU), and run on OpenVINO.
 * **parity**: SQNR of OpenVINO's outputs against what the same INT8 file says, dB. More
   than {parity_margin:.0f} dB below the quality counts as a failure: rounding differently may cost
   no more than quantizing does.
-* **int8 / float**: OpenVINO's time of the INT8 file as a share of the float file's, least of
-  {rounds} interleaved inferences. Below 1 is faster. {disturbed}
+* **int8 / float**: OpenVINO's time of the INT8 file as a share of the float file's, by {turns}
+  turns of both (`framefit.paired_times`). Below 1 is faster. {disturbed}
 * **in float**: quantizable layers that `compress quantize --target openvino` left in float because
   INT8 as a whole was not faster than float when it timed both.
 * **lint**: warnings and infos; an error would say that the plan does not build.
@@ -37,7 +37,7 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
 
     Args:
         rows: what `run_zoo` gave.
-        facts: `targets`, `samples`, `rounds`, `parity_margin`, `disturbed`, `date`, `versions`,
+        facts: `targets`, `samples`, `turns`, `parity_margin`, `disturbed`, `date`, `versions`,
             `left` (names that were not run).
     """
     targets = facts["targets"]
@@ -70,7 +70,7 @@ def _describe_slower(names: Sequence[str]) -> str:
 
 def _ratio(row: Mapping[str, Any]) -> float:
     """Returns the time on OpenVINO of the file made for it, as a share of the float file's."""
-    times = row["least_ms"]
+    times = row["latency_ms"]
     return float(times.get(RUNTIME, 0.0)) / float(times["float"])
 
 
@@ -85,7 +85,7 @@ def _line(row: Mapping[str, Any], targets: Sequence[str]) -> str:
     cells = [row["name"], str(row["size"])]
     cells += [_number(row.get("quality_db", {}).get(target), "{:.1f}") for target in targets]
     cells += [_number(row.get("parity_db", {}).get(target), "{:.1f}") for target in targets]
-    times = row.get("least_ms", {})
+    times = row.get("latency_ms", {})
     cells += [
         _number(times[target] / times["float"] if target in times else None, "{:.2f}")
         for target in targets

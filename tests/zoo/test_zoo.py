@@ -18,7 +18,7 @@ QUICK = ("lcnet_050", "tinynet_e", "ghostnet_100")
 FACTS = {
     "targets": ["tensorrt"],
     "samples": 4,
-    "rounds": 40,
+    "turns": 20,
     "parity_margin": PARITY_MARGIN_DB,
     "disturbed": "",
     "left": ["unseen"],
@@ -70,7 +70,7 @@ def test_the_page_shows_what_is_slower(ms, said):
         "size": 96,
         "quality_db": {"openvino": 30.0},
         "parity_db": {"openvino": 40.0},
-        "least_ms": {"float": 1.0, "openvino": ms},
+        "latency_ms": {"float": 1.0, "openvino": ms},
         "stays_float": {"openvino": 7},
         "lint": {"counts": {"warning": 1, "info": 2}},
         "plan_bytes": 5_000_000,
