@@ -5,15 +5,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.interleaved import time_sessions
-from benchmarks.peers.cases import Feeds
 from compress.compare import compare_outputs
 from engines.session import TensorInfo, check_feeds
+
+if TYPE_CHECKING:
+    from benchmarks.peers.cases import Feeds  # imports torch, for which each process would wait
 
 OPENVINO, ONNXRUNTIME = "openvino", "onnxruntime"
 TITLES = {OPENVINO: "OpenVINO", ONNXRUNTIME: "onnxruntime"}
@@ -112,7 +114,7 @@ _FILES = {OPENVINO: OpenVinoFile, ONNXRUNTIME: OnnxRuntimeFile}
 def measure_quality(
     reference: Path,
     candidates: Mapping[str, Path],
-    feeds: list[Feeds],
+    feeds: "list[Feeds]",
     runtime: str = OPENVINO,
 ) -> dict[str, dict[str, Any]]:
     """Compares each candidate's outputs with the float network's, both on the same runtime.
@@ -186,7 +188,7 @@ def measure_latency(
 def _compare(
     expected: list[Mapping[str, NDArray[Any]]],
     open_candidate: Callable[[], Run],
-    feeds: list[Feeds],
+    feeds: "list[Feeds]",
     outputs: tuple[str, ...],
 ) -> dict[str, Any]:
     positions = iter(range(len(feeds)))
@@ -202,7 +204,7 @@ def _compare(
     return {name: {key: value[key] for key in _KEYS} for name, value in figures.items()}
 
 
-def _remember(run: Run, feeds: list[Feeds]) -> list[Mapping[str, NDArray[Any]]]:
+def _remember(run: Run, feeds: "list[Feeds]") -> list[Mapping[str, NDArray[Any]]]:
     return [run(item) for item in feeds]
 
 
