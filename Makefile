@@ -23,7 +23,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -n auto -m 'not slow and not timing'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not timing'
 	$(BIN)/python -m pytest -m 'timing and not slow'
 
 test-all: test  ## the slow tests too

@@ -16,15 +16,23 @@ from framefit.trainable_network import note_frozen
 from tests.framefit.conftest import own_weights
 
 QUICK = ("--steps", "4", "--batch-size", "2", "--probe-every", "2", "--threads", "1")
-CONFIG = {"backbone": "mobilenetv3_small_100", "height": 64, "width": 96, "neck_channels": 8}
+CONFIG = {"backbone": "test_efficientnet", "height": 64, "width": 96, "neck_channels": 8}
+GATED = "mobilenetv3_small_100"
+"""With squeeze-and-excite in most blocks."""
 
 
-def write_network(path: Path, heads: tuple[str, ...], seed: int) -> Path:
+def write_network(
+    path: Path, heads: tuple[str, ...], seed: int, backbone: str = CONFIG["backbone"]
+) -> Path:
     from perception.network import build
     from perception.train_checkpoint import INPUT_SPEC, save_network
 
     torch.manual_seed(seed)
-    save_network(path, build({**CONFIG, "heads": {name: {} for name in heads}}), INPUT_SPEC)
+    save_network(
+        path,
+        build({**CONFIG, "backbone": backbone, "heads": {name: {} for name in heads}}),
+        INPUT_SPEC,
+    )
     return path
 
 
@@ -149,7 +157,7 @@ def test_qat_learns_from_labels_where_the_teacher_knows_them(
 
 
 def test_substitute_measures_and_stores_edits(run, folder: Path, pictures: Path) -> None:
-    network = write_network(folder / "n.pt", ("segmentation",), 1)
+    network = write_network(folder / "n.pt", ("segmentation",), 1, GATED)
     result = run(
         "compress", "substitute", network, "--data", pictures, *QUICK, "--float",
         "--kind", "squeeze-excite", "--json", "s.json",
@@ -231,7 +239,7 @@ def test_substitute_says_what_each_output_kept(
 ) -> None:
     """A stand-in that always pays is measured before and after its repair, output by output."""
     monkeypatch.setattr("framefit.module_clock.ModuleClock.__call__", lambda *_: [2.0, 1.0])
-    network = write_network(folder / "n.pt", ("segmentation", "depth"), 1)
+    network = write_network(folder / "n.pt", ("segmentation", "depth"), 1, GATED)
     result = run(
         "compress", "substitute", network, "--data", pictures, *QUICK, "--float",
         "--kind", "squeeze-excite", "--json", "s.json",
