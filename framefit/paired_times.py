@@ -1,9 +1,8 @@
 """Latencies of networks that take turns, compared within each turn.
 
 What slows a machine down for longer than a turn (another process, a lower clock) slows all networks
-of that turn, and their ratios lose nothing by it. Quantiles of each network's own times do: where
-a virtual machine's speed varies by 20 %, they need three times as many turns or more for the same
-error (`docs/experiments.md`).
+of that turn, and their ratios lose nothing by it. Ratios of quantiles, of each network's own times,
+do: `docs/experiments.md`, "Comparing within each turn".
 """
 
 import math
