@@ -129,9 +129,9 @@ class NetworkClock:
             finally:
                 for session in sessions:
                     session.close()
-        _, first_ns, _ = times.quartile_interval
-        self._warn_if_disturbed(first_ns, times.fastest)
-        return [first_ns / 1e6 * ratio for ratio in times.ratios]
+        latencies_ns = times.latencies
+        self._warn_if_disturbed(latencies_ns[0], times.fastest)
+        return [ns / 1e6 for ns in latencies_ns]
 
     def _open_all(
         self, models: Sequence[onnx.ModelProto], sessions: "list[Session]", watch: HangWatch

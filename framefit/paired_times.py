@@ -47,6 +47,12 @@ class PairedTimes:
         return [math.exp(level - levels[0]) for level in levels]
 
     @property
+    def latencies(self) -> list[float]:
+        """The first network's lower quartile, and what the others' ratios make of it."""
+        _, first, _ = self.quartile_interval
+        return [first * ratio for ratio in self.ratios]
+
+    @property
     def widths(self) -> list[float]:
         """The width of the 95 % interval of each network's ratio to the others."""
         return [high - low for low, _, high in self.levels]

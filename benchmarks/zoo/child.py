@@ -163,9 +163,8 @@ def _run(
             if name != "float"
         }
         times = PairedTimes(take_turns(list(sessions.values()), samples[0], TURNS))
-    _, float_ns, _ = times.quartile_interval
-    latency_ms = [float_ns / 1e6 * ratio for ratio in times.ratios]
-    return parity_db, dict(zip(sessions, latency_ms, strict=True))
+    latency_ms = {name: ns / 1e6 for name, ns in zip(sessions, times.latencies, strict=True)}
+    return parity_db, latency_ms
 
 
 def _parity_db(fast: Session, path: Path, samples: list[dict[str, Any]]) -> float:

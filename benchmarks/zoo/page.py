@@ -5,7 +5,7 @@ from typing import Any
 
 RUNTIME = "openvino"
 TOLERANCE = 0.02
-"""The ratio of one file to itself differs from 1 by so much."""
+"""A ratio this much above 1 may be noise."""
 
 _LEAD = """# The zoo
 
