@@ -5,6 +5,7 @@ with its first layers in float take turns for a minute. Of every few turns in a 
 ratios, which are compared with what the same way makes of all turns.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
@@ -20,6 +21,7 @@ from benchmarks.peers.cases import Case, list_cases
 from benchmarks.quantizer_choices import PAGE, RAW
 from benchmarks.turns import NETWORKS, open_copies
 from framefit.paired_times import PairedTimes
+from latency_budget.network import random_feeds
 
 COPIES = 2
 SECONDS = 60.0
@@ -42,11 +44,11 @@ def main() -> None:
 
 def _measure(case: Case) -> dict[str, Any]:
     sessions = open_copies(case, COPIES, COPIES)
-    rng = np.random.default_rng(0)
-    feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
-    parts = [take_turns(sessions, feeds, max(FEW_TURNS))]
-    turns = round(len(parts[0]) * SECONDS / (parts[0].sum() * 1.5e-9))
-    times = np.concatenate([*parts, take_turns(sessions, feeds, turns)])
+    (feeds,) = random_feeds(sessions[0], count=1)
+    began = time.perf_counter()
+    first = take_turns(sessions, feeds, max(FEW_TURNS))
+    seconds_per_turn = (time.perf_counter() - began) / len(first)
+    times = np.concatenate([first, take_turns(sessions, feeds, round(SECONDS / seconds_per_turn))])
     for session in sessions:
         session.close()
     row = {
