@@ -22,6 +22,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _collect_once_a_module():
+    """And what a module leaves for good: torch's exporter alone keeps a million objects."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """Lets it take what it skipped, which bindings would call leaked."""
     gc.unfreeze()
