@@ -17,6 +17,7 @@ from artifacts.errors import InputError
 from export.adaptive_pools import write_adaptive_max_pool, write_adaptive_pool
 from export.masked_writes import select_masked_writes
 from export.quiet import quiet
+from export.torchlib_table import table_made_once
 from export.written_slices import write_without_scatters
 
 OPSET = 19
@@ -26,16 +27,17 @@ OPSET = 19
 def _export_by_torch_export(module: nn.Module, arguments: Any, names: Any, path: Path) -> None:
     import torch
 
-    program: Any = torch.onnx.export(
-        module,
-        arguments,
-        dynamo=True,
-        opset_version=OPSET,
-        input_names=names[0],
-        output_names=names[1],
-        custom_translation_table=_translations(),
-        verbose=False,
-    )
+    with table_made_once():
+        program: Any = torch.onnx.export(
+            module,
+            arguments,
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=names[0],
+            output_names=names[1],
+            custom_translation_table=_translations(),
+            verbose=False,
+        )
     _register_constants(program.model.graph)
     program.save(str(path), external_data=False)
 

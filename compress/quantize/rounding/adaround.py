@@ -27,6 +27,8 @@ STRETCH_LOW, STRETCH_HIGH = -0.1, 1.1
 FIRST_BETA, LAST_BETA = 20.0, 2.0
 WARM_UP = 0.2
 _DECAYS = (0.9, 0.999)
+_VALUES_AT_ONCE = 1 << 15
+"""Starts with no more learn together: calls cost time in small layers, memory in large ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +74,18 @@ class AdaRound(MomentRounding):
         """Returns the best integers of all starts, each after a sweep; arguments as for `learn`."""
         rng = np.random.default_rng(0)
         shares = rng.random((self.starts, *target.shape))
+        _, shares[0] = _split(target, steps, grid)
         best = np.zeros_like(target)
         least = np.full(target.shape[:2], np.inf)
-        for start in range(self.starts):
-            first = None if start == 0 else shares[start]
-            integers = self.learn(target, steps, hessian, grid, first)
-            integers = sweep_columns(target, integers, steps, hessian, grid)
-            error = target - integers * steps
-            loss = (error @ hessian * error).sum(axis=2)
-            best = np.where((loss < least)[:, :, None], integers, best)
-            least = np.minimum(loss, least)
+        at_once = max(1, _VALUES_AT_ONCE // target.size)
+        parts = [shares[first : first + at_once] for first in range(0, self.starts, at_once)]
+        for part in parts:
+            for integers in self.learn(target, steps, hessian, grid, part):
+                integers = sweep_columns(target, integers, steps, hessian, grid)
+                error = target - integers * steps
+                loss = (error @ hessian * error).sum(axis=2)
+                best = np.where((loss < least)[:, :, None], integers, best)
+                least = np.minimum(loss, least)
         return best
 
     def learn(
@@ -92,23 +96,20 @@ class AdaRound(MomentRounding):
         grid: IntegerGrid,
         shares: Real | None = None,
     ) -> Real:
-        """Returns integers next to target / steps, before any descent, [groups, out, in].
+        """Returns integers next to target / steps, before any descent, [..., groups, out, in].
 
         Args:
             target: [groups, out, in] real weights.
             steps: [groups, out, in] the step of each.
             hessian: [groups, in, in], positive definite.
             grid: the integers that are allowed.
-            shares: [groups, out, in] h to start from; None for the weights' own.
+            shares: [..., groups, out, in] h of each start; None for one, the weights' own.
         """
-        low, high = grid.limits(target, steps)
-        exact = np.clip(target / steps, low, high)
-        floor = np.minimum(np.floor(exact), high - 1)
+        floor, own = _split(target, steps, grid)
         size = np.einsum("gii->g", hessian)[:, None, None] / hessian.shape[1]
         unit = steps / np.sqrt(np.square(steps).mean(axis=2, keepdims=True))
         wanted = target / steps - floor
-        first = exact - floor if shares is None else shares
-        hidden = _unstretch(np.clip(first, 0.01, 0.99))
+        hidden = _unstretch(np.clip(own if shares is None else shares, 0.01, 0.99))
         moving, spread = np.zeros_like(hidden), np.zeros_like(hidden)
         for turn in range(1, self.iterations + 1):
             sigmoid = 1 / (1 + np.exp(-hidden))
@@ -133,6 +134,14 @@ class AdaRound(MomentRounding):
         offset = 2 * share - 1
         slope = -2 * beta * np.sign(offset) * np.abs(offset) ** (beta - 1)
         return np.asarray(self.regularization * slope)
+
+
+def _split(target: Real, steps: Real, grid: IntegerGrid) -> tuple[Real, Real]:
+    """Returns the integer below each weight, and how much of the way to the next one it is."""
+    low, high = grid.limits(target, steps)
+    exact = np.clip(target / steps, low, high)
+    floor = np.minimum(np.floor(exact), high - 1)
+    return floor, exact - floor
 
 
 def _unstretch(share: Real) -> Real:
