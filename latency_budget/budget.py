@@ -157,8 +157,8 @@ class Budget:
     def for_part(self, names: tuple[str, ...]) -> "Budget":
         """Returns the budget of a part of the frame.
 
-        Its deadline is what the budgets of all other stages leave of the frame's: if every stage
-        keeps its own, the frame keeps the deadline.
+        Its deadline is what the budgets of all other stages leave of the frame's, or of the time
+        between two frames where that is shorter: if every stage keeps its own, the frame keeps it.
 
         Args:
             names: the stages that are measured.
@@ -167,11 +167,16 @@ class Budget:
             InputError: the other stages leave nothing.
         """
         others = sum(limit for name, limit in self.stages.items() if name not in names)
-        left_ms = min(self.frame.deadline_ms, 1e3 / self.frame.rate_hz) - others
+        deadline_ms, rate_hz = self.frame.deadline_ms, self.frame.rate_hz
+        whole_ms, whole = min(
+            (deadline_ms, f"the frame's deadline of {deadline_ms:g} ms"),
+            (1e3 / rate_hz, f"the {1e3 / rate_hz:.3g} ms between frames at {rate_hz:g} Hz"),
+        )
+        left_ms = whole_ms - others
         if left_ms <= 0:
             raise InputError(
                 f"the stages other than {', '.join(names)} have budgets of {others:g} ms",
-                f"less than the frame's deadline of {self.frame.deadline_ms:g} ms",
+                f"less than {whole}",
             )
         return replace(
             self,

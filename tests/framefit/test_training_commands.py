@@ -157,14 +157,14 @@ def test_qat_learns_from_labels_where_the_teacher_knows_them(
 
 
 def test_substitute_measures_and_stores_edits(run, folder: Path, pictures: Path) -> None:
-    network = write_network(folder / "n.pt", ("segmentation",), 1, GATED)
+    network = write_network(folder / "n.pt", ("segmentation",), 1)
     result = run(
         "compress", "substitute", network, "--data", pictures, *QUICK, "--float",
         "--kind", "squeeze-excite", "--json", "s.json",
     )  # fmt: skip
     assert result.code == 0, result.err
     (trial,) = json.loads(Path("s.json").read_text())["trials"]
-    assert trial["count"] > 3
+    assert trial["count"] == 2
     edits = load_checkpoint("n.substituted.pt").edits
     assert bool(edits) == trial["is_kept"] == (trial["after_ms"] <= 0.97 * trial["before_ms"])
 

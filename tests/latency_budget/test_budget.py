@@ -136,5 +136,8 @@ def test_a_part_gets_what_the_other_stages_leave(tmp_path):
     assert part.frame.deadline_ms == 22
     assert part.stages == {"network": 21}
     greedy = load(tmp_path, "[stages]\nother = 40")
-    with pytest.raises(InputError, match="less than the frame's deadline"):
+    with pytest.raises(InputError, match="less than the frame's deadline of 33 ms"):
         greedy.for_part(("network",))
+    fast = load(tmp_path, "[frame]\nrate_hz = 200\n[stages]\nother = 12")
+    with pytest.raises(InputError, match="12 ms; expected less than the 5 ms between .* 200 Hz"):
+        fast.for_part(("network",))
