@@ -139,5 +139,5 @@ def test_a_part_gets_what_the_other_stages_leave(tmp_path):
     with pytest.raises(InputError, match="less than the frame's deadline of 33 ms"):
         greedy.for_part(("network",))
     fast = load(tmp_path, "[frame]\nrate_hz = 200\n[stages]\nother = 12")
-    with pytest.raises(InputError, match="12 ms; expected less than the 5 ms between .* 200 Hz"):
+    with pytest.raises(InputError, match=r"12 ms; expected less than the 5 ms between .* 200 Hz"):
         fast.for_part(("network",))
