@@ -11,6 +11,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.onnx_inputs import parse_input_shapes
 from framefit.network_check import check_network
+from framefit.overflow_check import warn_of_overflow
 from framefit.workspace import Workspace
 from latency_budget.budget import MODES, Budget
 from latency_budget.check import (
@@ -163,7 +164,7 @@ def make_recipe(
     engine: Engine,
     folder: Path,
 ) -> Recipe:
-    """Returns how a process makes what is measured.
+    """Returns how a process makes what is measured; warns of a network that overflows here.
 
     Args:
         model: a model or plan; with `pipeline`, given to its function.
@@ -187,6 +188,7 @@ def make_recipe(
         )
     if model is None:
         raise InputError("no MODEL was given", "a model, --pipeline or --samples")
+    warn_of_overflow(model, engine["runtime"])
     measured = model
     if heads is not None:
         measured = cut_to_heads(model, heads, folder / sha256_file(model)[:16] / model.name)

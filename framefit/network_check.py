@@ -14,6 +14,7 @@ from artifacts.graph_checks import (
 )
 from artifacts.onnx_file import read_as_stored
 from engines.onnx_outline import check_onnx_outline
+from framefit.overflow_check import warn_of_overflow
 
 if TYPE_CHECKING:
     from engines.session import Session, SessionSettings
@@ -48,8 +49,12 @@ def check_network(path: Path) -> bool:
 
 
 def open_checked_session(path: Path, runtime: str | None, settings: "SessionSettings") -> "Session":
-    """Opens a network that `check_network` lets through; see `engines.runtimes.open_session`."""
+    """Opens a network that `check_network` lets through; see `engines.runtimes.open_session`.
+
+    Warns of one that overflows here.
+    """
     from engines.runtimes import open_session
 
     check_network(path)
+    warn_of_overflow(path, runtime)
     return open_session(path, runtime, settings)

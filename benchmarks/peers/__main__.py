@@ -16,7 +16,7 @@ from benchmarks.peers.cost import COST_CASES, measure_cost
 from benchmarks.peers.judge import OPENVINO, TITLES
 from benchmarks.peers.makers import PEERS_PYTHON
 from benchmarks.peers.measure import add_reuse_options, judge_case, measure_case, read_versions
-from benchmarks.peers.standing import KINDS
+from benchmarks.peers.standing import counted_kinds
 
 PAGE = Path("docs/benchmarks.md")
 
@@ -29,7 +29,7 @@ def main() -> None:
         _measure_all(arguments, raw)
     figures = json.loads(raw.read_text(encoding="utf-8"))
     for case in figures["cases"].values():
-        case |= judge_case(case, ("run",) if figures.get("overflows") else KINDS)
+        case |= judge_case(case, counted_kinds(figures))
     write_json(raw, figures)
     target = raw.with_suffix(".md") if arguments.own else PAGE
     if arguments.own:

@@ -98,9 +98,18 @@ def case_files(case: Case, out: Path) -> CaseFiles:
 
 
 def judge_case(case: dict[str, Any], kinds: Sequence[str] = KINDS) -> dict[str, Any]:
-    """Returns what `measure_case` found with {"judged_by", "standing": verdict per peer's file}."""
+    """Returns what `measure_case` found with the verdict on each peer's file.
+
+    Args:
+        case: of `measure_case`.
+        kinds: of `KINDS` that count.
+
+    Returns:
+        the case with {"judged_by", "kinds", "standing": of each file}.
+    """
     time = CPU_TIME if case["others"] > MOST_FOR_OTHERS else LATENCY
-    return case | {"judged_by": time, "standing": _stand(case["files"], time, kinds)}
+    standing = _stand(case["files"], time, kinds)
+    return case | {"judged_by": time, "kinds": [*kinds], "standing": standing}
 
 
 def _stand(rows: dict[str, Any], time: str, kinds: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,15 @@ FIGURES = ("sqnr_mean_db", "sqnr_db")
 LATENCY, CPU_TIME = "min_ms", "cpu_ms"
 
 
+def counted_kinds(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns which of `KINDS` count: what a file says does not where all of them overflow.
+
+    Args:
+        figures: {"overflows": whether the processor does that}, see `artifacts.processor`.
+    """
+    return ("run",) if figures.get("overflows") else KINDS
+
+
 def output_gains(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> dict[str, float]:
     """Returns per output how much better ours is, in dB: the smaller of mean and pooled."""
     return {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
+from artifacts.processor import overflows_on_int8, read_flags
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers.cases import Case
@@ -21,8 +22,9 @@ from benchmarks.peers.measure import (
     measure_case,
     read_versions,
 )
+from benchmarks.peers.standing import counted_kinds
 from benchmarks.unseen.networks import NETWORKS
-from benchmarks.unseen.page import render
+from benchmarks.unseen.page import render, section_name
 from benchmarks.unseen.plans import build_plan
 from benchmarks.unseen.trained import STEPS, list_cases
 
@@ -47,10 +49,11 @@ def main() -> None:
     if not arguments.page:
         _measure_all(arguments)
     figures = json.loads(RAW.read_text(encoding="utf-8"))
-    figures["cases"] = {name: judge_case(case) for name, case in figures["cases"].items()}
+    kinds = counted_kinds(figures)
+    figures["cases"] = {name: judge_case(case, kinds) for name, case in figures["cases"].items()}
     write_json(RAW, figures)
     text = PAGE.read_text(encoding="utf-8")
-    write_text(PAGE, replace_section(text, "unseen", render(figures)))
+    write_text(PAGE, replace_section(text, section_name(figures), render(figures)))
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
 
 
@@ -61,6 +64,7 @@ def _measure_all(arguments: argparse.Namespace) -> None:
     figures |= {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
+        "overflows": overflows_on_int8(read_flags()),
         "versions": read_versions(),
     }
     for case in list_cases(OUT / "weights", arguments.steps):
@@ -69,7 +73,8 @@ def _measure_all(arguments: argparse.Namespace) -> None:
         known = figures["cases"].get(case.name, {}).get("files", {}) if is_reused else {}
         without = SELDOM_BEST if arguments.quick else ()
         measured = measure_case(case, OUT, known, keeps_ours=arguments.retime, without=without)
-        figures["cases"][case.name] = judge_case(measured | {"plan": _plan(case)})
+        judged = judge_case(measured | {"plan": _plan(case)}, counted_kinds(figures))
+        figures["cases"][case.name] = judged
         write_json(RAW, figures)
 
 

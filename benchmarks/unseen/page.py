@@ -6,25 +6,36 @@ from typing import Any
 from benchmarks.marked import table_lines
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.page import SECONDS, case_heading, seconds_cell, waited_s
-from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, judge_outputs
+from benchmarks.peers.standing import BETTER_DB, CPU_TIME, KINDS, SLOWER_ALLOWED, judge_outputs
 
 COST_OF = (f"{OURS} openvino", f"{OURS} openvino timed")
 """The settings whose seconds are compared: without timing on the target, as the peers, and with."""
 _SHOWN = ("timed", "balanced", "quality")
 
 
+def section_name(figures: Mapping[str, Any]) -> str:
+    """Returns the name of the section: processors that overflow have one of their own."""
+    return "unseen-without-vnni" if figures.get("overflows") else "unseen"
+
+
 def render(figures: Mapping[str, Any]) -> list[str]:
     """Returns the section's lines."""
+    where = ", without VNNI" if figures.get("overflows") else ""
+    counted = (
+        "what OpenVINO runs; what the peers' files say, no kernel computes on this processor"
+        if figures.get("overflows")
+        else "of a peer's file the better of what it says and what OpenVINO runs, of framefit's "
+        "the worse"
+    )
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     lines = [
-        "## Beside the peers, on networks that nothing was tuned to",
+        f"## Beside the peers, on networks that nothing was tuned to{where}",
         "",
         "Written by `make bench-unseen`, which "
         "trains these networks for a minute each and judges as `make bench-quantize` does (said "
         "and run, times in turns, verdicts). *dB* is the mean over the outputs, *worst* the least "
-        "of them, of each output's lower figure (mean over pictures or pooled): of a peer's file "
-        "the better of what it says and what OpenVINO runs, of "
-        f"framefit's the worse. {SECONDS}",
+        "of them, of each output's lower figure (mean over pictures or pooled): "
+        f"{counted}. {SECONDS}",
         "",
         f"{figures['date']}; {figures['machine']}; {versions}.",
         "",
@@ -51,7 +62,7 @@ def summarize_case(case: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "standing": sum(not verdict["beaten_by"] for verdict in case["standing"].values()),
         "judged": len(case["standing"]),
-        "best_peer": max(peers, key=lambda name: judged_db(name, peers[name])[0], default=None),
+        "best_peer": max(peers, key=lambda name: judged_db(case, name)[0], default=None),
         "cost": {
             name: _compare_cost(made[name], peers) for name in COST_OF if name in made and peers
         },
@@ -63,9 +74,11 @@ def summarize_case(case: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def judged_db(name: str, row: Mapping[str, Any]) -> tuple[float, float]:
-    """Returns the mean over a file's outputs and the least of them, dB."""
-    outputs = judge_outputs(row, is_ours=name.startswith(OURS))
+def judged_db(case: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """Returns the mean over the outputs of one of a case's files and the least of them, dB."""
+    outputs = judge_outputs(
+        case["files"][name], is_ours=name.startswith(OURS), kinds=case.get("kinds", KINDS)
+    )
     least = [min(figures.values()) for figures in outputs.values()]
     return sum(least) / len(least), min(least)
 
@@ -84,9 +97,9 @@ def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
             [
                 name,
                 f"{case['float_ms']:.2f}",
-                f"{best}: {_figures(best, files[best])}" if best else "-",
+                f"{best}: {_figures(case, best)}" if best else "-",
                 *(
-                    _figures(file, files[file]) if file in files else "-"
+                    _figures(case, file) if file in files else "-"
                     for file in (f"{OURS} openvino {kind}" for kind in _SHOWN)
                 ),
                 f"{summary['standing']} of {summary['judged']}",
@@ -122,7 +135,7 @@ def _case_lines(name: str, case: Mapping[str, Any]) -> list[str]:
 def _file_cells(file: str, row: Mapping[str, Any], case: Mapping[str, Any]) -> Iterable[str]:
     if "failure" in row:
         return (file, "", "", "", "", "", f"failed: {row['failure'].replace('|', '/')}")
-    mean_db, worst_db = judged_db(file, row)
+    mean_db, worst_db = judged_db(case, file)
     ratio = case["float_ms"] / row["min_ms"]
     return (
         file,
@@ -159,8 +172,9 @@ def _verdict_cell(verdict: Mapping[str, Any] | None) -> str:
     )
 
 
-def _figures(name: str, row: Mapping[str, Any]) -> str:
-    return "failed" if "failure" in row else f"{judged_db(name, row)[0]:.1f} / {row['min_ms']:.2f}"
+def _figures(case: Mapping[str, Any], name: str) -> str:
+    row = case["files"][name]
+    return "failed" if "failure" in row else f"{judged_db(case, name)[0]:.1f} / {row['min_ms']:.2f}"
 
 
 def _plan_cell(plan: Mapping[str, Any]) -> str:

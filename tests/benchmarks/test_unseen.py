@@ -12,6 +12,7 @@ from artifacts.onnx_file import load_onnx  # noqa: E402
 from benchmarks.fresh_networks import scenes, training  # noqa: E402
 from benchmarks.peers.cases import CaseFiles, read_feeds  # noqa: E402
 from benchmarks.peers.measure import judge_case  # noqa: E402
+from benchmarks.peers.standing import counted_kinds  # noqa: E402
 from benchmarks.unseen import page, trained  # noqa: E402
 from benchmarks.unseen.networks import NETWORKS  # noqa: E402
 from benchmarks.unseen.plans import build_plan  # noqa: E402
@@ -120,6 +121,23 @@ def test_the_page_counts_what_stands_and_what_is_slower_than_float() -> None:
     assert "failed: a / b" in text
     assert "| 39.0 / 2.00 | - | 59.0 / 5.00 |" in text
     assert "Slower than float: framefit openvino quality." in text
+
+
+def test_what_overflows_is_judged_by_what_is_computed() -> None:
+    def row(said_db: float, run_db: float) -> dict[str, Any]:
+        said, run = ({"y": {"sqnr_mean_db": db, "sqnr_db": db}} for db in (said_db, run_db))
+        cost = {"min_ms": 1.0, "cpu_ms": 1.0, "seconds": 1.0, "import_s": 0.0}
+        return {"said": said, "run": run, **cost}
+
+    files = {"NNCF default": row(50, 10), "framefit openvino": row(40, 40)}
+    case = {"others": 0.0, "float_ms": 4.0, "files": files}
+    found = {}
+    for overflows in (False, True):
+        judged = judge_case(case, counted_kinds({"overflows": overflows}))
+        standing = page.summarize_case(judged)["standing"]
+        found[page.section_name({"overflows": overflows})] = standing
+        assert page.judged_db(judged, "NNCF default")[0] == (10 if overflows else 50)
+    assert found == {"unseen": 1, "unseen-without-vnni": 0}
 
 
 def test_a_file_that_no_plan_can_be_built_of_says_why(tmp_path: Path) -> None:
