@@ -19,7 +19,8 @@ def warn_of_overflow(path: Path, runtime: str | None) -> None:
     """
     if path.suffix.lower() != ".onnx" or not overflows_on_int8(read_flags()):
         return
-    from artifacts.onnx_file import load_onnx
+    from artifacts.external_data import load_external_data
+    from artifacts.onnx_file import read_as_stored
     from artifacts.shape_inference import infer_shapes
     from engines.runtimes import default_runtime
     from export.lint.graph import LintGraph
@@ -29,8 +30,9 @@ def warn_of_overflow(path: Path, runtime: str | None) -> None:
     runtime = runtime or default_runtime(path)
     if runtime not in RULE.targets:
         return
-    graph = LintGraph(infer_shapes(load_onnx(path)))
-    for finding in RULE.check(graph, find_target(runtime)):
+    model = read_as_stored(path)
+    load_external_data(model, path, path.stat().st_size)
+    for finding in RULE.check(LintGraph(infer_shapes(model)), find_target(runtime)):
         _log.warning(
             "%s may compute %s otherwise than the file says, by %s (%s): %s; %s",
             *(runtime, path, finding.what, finding.place, PAIRED_SUMS, finding.fix),

@@ -49,6 +49,19 @@ def test_a_network_that_overflows_here_is_warned_of(
     assert ("quantize with --weights int8-pairs" in done.err) == is_warned
 
 
+def test_a_network_of_a_free_size_is_warned_of(quantized, run, folder, monkeypatch) -> None:
+    free = onnx.ModelProto()
+    free.CopyFrom(quantized["int8"])
+    for value in (*free.graph.input, *free.graph.output):
+        value.type.tensor_type.shape.dim[2].dim_param = "height"
+    del free.graph.value_info[:]
+    onnx.save(free, folder / "net.onnx", save_as_external_data=True, size_threshold=0)
+    monkeypatch.setattr(overflow_check, "read_flags", lambda: WITHOUT_VNNI)
+    done = run(*BENCH, "--input-shape", "1,3,16,24")
+    assert done.code == 0, done.err
+    assert SAID in done.err
+
+
 def test_what_no_such_runtime_opens_is_not_read(tmp_path, monkeypatch, caplog) -> None:
     monkeypatch.setattr(overflow_check, "read_flags", lambda: WITHOUT_VNNI)
     overflow_check.warn_of_overflow(tmp_path / "absent.plan", None)
