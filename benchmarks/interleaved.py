@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
 from framefit.network_clock import BURST
+from latency_budget.network import random_feeds
 
 WARM_UP = 10
 
@@ -42,11 +43,7 @@ def time_sessions(
         per session {"p50_ms", "p99_ms", "min_ms", "cpu_ms"}; the last is the smallest processor
         time of one inference over all threads, which hardly depends on what else the machine does.
     """
-    rng = np.random.default_rng(0)
-    feeds = {
-        name: {item.name: rng.random(item.shape).astype(item.dtype) for item in session.inputs}
-        for name, session in sessions.items()
-    }
+    feeds = {name: random_feeds(session, count=1)[0] for name, session in sessions.items()}
     times_ns: dict[str, list[int]] = {name: [] for name in sessions}
     cpu_ns = {name: 2**62 for name in sessions}
     turns = -(-rounds // (BURST - 1))

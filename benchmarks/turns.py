@@ -29,6 +29,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
+from latency_budget.network import random_feeds
 
 NETWORKS = ("demo", "FastestDet", "UltraFace")
 COPIES, MIXED_COPIES = 4, 2
@@ -102,8 +103,7 @@ def _compare(name: str, burst: int, sessions: Sequence[Session]) -> dict[str, An
 
 def _take_turns(sessions: Sequence[Session], burst: int) -> list[float]:
     """Returns the lower quartile of each session's latency in ms."""
-    rng = np.random.default_rng(0)
-    feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
+    (feeds,) = random_feeds(sessions[0], count=1)
     times_ms: list[list[float]] = [[] for _ in sessions]
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end:

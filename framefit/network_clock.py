@@ -16,6 +16,7 @@ from engines.session import SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.network_session import open_in_memory
 from framefit.paired_times import PairedTimes
+from latency_budget.network import Feeds, random_feeds
 
 if TYPE_CHECKING:
     from engines.session import Session
@@ -174,7 +175,7 @@ def _interleave(
         each = QUICK_SECONDS * SETTLED / settled
         most_seconds = min(most_seconds, each * len(sessions))
     rng = np.random.default_rng(0)
-    feeds = {item.name: rng.random(item.shape).astype(item.dtype) for item in sessions[0].inputs}
+    (feeds,) = random_feeds(sessions[0], count=1)
     run = partial(_run, feeds=feeds, limit=limit)
     began = time.perf_counter()
     first_ns = [run(session) for session in sessions]
@@ -198,7 +199,7 @@ def _interleave(
 
 def _run(
     session: "Session",
-    feeds: dict[str, np.ndarray],
+    feeds: Feeds,
     limit: Callable[[], AbstractContextManager[None]],
 ) -> int:
     """Returns how long one inference took, in ns."""

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.file_kind import printable
-from perception.data.picture import PICTURE_SUFFIXES, read_picture, read_pixels
+from artifacts.samples import PICTURE_SUFFIXES
+from perception.data.picture import read_picture, read_pixels
 from perception.scene.sample import IGNORE_INDEX, MASK_CLASSES, Scene
 
 IGNORE = "ignore"

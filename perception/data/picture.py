@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.file_kind import printable, require_file
-
-PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+from artifacts.samples import PICTURE_SUFFIXES
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:

@@ -32,9 +32,9 @@ def numbers(*values: int) -> np.ndarray:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    for name in ("b", "a"):
-        write(tmp_path / f"images/{name}.jpg", picture())
-        write(tmp_path / f"masks/{name}.png", numbers(0, 1, 2, 9))
+    for image, mask in (("b.ppm", "b.pgm"), ("a.jpg", "a.png")):
+        write(tmp_path / "images" / image, picture())
+        write(tmp_path / "masks" / mask, numbers(0, 1, 2, 9))
     return tmp_path / "images", tmp_path / "masks"
 
 

@@ -37,7 +37,7 @@ def test_transparency_is_dropped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), COLOUR)
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp", ".tif", ".ppm"])
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.97])
 def test_a_cut_off_file_is_refused_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], suffix: str, part: float
