@@ -18,10 +18,11 @@ import numpy as np
 from artifacts.atomic import write_text
 from benchmarks.budget_statistics import PAGE
 from benchmarks.marked import replace_section
+from engines.random_feeds import random_feeds
 from engines.runtimes import open_session
 from latency_budget.experiment import Parts
 from latency_budget.measure import MeasureSettings, measure_closed
-from latency_budget.network import network_stage, random_feeds
+from latency_budget.network import network_stage
 from latency_budget.restarts import ProcessSettings, measure_in_processes
 from latency_budget.workload import Recipe
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.random_feeds import random_feeds
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
 from framefit.network_clock import BURST
-from latency_budget.network import random_feeds
 
 WARM_UP = 10
 

@@ -20,8 +20,8 @@ from benchmarks.marked import replace_section, table_lines
 from benchmarks.peers.cases import Case, list_cases
 from benchmarks.quantizer_choices import PAGE, RAW
 from benchmarks.turns import NETWORKS, open_copies
+from engines.random_feeds import random_feeds
 from framefit.paired_times import PairedTimes
-from latency_budget.network import random_feeds
 
 COPIES = 2
 SECONDS = 60.0

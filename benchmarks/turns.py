@@ -27,9 +27,9 @@ from benchmarks.peers.cases import Case, list_cases, own_case, read_feeds
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
+from engines.random_feeds import random_feeds
 from engines.runtimes import open_session
 from engines.session import Session, SessionSettings
-from latency_budget.network import random_feeds
 
 NETWORKS = ("demo", "FastestDet", "UltraFace")
 COPIES, MIXED_COPIES = 4, 2

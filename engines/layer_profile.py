@@ -5,8 +5,9 @@ from pathlib import Path
 
 from artifacts.errors import InputError
 from engines.profiles import ort, ov, trt
-from engines.profiles.layer_time import Feeds, LayerProfile, Now
+from engines.profiles.layer_time import LayerProfile, Now
 from engines.runtimes import BACKENDS, SessionSettings, default_runtime
+from engines.session import Feeds
 
 __all__ = ["PROFILERS", "profile_layers"]
 

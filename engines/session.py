@@ -13,6 +13,9 @@ from artifacts.feeds import check_array, check_names
 
 DYNAMIC = -1
 
+Feeds = Mapping[str, NDArray[Any]]
+"""The array of each input, by name."""
+
 
 @dataclass(frozen=True)
 class TensorInfo:

@@ -16,12 +16,13 @@ from artifacts.input_spec import InputSpec
 from artifacts.onnx_metadata import INPUT_SPEC_KEY, read_metadata
 from artifacts.plan_manifest import read_manifest
 from artifacts.samples import Samples, TensorShape, open_samples
+from engines.random_feeds import random_feeds
 from engines.runtimes import Session, SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.spec_choice import choose_spec, count_channels
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
-from latency_budget.network import network_stage, random_feeds
+from latency_budget.network import network_stage
 from latency_budget.statistics import percentile_ns
 
 ROUNDS = 5

@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 
 from compress.quantize.side_by_side import map_ahead
-from engines.session import SessionSettings
+from engines.random_feeds import random_feeds
+from engines.session import Feeds, SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.network_session import open_in_memory
 from framefit.paired_times import PairedTimes
-from latency_budget.network import Feeds, random_feeds
 
 if TYPE_CHECKING:
     from engines.session import Session

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from artifacts.ownership import read_heads
+from engines.random_feeds import random_feeds
 from engines.runtimes import Session, SessionSettings
 from framefit.hang_watch import HangWatch
 from latency_budget.driving_mode import cut_to_heads
 from latency_budget.measure import MeasureSettings, measure_closed
-from latency_budget.network import network_stage, random_feeds
+from latency_budget.network import network_stage
 from latency_budget.report import NETWORK_STAGE
 from latency_budget.report_extras import StageOption
 

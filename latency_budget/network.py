@@ -4,22 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from artifacts.input_spec import InputSpec
 from artifacts.samples import TensorShape, open_samples
+from engines.random_feeds import random_feeds
 from engines.runtimes import open_session
-from engines.session import Session, SessionSettings, TensorInfo
+from engines.session import Feeds, Session, SessionSettings
 from latency_budget.report import NETWORK_STAGE
 from latency_budget.stage import Stage
 from latency_budget.workload import Workload
 
-RANDOM_FEEDS = 8
 DATA_FEEDS = 32
 INTEGER_LAYERS = ("i8", "u8", "i4", "u4")
-
-Feeds = Mapping[str, NDArray[Any]]
 
 
 def open_network_workload(
@@ -78,24 +73,6 @@ def _has_qdq(model: Path) -> bool:
 def network_stage(session: Session) -> Stage:
     """Returns the stage that runs `session` on a frame's feeds and passes its outputs on."""
     return Stage(NETWORK_STAGE, session.run_borrowed)
-
-
-def random_feeds(session: Session, *, count: int = RANDOM_FEEDS, seed: int = 0) -> list[Feeds]:
-    """Returns `count` sets of random inputs: pixels for uint8, 0 to 1 for floats, else zeros.
-
-    Dense networks take the same time for any input. Where the time depends on the input (a
-    non-maximum suppression inside the graph), give real samples instead.
-    """
-    rng = np.random.default_rng(seed)
-    return [{tensor.name: _fill(tensor, rng) for tensor in session.inputs} for _ in range(count)]
-
-
-def _fill(tensor: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
-    if tensor.dtype == np.uint8:
-        return rng.integers(0, 256, tensor.shape, np.uint8)
-    if np.issubdtype(tensor.dtype, np.floating):
-        return rng.random(tensor.shape).astype(tensor.dtype)
-    return np.zeros(tensor.shape, tensor.dtype)
 
 
 def read_feeds(session: Session, path: Path, *, limit: int = DATA_FEEDS) -> list[Feeds]:

@@ -1,15 +1,12 @@
 """What a runtime's profiler says, in one form for all runtimes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.session import Session, TensorInfo
+from engines.session import Feeds, Session, TensorInfo
 
-Feeds = Mapping[str, NDArray[Any]]
 Now = Callable[[], int]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from engines.backends.ort import OrtSession
 from engines.profiles.layer_time import (
-    Feeds,
     LayerProfile,
     LayerTime,
     Now,
@@ -16,7 +15,7 @@ from engines.profiles.layer_time import (
     time_runs,
     zero_feeds,
 )
-from engines.session import SessionSettings
+from engines.session import Feeds, SessionSettings
 
 _KERNEL = "_kernel_time"
 _BLOCKED = "_nchwc"

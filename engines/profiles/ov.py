@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from engines.backends.ov import _SINK_SUFFIX, OpenVinoSession
 from engines.profiles.layer_time import (
-    Feeds,
     LayerProfile,
     LayerTime,
     Now,
@@ -15,7 +14,7 @@ from engines.profiles.layer_time import (
     time_runs,
     zero_feeds,
 )
-from engines.session import SessionSettings
+from engines.session import Feeds, SessionSettings
 
 _NOT_LAYERS = ("Parameter", "Result", "Const")
 _BIASLESS = "/WithoutBiases"

@@ -10,7 +10,6 @@ from typing import Any
 from artifacts.errors import InputError
 from engines.backends.trt import TrtSession
 from engines.profiles.layer_time import (
-    Feeds,
     LayerProfile,
     LayerTime,
     Now,
@@ -18,7 +17,7 @@ from engines.profiles.layer_time import (
     time_runs,
     zero_feeds,
 )
-from engines.session import SessionSettings
+from engines.session import Feeds, SessionSettings
 
 _ONNX_LAYER = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
