@@ -107,7 +107,7 @@ def quantize(
     from compress.quantize.settings import QuantizeSettings
 
     settings = settings or QuantizeSettings()
-    if settings.weights == "int8" and settings.target != "tensorrt":
+    if settings.weights == "int8":
         _warn_of_overflow()
     given = _gather(data, samples)
     model, plugins = _open_network(network, given)
@@ -242,7 +242,8 @@ def distill(
 def _warn_of_overflow() -> None:
     if overflows_on_int8(read_flags()):
         _log.warning(
-            "%s: they may overflow; QuantizeSettings(weights='int8-pairs') keeps them to what fits",
+            "%s: they may overflow where OpenVINO or onnxruntime run the network here; "
+            "QuantizeSettings(weights='int8-pairs') keeps them to what fits",
             PAIRED_SUMS,
         )
 

@@ -152,11 +152,12 @@ def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
     }
 
 
-def choose_weights(target: str) -> str:
+def choose_weights(target: str | None) -> str:
     """Returns the type of weights for a target that runs on this processor.
 
     Args:
-        target: where the network runs; TensorRT's integers do not depend on the processor.
+        target: where the network runs; TensorRT's integers do not depend on the processor. None
+            where nobody said so: a file that is for TensorRT may be run here too.
 
     Returns:
         int8, or int8-pairs where sums of products would overflow.
@@ -165,8 +166,8 @@ def choose_weights(target: str) -> str:
         return "int8"
     _log.warning(
         "%s: weights are kept to sums that fit (int8-pairs); --weights int8 for processors that "
-        "have it",
-        PAIRED_SUMS,
+        "have it%s",
+        *(PAIRED_SUMS, "" if target else ", and for TensorRT"),
     )
     return "int8-pairs"
 

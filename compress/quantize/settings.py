@@ -203,7 +203,11 @@ class QuantizeSettings:
         if isinstance(placement, OnnxRuntime):
             return replace(placement, integer_borders=bool(self.integer_borders))
         if isinstance(placement, TensorRT):
-            placement = replace(placement, keeps_last_in_float=self._keeps_last_in_float)
+            placement = replace(
+                placement,
+                keeps_last_in_float=self._keeps_last_in_float,
+                is_for_16_bits=self.is_for_16_bits,
+            )
             return placement if self._is_for_time else replace(placement, vectors="integers")
         return placement
 

@@ -29,6 +29,9 @@ from framefit.commands.quantize_result import show_outcome
 if TYPE_CHECKING:
     from compress.quantize.settings import QuantizeSettings
 
+DEFAULT_TARGET = "tensorrt"
+"""Whose file the others run too."""
+
 
 def quantize(
     data: DataOption,
@@ -46,11 +49,12 @@ def quantize(
         ),
     ] = None,
     target: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Runtime whose Q/DQ placement is used: tensorrt, openvino or onnxruntime."
+            help="Runtime whose Q/DQ placement is used: tensorrt, openvino or onnxruntime. Without "
+            "one, tensorrt's, which the others run too."
         ),
-    ] = "tensorrt",
+    ] = None,
     observer: Annotated[
         str,
         typer.Option(
@@ -169,7 +173,7 @@ def quantize(
         percentile,
         rounding,
         contract,
-        target=target,
+        target=target or DEFAULT_TARGET,
         weights=weights or "int8",
         int4_share=int4_share,
         weight_group=weight_group,

@@ -14,6 +14,8 @@ from framefit.quantize_job import choose_weights, warn_of_computed_sizes
         ("onnxruntime", "avx2", "int8-pairs"),
         ("openvino", "avx_vnni", "int8"),
         ("tensorrt", "avx2", "int8"),
+        (None, "avx2", "int8-pairs"),
+        (None, "avx_vnni", "int8"),
     ],
 )
 def test_weights_are_paired_where_they_would_overflow_here(
@@ -26,14 +28,20 @@ def test_weights_are_paired_where_they_would_overflow_here(
 
 
 @pytest.mark.parametrize(
-    ("asked", "weights"), [((), "int8-pairs"), (("--weights", "int8"), "int8")]
+    ("asked", "weights"),
+    [
+        (("--target", "openvino"), "int8-pairs"),
+        ((), "int8-pairs"),
+        (("--target", "tensorrt"), "int8"),
+        (("--target", "openvino", "--weights", "int8"), "int8"),
+    ],
 )
 def test_the_command_takes_the_type_that_was_asked_for(
     asked, weights, run, network, pictures, folder, monkeypatch
 ) -> None:
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: frozenset({"sse2"}))
     result = run(
-        *("compress", "quantize", network, "--data", pictures, "--target", "openvino"),
+        *("compress", "quantize", network, "--data", pictures),
         *("--pixel-scale", "255", "--no-timing", "--json", "done.json", *asked),
     )
     assert result.code == 0, result.err

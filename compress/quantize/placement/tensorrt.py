@@ -29,6 +29,8 @@ from compress.quantize.placement.vector_layers import (
 )
 from compress.quantize.qparams import IntegerGrid
 
+OVERFLOWING = "products of two activations overflow in 16 bits, whatever the weights are"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorRT(UniformIntegers):
@@ -45,6 +47,7 @@ class TensorRT(UniformIntegers):
             only, or in "float".
         keeps_last_in_float: whether last layers of next to no work stay in float.
         most_last_traffic: what those may move more than in integers, see `keep_last_in_float`.
+        is_for_16_bits: whether OpenVINO shall compute the same on processors without VNNI.
     """
 
     fuses_products: ClassVar[bool] = True
@@ -56,6 +59,7 @@ class TensorRT(UniformIntegers):
     vectors: str = "float"
     keeps_last_in_float: bool = True
     most_last_traffic: float = 0.02
+    is_for_16_bits: bool = False
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -99,8 +103,8 @@ class TensorRT(UniformIntegers):
 
     @property
     def attention(self) -> AttentionRule:
-        """Both products in one kernel, in integers."""
-        return AttentionRule()
+        """Both products in one kernel, in integers where these fit."""
+        return AttentionRule(float_reason=OVERFLOWING if self.is_for_16_bits else "")
 
     def find_obstacles(self, graph: Graph) -> dict[str, str]:
         """Finds the layers that have to stay in float: by name, why."""
