@@ -140,6 +140,8 @@ def make_report(
                 "budget-check verify will refuse it",
                 path,
             )
+        if path is not None and pipeline is None:
+            warn_of_overflow(path, engine["runtime"])
     heads = settings.budget.modes[settings.mode] if settings.mode else None
     with tempfile.TemporaryDirectory(prefix="framefit-") as folder:
         recipe = make_recipe(model, pipeline, heads, engine, Path(folder))
@@ -164,7 +166,7 @@ def make_recipe(
     engine: Engine,
     folder: Path,
 ) -> Recipe:
-    """Returns how a process makes what is measured; warns of a network that overflows here.
+    """Returns how a process makes what is measured.
 
     Args:
         model: a model or plan; with `pipeline`, given to its function.
@@ -188,7 +190,6 @@ def make_recipe(
         )
     if model is None:
         raise InputError("no MODEL was given", "a model, --pipeline or --samples")
-    warn_of_overflow(model, engine["runtime"])
     measured = model
     if heads is not None:
         measured = cut_to_heads(model, heads, folder / sha256_file(model)[:16] / model.name)

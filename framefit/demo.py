@@ -13,7 +13,7 @@ from compress.quantize.settings import QuantizeSettings
 from export.network_file import export_network_file
 from export.to_trt import PlanSettings, build_plans
 from framefit.frame_shapes import Drive, measure_frame_shapes
-from framefit.quantize_job import choose_weights, quantize_file
+from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
 from framefit.report_job import extend_history, view_roofline
 from framefit.road_check import CheckedVariant, RoadNetwork, check_variant, judge_variant
 from latency_budget import Budget, MeasureSettings, Parts, ProcessSettings, Scheduling
@@ -111,8 +111,9 @@ def run_demo(out: Path, settings: DemoSettings, progress: Progress) -> DemoResul
     export_network_file(settings.checkpoint, float_onnx)
     progress("export onnx", 1, 1)
     int8_onnx = out / "road.int8.onnx"
-    settings_of_both = QuantizeSettings(weights=choose_weights("openvino"))
+    settings_of_both = QuantizeSettings(weights=choose_weights(None))
     quantize_file(float_onnx, str(calibration), settings_of_both, out=int8_onnx, progress=progress)
+    warn_of_pairs(settings_of_both.weights, None)
     notes = [_build_plan(int8_onnx, out / "road.plan", settings, progress)]
 
     sequence = SceneSequence(DRIVE_SEED)

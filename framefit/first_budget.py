@@ -8,6 +8,7 @@ from artifacts.errors import InputError
 from artifacts.ownership import read_heads
 from framefit.budget_job import Engine, Progress, make_recipe
 from framefit.network_check import check_network
+from framefit.overflow_check import warn_of_overflow
 from latency_budget.budget import FrameBudget
 from latency_budget.environment import Environment
 from latency_budget.measure import MeasureSettings
@@ -67,6 +68,8 @@ def measure_or_read(
         return _read_samples(samples, rate_hz)
     if model is not None:
         check_network(model)
+        if pipeline is None:
+            warn_of_overflow(model, engine["runtime"])
     rate_hz = rate_hz or FrameBudget.rate_hz
     recipe = make_recipe(model, pipeline, None, engine, Path())
     measure = MeasureSettings(frames=frames, rate_hz=rate_hz)

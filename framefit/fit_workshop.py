@@ -15,7 +15,7 @@ from framefit.export_job import export_onnx_file
 from framefit.fit_ladder import Tried
 from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES, NetworkClock
-from framefit.quantize_job import choose_weights, quantize_file
+from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
 from framefit.trainable_network import TRAINABLE
 from latency_budget.report import Report
 from latency_budget.restarts import ProcessSettings
@@ -121,12 +121,13 @@ class FitWorkshop:
                 for head, item in self._check.budget.heads.items()
                 if head in self._in_float
             )
+        weights = choose_weights(settings.target)
         outcome = quantize_file(
             source or self._float,
             settings.data,
             QuantizeSettings(
                 target=settings.target,
-                weights=choose_weights(settings.target),
+                weights=weights,
                 within_ms=within_ms,
                 contracts=contracts,
             ),
@@ -136,6 +137,7 @@ class FitWorkshop:
             progress=self._progress,
             labels=settings.labels if contracts else None,
         )
+        warn_of_pairs(weights, settings.target)
         precision = outcome.result.precision
         if precision is None:
             raise AssertionError("a latency was asked for and not measured")

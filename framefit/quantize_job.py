@@ -162,14 +162,18 @@ def choose_weights(target: str | None) -> str:
     Returns:
         int8, or int8-pairs where sums of products would overflow.
     """
-    if target == "tensorrt" or not overflows_on_int8(read_flags()):
-        return "int8"
-    _log.warning(
-        "%s: weights are kept to sums that fit (int8-pairs); --weights int8 for processors that "
-        "have it%s",
-        *(PAIRED_SUMS, "" if target else ", and for TensorRT"),
-    )
-    return "int8-pairs"
+    overflows = target != "tensorrt" and overflows_on_int8(read_flags())
+    return "int8-pairs" if overflows else "int8"
+
+
+def warn_of_pairs(weights: str, target: str | None) -> None:
+    """Says what `choose_weights` chose, where that is not the usual type."""
+    if weights == "int8-pairs":
+        _log.warning(
+            "%s: weights are kept to sums that fit (int8-pairs); --weights int8 for processors "
+            "that have it%s",
+            *(PAIRED_SUMS, "" if target else ", and for TensorRT"),
+        )
 
 
 def open_clock(settings: "QuantizeSettings") -> NetworkClock:

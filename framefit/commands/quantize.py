@@ -164,7 +164,7 @@ def quantize(
 
     from artifacts.atomic import require_writable, write_json
     from framefit.progress import show_progress
-    from framefit.quantize_job import choose_weights, quantize_file
+    from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
 
     if json_file is not None:
         require_writable(json_file)
@@ -199,6 +199,8 @@ def quantize(
             labels=labels,
             is_timed=timing,
         )
+    if weights is None:
+        warn_of_pairs(settings.weights, target)
     if json_file is not None:
         write_json(json_file, outcome.to_dict())
     show_outcome(outcome, is_verbose=verbose)

@@ -103,6 +103,12 @@ def make_network(channels: int = 8) -> onnx.ModelProto:
 
 
 @pytest.fixture
+def with_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor of which `compress quantize` has nothing to say."""
+    monkeypatch.setattr("framefit.quantize_job.read_flags", lambda: frozenset({"sse2", "avx_vnni"}))
+
+
+@pytest.fixture
 def network(folder: Path) -> Path:
     """`net.onnx` in the current folder."""
     path = folder / "net.onnx"

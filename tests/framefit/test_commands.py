@@ -43,6 +43,7 @@ def test_quantizing_twice_gives_the_same_bytes(run, network: Path, pictures: Pat
     assert len(digests) == 1
 
 
+@pytest.mark.usefixtures("with_vnni")
 def test_spec_is_stored_and_checked_afterwards(run, network: Path, pictures: Path) -> None:
     data = ("--data", pictures)
     spec = ("--color", "bgr", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.2,0.2")
@@ -58,6 +59,7 @@ def test_spec_is_stored_and_checked_afterwards(run, network: Path, pictures: Pat
         assert "the model says" in result.err
 
 
+@pytest.mark.usefixtures("with_vnni")
 def test_framefit_toml_gives_spec_and_datasets(run, network: Path, pictures: Path) -> None:
     Path("framefit.toml").write_text(
         f'[input]\ncolor = "bgr"\n[datasets]\ncalibration = "{pictures}"\n'
@@ -72,6 +74,7 @@ def test_framefit_toml_gives_spec_and_datasets(run, network: Path, pictures: Pat
     assert "framefit.toml says bgr" in result.err
 
 
+@pytest.mark.usefixtures("with_vnni")
 def test_npz_needs_no_spec_and_stores_none(run, network: Path) -> None:
     values = np.random.default_rng(0).uniform(size=(6, 3, 16, 24)).astype(np.float32)
     np.savez("data.npz", image=values)
@@ -179,6 +182,7 @@ def test_plain_weights_and_pt2_become_the_same_model(run, folder: Path, pictures
         assert sum(node.op_type == "Conv" for node in onnx.load(name).graph.node) == 2
 
 
+@pytest.mark.usefixtures("with_vnni")
 def test_our_checkpoint_brings_its_shape_spec_and_heads(run, folder: Path, pictures: Path) -> None:
     pytest.importorskip("torch")
     from artifacts.checkpoint import Checkpoint, save_checkpoint

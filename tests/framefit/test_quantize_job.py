@@ -4,7 +4,7 @@ import pytest
 from onnx import helper
 
 import framefit.quantize_job
-from framefit.quantize_job import choose_weights, warn_of_computed_sizes
+from framefit.quantize_job import choose_weights, warn_of_computed_sizes, warn_of_pairs
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ def test_weights_are_paired_where_they_would_overflow_here(
     flags = frozenset({"sse2", flag})
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
     assert choose_weights(target) == weights
+    assert not caplog.messages
+    warn_of_pairs(weights, target)
     assert ("--weights int8" in caplog.text) == (weights == "int8-pairs")
 
 

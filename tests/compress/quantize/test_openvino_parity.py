@@ -280,7 +280,9 @@ def test_masked_attention_is_computed_as_written(
 ):
     model, many = masked_attention
     quantized = quantize_model(model, many, schemes[scheme]).model
-    assert [node.op_type for node in quantized.graph.node].count("QuantizeLinear") == 5
+    is_float = scheme == "tensorrt" and schemes[scheme].is_for_16_bits
+    kinds = [node.op_type for node in quantized.graph.node]
+    assert kinds.count("QuantizeLinear") == (1 if is_float else 5)
     wanted = run_model(quantized, many[0])["y"]
     assert sqnr_db(wanted, run_openvino(quantized, many[0])["y"]) > 50
 
