@@ -1,7 +1,7 @@
 """torch's table of what its operators are in ONNX, made once in a process and not for each export.
 
 torch parses the source of 500 functions for it, which takes longer than all else about a small
-network; pruning to a latency exports dozens of networks.
+network; pruning to a latency exports one for each of up to a dozen trials.
 """
 
 from collections.abc import Iterator
