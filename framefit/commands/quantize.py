@@ -70,8 +70,8 @@ def quantize(
         typer.Option(
             help="Type of the weights: int8, int8-pairs, int7 or int4. int8-pairs is INT8 that "
             "does not overflow on x86 processors without VNNI (default: int8, or int8-pairs where "
-            "openvino or onnxruntime would run on such a processor here); int7 is INT8 from -63 to "
-            "63, for runtimes that add other pairs than those two."
+            "the command runs on one, unless --target is tensorrt); int7 is INT8 from -63 to 63, "
+            "for runtimes that add other pairs than OpenVINO and onnxruntime."
         ),
     ] = None,
     int4_share: Annotated[
