@@ -53,6 +53,7 @@ def test_training_lowers_the_loss(lessons: tuple[torch.Tensor, scenes.Targets]) 
     assert np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
 
 
+@pytest.mark.slow
 def test_weights_are_trained_once_per_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

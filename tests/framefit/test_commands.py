@@ -207,6 +207,7 @@ def test_our_checkpoint_brings_its_shape_spec_and_heads(run, folder: Path, pictu
     assert json.loads(metadata["framefit.heads"])["depth"]["outputs"] == ["depth"]
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("model", "data", "spec", "floors_db"),

@@ -161,6 +161,7 @@ def test_edits_of_a_stage_replay_and_export_without_a_gather(pruned, tmp_path) -
     quantize_model(model, [sample, sample], QuantizeSettings())
 
 
+@pytest.mark.slow
 def test_torchvision_loses_half_of_its_channels() -> None:
     torch.manual_seed(0)
     network = disturb(shufflenet_v2_x0_5(weights=None))

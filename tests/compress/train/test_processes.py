@@ -31,6 +31,7 @@ def test_a_run_killed_in_the_middle_resumes_to_the_same_weights(
     assert_equal(killed, whole)
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_batch_and_a_dead_one_is_one_error(run_process, tmp_path) -> None:
     out = tmp_path / "two.pt"
     died = run_process(out, "die_at=8", "die_rank=1", processes=2)
