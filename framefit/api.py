@@ -26,7 +26,7 @@ from framefit.exported_module import export_module
 from framefit.program_samples import Array, Items, ProgramSamples, open_items, read_first
 from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import as_arguments, weigh_by_outputs
-from framefit.quantize_job import choose_clock
+from framefit.quantize_job import choose_clock, choose_weights
 from framefit.training_samples import TrainingSamples, hold_out
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def quantize(
     Args:
         network: a module, an ONNX model or an `.onnx` file.
         data: calibration data; for a module no files.
-        settings: how; the defaults suit TensorRT.
+        settings: how; without any as suits TensorRT, with weights that do not overflow here.
         samples: use at most this many; None for all.
         input_spec: how pixels of files become the input; None for what the model says.
         is_timed: times the result on OpenVINO or onnxruntime where that is the target.
@@ -106,9 +106,14 @@ def quantize(
     from compress.quantize.api import quantize_model
     from compress.quantize.settings import QuantizeSettings
 
-    settings = settings or QuantizeSettings()
-    if settings.weights == "int8":
-        _warn_of_overflow()
+    if settings is None:
+        settings = QuantizeSettings(weights=choose_weights(None))
+        _warn_of_overflow("weights are kept to sums that fit; QuantizeSettings() keeps all 8 bits")
+    elif settings.weights == "int8":
+        _warn_of_overflow(
+            "they may overflow where OpenVINO or onnxruntime run the network here; "
+            "QuantizeSettings(weights='int8-pairs') keeps them to what fits"
+        )
     given = _gather(data, samples)
     model, plugins = _open_network(network, given)
     calibration = _open_samples(given, model, samples, input_spec)
@@ -239,13 +244,9 @@ def distill(
     )
 
 
-def _warn_of_overflow() -> None:
+def _warn_of_overflow(what_follows: str) -> None:
     if overflows_on_int8(read_flags()):
-        _log.warning(
-            "%s: they may overflow where OpenVINO or onnxruntime run the network here; "
-            "QuantizeSettings(weights='int8-pairs') keeps them to what fits",
-            PAIRED_SUMS,
-        )
+        _log.warning("%s: %s", PAIRED_SUMS, what_follows)
 
 
 def _gather(data: Data, limit: int | None) -> Items | Path:

@@ -25,6 +25,7 @@ from framefit import (
 )
 from framefit.layer_timing import LayerTimes
 from framefit.network_clock import NetworkClock
+from tests.framefit.conftest import make_network
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 SIZE = (3, 32, 48)
@@ -151,6 +152,27 @@ def test_a_generator_compares_two_modules(network, pictures) -> None:
 def count_weights(model: onnx.ModelProto) -> float:
     """Returns what stands for a latency: a machine that nothing disturbs."""
     return sum(onnx.numpy_helper.to_array(item).size for item in model.graph.initializer) / 1e3
+
+
+@pytest.mark.parametrize(
+    ("flag", "settings", "weights", "said"),
+    [
+        ("avx2", None, "int8-pairs", "QuantizeSettings() keeps all 8 bits"),
+        ("avx2", QuantizeSettings(), "int8", "QuantizeSettings(weights='int8-pairs') keeps them"),
+        ("avx_vnni", None, "int8", ""),
+        ("avx_vnni", QuantizeSettings(), "int8", ""),
+    ],
+)
+def test_without_settings_weights_fit_this_processor(
+    flag, settings, weights, said, monkeypatch, caplog
+) -> None:
+    for module in ("framefit.api", "framefit.quantize_job"):
+        monkeypatch.setattr(f"{module}.read_flags", lambda: frozenset({"sse2", flag}))
+    samples = [{"image": np.full((1, 3, 16, 24), value, np.float32)} for value in (0.2, 0.9)]
+    found = framefit.quantize(make_network(), samples, settings)
+    assert found.settings.weights == weights
+    assert said in caplog.text
+    assert ("no VNNI" in caplog.text) == bool(said)
 
 
 def test_a_module_is_pruned_to_a_latency(network, loader, monkeypatch) -> None:
