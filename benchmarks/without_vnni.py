@@ -83,7 +83,10 @@ def _measure(case: Case) -> dict[str, Any]:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     times = ", ".join(f"{item['min_ms']:.2f}" for item in row["times"].values())
     quality = (
-        "; ".join(f"{mean(row[form][kind].values()):.1f}" for kind in ("said_db", "computed_db"))
+        "; ".join(
+            f"{mean(row[form][kind][name] for name in row[form]['said_db']):.1f}"
+            for kind in ("said_db", "computed_db")
+        )
         for form in FORMS
     )
     return (row["network"], times, *quality)
