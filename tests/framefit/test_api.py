@@ -91,8 +91,8 @@ def test_a_module_is_quantized_as_its_export(network, loader, pictures) -> None:
     model = framefit.export(network, loader)
     assert [item.name for item in model.graph.input] == ["input"]
     samples = [{"input": picture[None].numpy()} for picture in pictures]
-    wanted = compress.quantize(model, samples)
-    found = framefit.quantize(network, loader)
+    wanted = compress.quantize(model, samples, QuantizeSettings())
+    found = framefit.quantize(network, loader, QuantizeSettings())
     assert found.model.SerializeToString() == wanted.model.SerializeToString()
 
 
