@@ -19,7 +19,7 @@ from benchmarks.marked import replace_section, table_lines
 from benchmarks.peers.cases import Case, list_cases, read_feeds
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
-from benchmarks.unseen.__main__ import OUT
+from benchmarks.unseen.trained import OUT
 from benchmarks.unseen.trained import list_cases as list_trained
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model

@@ -24,7 +24,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_once_a_module():
-    """And what a module leaves for good: torch's exporter alone keeps a million objects."""
+    """And what a module leaves for good: torch's exporter keeps many objects."""
     yield
     gc.collect()
     gc.freeze()

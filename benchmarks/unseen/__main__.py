@@ -26,11 +26,10 @@ from benchmarks.peers.standing import counted_kinds
 from benchmarks.unseen.networks import NETWORKS
 from benchmarks.unseen.page import render, section_name
 from benchmarks.unseen.plans import build_plan
-from benchmarks.unseen.trained import STEPS, list_cases
+from benchmarks.unseen.trained import OUT, STEPS, list_cases
 
 PAGE = Path("docs/benchmarks.md")
 RAW = Path("out/bench/unseen.json")
-OUT = Path("out/unseen")
 FOR_TENSORRT = f"{OURS} tensorrt"
 SELDOM_BEST = (
     "onnxruntime symmetric minmax",

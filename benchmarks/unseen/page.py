@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.marked import table_lines
 from benchmarks.peers.makers import OURS
 from benchmarks.peers.page import SECONDS, case_heading, seconds_cell, waited_s
-from benchmarks.peers.standing import BETTER_DB, CPU_TIME, KINDS, SLOWER_ALLOWED, judge_outputs
+from benchmarks.peers.standing import BETTER_DB, CPU_TIME, SLOWER_ALLOWED, judge_outputs
 
 COST_OF = (f"{OURS} openvino", f"{OURS} openvino timed")
 """The settings whose seconds are compared: without timing on the target, as the peers, and with."""
@@ -76,9 +76,7 @@ def summarize_case(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def judged_db(case: Mapping[str, Any], name: str) -> tuple[float, float]:
     """Returns the mean over the outputs of one of a case's files and the least of them, dB."""
-    outputs = judge_outputs(
-        case["files"][name], is_ours=name.startswith(OURS), kinds=case.get("kinds", KINDS)
-    )
+    outputs = judge_outputs(case["files"][name], is_ours=name.startswith(OURS), kinds=case["kinds"])
     least = [min(figures.values()) for figures in outputs.values()]
     return sum(least) / len(least), min(least)
 

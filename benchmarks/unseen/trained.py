@@ -15,6 +15,7 @@ from benchmarks.fresh_networks import losses, parts, scenes, training
 from benchmarks.peers.cases import Case, CaseFiles
 from benchmarks.unseen.networks import NETWORKS
 
+OUT = Path("out/unseen")
 SCENES, TRAINING_SEED = 300, 81
 STEPS = 200
 HEIGHT, WIDTH = 192, 320

@@ -11,6 +11,8 @@ from framefit import overflow_check
 from tests.framefit.conftest import make_network
 
 WITHOUT_VNNI, WITH_VNNI = frozenset({"sse2", "avx2"}), frozenset({"sse2", "avx2", "avx_vnni"})
+BENCH = ("engines", "bench", "net.onnx", "--runs", 5)
+INIT = ("budget", "init", "new.toml", "net.onnx", "--frames", 20, "--rate-hz", 200)
 SAID = "openvino may compute net.onnx otherwise than the file says, by "
 
 
@@ -22,10 +24,6 @@ def quantized() -> dict[str, onnx.ModelProto]:
         weights: quantize_model(make_network(), samples, QuantizeSettings(weights=weights)).model
         for weights in ("int8", "int8-pairs")
     }
-
-
-BENCH = ("engines", "bench", "net.onnx", "--runs", 5)
-INIT = ("budget", "init", "new.toml", "net.onnx", "--frames", 20, "--rate-hz", 200)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from artifacts.plan_manifest import read_manifest
 from engines.runtimes import open_session
 
 REAL = Path(__file__).parents[3] / "shared" / "real"
@@ -41,7 +42,7 @@ def copy_pictures(target: Path, pictures: list[Path]) -> Path:
         ),
     ],
 )
-def test_quantize_compare_and_run(
+def test_quantize_compare_build_and_run(
     run, folder: Path, exact_weights, model, calibration, held_out, spec, least_mean_db
 ) -> None:
     if not REAL.is_dir():
@@ -61,6 +62,12 @@ def test_quantize_compare_and_run(
     outputs = json.loads(Path("c.json").read_text())["outputs"]
     for name, floor_db in least_mean_db.items():
         assert outputs[name]["sqnr_mean_db"] >= floor_db
+
+    result = run("export", "trt", "q.onnx", "--int8", "--sm", "86", "--sm", "89")
+    if result.code == 4 and "tensorrt" in result.err:
+        pytest.skip(f"no TensorRT here: {result.err}")
+    assert result.code == 0, result.err
+    assert set(read_manifest("q.plan").compute_capabilities) == {86, 89}
 
     with open_session("q.onnx", "openvino") as fast, open_session("q.onnx", "onnxruntime") as exact:
         rng = np.random.default_rng(0)

@@ -152,6 +152,7 @@ def test_objects_stay_frozen_only_where_a_caller_froze_them():
     gc.unfreeze()
     measure_closed([Stage("work", abs)], [0], settings)
     assert not is_frozen()
+    assert gc.get_freeze_count() == 0
     gc.freeze()
 
 
