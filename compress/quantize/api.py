@@ -150,11 +150,12 @@ def _quantize_checked(
     forms = Forms(settings) if clock is None else choose_forms(model, samples, settings, clock)
     work = Work.begin(model, samples, forms.chosen, progress, log)
     if settings.allowance is not None and clock is not None:
-        found = search_precision(work, settings.allowance, clock, judge)
-        if settings.contracts or not found.layers:
+        allowance = replace(settings.allowance, spent=forms.slowdown)
+        found = search_precision(work, allowance, clock, judge)
+        if settings.contracts or not found.layers or not forms.richer:
             return found
         richer = (Work.begin(model, samples, item, progress, log) for item in forms.richer)
-        return take_richer(found, work, richer, clock)
+        return take_richer(found, work, allowance, richer, clock)
     decisions = work.decide(work.prepared)
     result = work.write(work.prepared, decisions)
     if clock is None:

@@ -27,18 +27,28 @@ class Allowance:
         slowdown: share of the fastest network's latency.
         within_ms: the longest latency; None where the shares say it. With it they say how slow a
             form of the network may be to be tried.
+        spent: what the form of the network already takes of it: the share by which the fastest
+            network of that form is slower than that of the fastest form.
     """
 
     saved_share: float = 0.0
     slowdown: float = 0.0
     within_ms: float | None = None
+    spent: float = 0.0
 
     def limit_ms(self, fastest_ms: float, float_ms: float) -> float:
-        """Returns the longest latency that may be chosen, in ms."""
+        """Returns the longest latency that may be chosen, in ms.
+
+        Args:
+            fastest_ms: of the fastest network of this form.
+            float_ms: of the float network.
+        """
         if self.within_ms is not None:
             return max(min(self.within_ms, LEAST_FASTER * float_ms), fastest_ms)
-        saved_ms = max(float_ms - fastest_ms, 0.0)
-        return fastest_ms + min(self.saved_share * saved_ms, self.slowdown * fastest_ms)
+        least_ms = fastest_ms / (1 + self.spent)
+        saved_ms = max(float_ms - least_ms, 0.0)
+        allowed_ms = least_ms + min(self.saved_share * saved_ms, self.slowdown * least_ms)
+        return max(allowed_ms, fastest_ms)
 
 
 PREFERENCES = {

@@ -43,10 +43,12 @@ class Forms:
     Attributes:
         chosen: the settings with the form that was chosen for its latency.
         richer: the same with more zero points, where the preference would pay for their time.
+        slowdown: the share by which the chosen form is slower than the fastest.
     """
 
     chosen: QuantizeSettings
     richer: tuple[QuantizeSettings, ...] = ()
+    slowdown: float = 0.0
 
 
 LEAST_GAIN = 0.05
@@ -248,7 +250,8 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
         settings: what was asked for.
         times: latencies, the richest form first.
     """
-    least_ms = min(times.values()) / (1 - _least_gain(settings))
+    fastest_ms = min(times.values())
+    least_ms = fastest_ms / (1 - _least_gain(settings))
     chosen = next(item for item, ms in times.items() if ms <= least_ms)
     if chosen.symmetric != settings.symmetric:
         _log.info("activations do without zero points, which make this network slower here")
@@ -267,7 +270,8 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
     allowed_ms = (1 + slowdown) * times[chosen]
     more = list(times)[: list(times).index(chosen)]
-    return Forms(chosen, tuple(item for item in more if times[item] <= allowed_ms))
+    richer = tuple(item for item in more if times[item] <= allowed_ms)
+    return Forms(chosen, richer, times[chosen] / fastest_ms - 1)
 
 
 def _least_gain(settings: QuantizeSettings) -> float:

@@ -68,14 +68,17 @@ def search_precision(
 
 
 def take_richer(
-    found: QuantizeResult, work: Work, richer: Iterable[Work], clock: Clock
+    found: QuantizeResult,
+    work: Work,
+    allowance: Allowance,
+    richer: Iterable[Work],
+    clock: Clock,
 ) -> QuantizeResult:
     """Returns the best of the search's result and of all INT8 with more zero points.
 
     Layers in float cost time as zero points do; which of them brings more quality is measured.
     """
-    allowance = work.settings.allowance
-    if found.precision is None or allowance is None:
+    if found.precision is None:
         return found
     fastest = min(item.latency_ms for item in found.precision.tried)
     share = fastest / found.precision.chosen.latency_ms

@@ -138,6 +138,27 @@ def test_zero_points_go_where_they_cost_more_than_they_bring(
     assert (points["m"][1] > 0) == (symmetric is None)
 
 
+@pytest.mark.parametrize(("ms_of_points", "has_float_layers"), [(0.0, True), (0.4, False)])
+def test_the_time_that_zero_points_take_is_not_there_for_layers_in_float(
+    half_padded_model, ms_of_points, has_float_layers
+):
+    def measure(models):
+        times = []
+        for model in models:
+            points = zero_points(model)
+            has_points = any(point > 0 for _, point in points.values())
+            layers_in_float = 3 - len(points.keys() & {"x", "l", "m"})
+            ms = 10.0 + ms_of_points * has_points + 0.45 * layers_in_float
+            times.append(ms if points else 40.0)
+        return times
+
+    settings = QuantizeSettings(target="openvino", prefer="balanced")
+    result = quantize_model(half_padded_model, pictures(), settings, clock=measure)
+    assert result.settings.symmetric is None
+    assert bool(result.precision.float_nodes) == has_float_layers
+    assert 10.0 + ms_of_points <= result.precision.chosen.latency_ms <= 10.6
+
+
 @pytest.mark.parametrize(("ms_of_padded", "forms"), [(0.1, [2]), (2.0, [2, 2])])
 def test_some_zero_points_are_timed_only_where_they_are_slow(
     half_padded_model, ms_of_padded, forms
