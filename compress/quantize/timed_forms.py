@@ -268,7 +268,7 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
     if chosen.integer_borders != settings.integer_borders:
         _log.info("layers at the border to float compute in integers, which is faster here")
     slowdown = settings.allowance.slowdown if settings.allowance is not None else 0.0
-    allowed_ms = (1 + slowdown) * times[chosen]
+    allowed_ms = (1 + slowdown) * fastest_ms
     more = list(times)[: list(times).index(chosen)]
     richer = tuple(item for item in more if times[item] <= allowed_ms)
     return Forms(chosen, richer, times[chosen] / fastest_ms - 1)

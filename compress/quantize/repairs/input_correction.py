@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from compress.quantize.blas_threads import import_linalg
 from compress.quantize.graph import Array, attribute
 from compress.quantize.layer_weights import from_rows, pick_outputs, widest_scales
 from compress.quantize.qparams import IntegerGrid, QParams, fake_quantize
@@ -96,16 +97,32 @@ class InputColumns:
             pictures=self.pictures[chosen],
         )
 
-    def output_errors(self, wanted: Columns, change: Real) -> Real:
-        """Returns [pictures], the mean squared error of W x that a change of W leaves.
+    def judge(self, rows: Real) -> Callable[[Real], Real]:
+        """Returns what tells the mean squared error of W x that a change of W leaves.
+
+        It is that of W d less the change times q. Where channels have many outputs, a triangle
+        takes the place of both weights: what it makes is as long (QR decomposition).
 
         Args:
-            wanted: W d, [groups, out, n], which the change times q would have to be.
-            change: [groups, out, in].
+            rows: W, [groups, out, in].
+
+        Returns:
+            a function from a change, as W, to [pictures].
         """
-        left = wanted - change.astype(np.float32) @ self.inputs
+        is_tall = rows.shape[1] > 2 * rows.shape[2]
+        wanted = None if is_tall else rows.astype(np.float32) @ self.errors
         _, places, counts = np.unique(self.pictures, return_inverse=True, return_counts=True)
-        return np.bincount(places, np.einsum("gon,gon->n", left, left)) / counts
+
+        def measure(change: Real) -> Real:
+            if wanted is not None:
+                left = wanted - change.astype(np.float32) @ self.inputs
+            else:
+                both = np.asarray(np.linalg.qr(np.concatenate([rows, -change], 2), mode="r"))
+                ours, theirs = np.split(both.astype(np.float32), 2, axis=2)
+                left = ours @ self.errors + theirs @ self.inputs
+            return np.bincount(places, np.einsum("gon,gon->n", left, left)) / counts
+
+        return measure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +170,7 @@ def _solve(matrices: Real, right: Real) -> Real:
     """
     if len(matrices) > 1 or matrices.shape[-1] < LARGE:
         return np.asarray(np.linalg.solve(matrices, right))
-    from scipy import linalg  # Its import takes longer than small networks' systems.
-
+    linalg = import_linalg()
     factors = linalg.cho_factor(matrices[0], lower=True, check_finite=False)
     return np.asarray(linalg.cho_solve(factors, right[0], check_finite=False))[None]
 
@@ -244,12 +260,12 @@ def correct_for_inputs(
 
     held_out = columns.of_pictures(outside)
     fit, others = measure_moments([columns.of_pictures(~outside), held_out])
-    wanted = rows.astype(np.float32) @ held_out.errors
-    before, aim = held_out.output_errors(wanted, rounded_change(None)), rows @ fit.cross
+    output_errors = held_out.judge(rows)
+    before, aim = output_errors(rounded_change(None)), rows @ fit.cross
 
     def remaining(ridge: float) -> float:
         change = rounded_change(fit.find_change(aim, ridge))
-        after = held_out.output_errors(wanted, change)
+        after = output_errors(change)
         return float(np.mean(after / np.maximum(before, np.finfo(np.float64).tiny)))
 
     shares = dict(zip(RIDGES, map_ahead(remaining, RIDGES), strict=True))

@@ -84,12 +84,13 @@ def test_the_mix_is_that_of_least_squares(columns):
     np.testing.assert_allclose(mix, wanted.T, atol=1e-5)
 
 
-def test_output_errors_are_those_of_each_picture(columns):
-    rows, change = np.random.default_rng(2).standard_normal((2, 1, 3, 5))
+@pytest.mark.parametrize("outputs", [3, 30])
+def test_output_errors_are_those_of_each_picture(columns, outputs):
+    rows, change = np.random.default_rng(2).standard_normal((2, 1, outputs, 5))
     error = rows @ (columns.errors + columns.inputs) - (rows + change) @ columns.inputs
     each = np.square(error).sum(axis=(0, 1))
     wanted = [each[:100].mean(), each[100:].mean()]
-    got = columns.output_errors(rows @ columns.errors, change)
+    got = columns.judge(rows)(change)
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
