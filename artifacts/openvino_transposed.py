@@ -1,9 +1,9 @@
 """ConvTransposes that OpenVINO computes in float, whatever their Q/DQ pairs say.
 
 It has kernels in integers (2026.4, x64) for one group, strides of 3 at most and kernels that cover
-their stride, and for inputs without a zero point. What one reads beside a Conv is uint8 for both,
-negative values get a zero point, and it is in float again. With dilation there is a kernel in
-integers, seven times as slow as the float one.
+their stride, and for inputs without a zero point. Without AMX, what one reads beside a Conv is
+uint8 for both, negative values get a zero point, and it is in float again. With dilation there is a
+kernel in integers, seven times as slow as the float one.
 """
 
 from collections.abc import Sequence

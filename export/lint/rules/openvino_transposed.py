@@ -25,29 +25,35 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         if shape is None or dequantize is None or not graph.is_integer_layer(node):
             continue
         trait = find_float_trait(node, shape[2:])
-        what = trait or _describe_input(graph, dequantize)
-        if what:
-            yield Finding(
-                rule=RULE.name,
-                severity=WARNING,
-                place=node.name or node.output[0],
-                what=f"an INT8 ConvTranspose with {what}",
-                why=f"{target.title} computes it in float, or in integers even more slowly",
-                fix=_KEEP_FLOAT if trait else _QUANTIZE,
-            )
+        if trait:
+            what, how = trait, "in float, or in integers even more slowly"
+        elif _has_zero_point(graph, dequantize):
+            what, how = "a zero point", "in float"
+        elif _is_shared_and_signed(graph, dequantize):
+            what, how = "an input that a Conv reads too", "in float on processors without AMX"
+        else:
+            continue
+        yield Finding(
+            rule=RULE.name,
+            severity=WARNING,
+            place=node.name or node.output[0],
+            what=f"an INT8 ConvTranspose with {what}",
+            why=f"{target.title} computes it {how}",
+            fix=_KEEP_FLOAT if trait else _QUANTIZE,
+        )
 
 
-def _describe_input(graph: LintGraph, dequantize: onnx.NodeProto) -> str:
-    """Returns what is wrong with the integers that a ConvTranspose reads; empty if nothing is."""
+def _has_zero_point(graph: LintGraph, dequantize: onnx.NodeProto) -> bool:
     name = dequantize.input[2] if len(dequantize.input) > 2 else ""
     zero_point = graph.constant(name) if name else None
-    if zero_point is not None and np.asarray(zero_point, np.float32).any():
-        return "a zero point"
-    is_signed = integer_type(graph, dequantize) == TensorProto.INT8
+    return zero_point is not None and bool(np.asarray(zero_point, np.float32).any())
+
+
+def _is_shared_and_signed(graph: LintGraph, dequantize: onnx.NodeProto) -> bool:
+    """Whether a Conv reads the same signed integers, which it takes as unsigned without AMX."""
     readers = graph.consumers(dequantize.output[0])
-    return "an input that a Conv reads too" * (
-        is_signed and any(reader.op_type == "Conv" for reader in readers)
-    )
+    is_signed = integer_type(graph, dequantize) == TensorProto.INT8
+    return is_signed and any(reader.op_type == "Conv" for reader in readers)
 
 
 RULE = Rule(
@@ -55,7 +61,7 @@ RULE = Rule(
     severities=(WARNING,),
     targets=("openvino",),
     summary="INT8 ConvTransposes with groups, strides of more than 3 or of more than the kernel, "
-    "dilation, a zero point, or signed integers that a Conv reads too: OpenVINO 2026.4 computes "
-    "them in float",
+    "dilation, a zero point, or (without AMX) signed integers that a Conv reads too: OpenVINO "
+    "2026.4 computes them in float",
     check=check,
 )
