@@ -271,7 +271,7 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
     allowed_ms = (1 + slowdown) * fastest_ms
     more = list(times)[: list(times).index(chosen)]
     richer = tuple(item for item in more if times[item] <= allowed_ms)
-    return Forms(chosen, richer, times[chosen] / fastest_ms - 1)
+    return Forms(chosen, richer, slowdown=times[chosen] / fastest_ms - 1)
 
 
 def _least_gain(settings: QuantizeSettings) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -10,7 +9,7 @@ from artifacts.openvino_transposed import find_float_trait
 from export.lint.finding import WARNING, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
-from export.lint.rules.zero_point import integer_type
+from export.lint.rules.zero_point import find_zero_point, integer_type
 from export.lint.target import Target
 
 _KEEP_FLOAT = "keep it in float; compress quantize --target openvino does"
@@ -27,7 +26,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         trait = find_float_trait(node, shape[2:])
         if trait:
             what, how = trait, "in float, or in integers even more slowly"
-        elif _has_zero_point(graph, dequantize):
+        elif find_zero_point(graph, dequantize) is not None:
             what, how = "a zero point", "in float"
         elif _is_shared_and_signed(graph, dequantize):
             what, how = "an input that a Conv reads too", "in float on processors without AMX"
@@ -41,12 +40,6 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             why=f"{target.title} computes it {how}",
             fix=_KEEP_FLOAT if trait else _QUANTIZE,
         )
-
-
-def _has_zero_point(graph: LintGraph, dequantize: onnx.NodeProto) -> bool:
-    name = dequantize.input[2] if len(dequantize.input) > 2 else ""
-    zero_point = graph.constant(name) if name else None
-    return zero_point is not None and bool(np.asarray(zero_point, np.float32).any())
 
 
 def _is_shared_and_signed(graph: LintGraph, dequantize: onnx.NodeProto) -> bool:

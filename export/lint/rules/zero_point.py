@@ -1,9 +1,11 @@
 """Zero points: TensorRT's quantization is symmetric and signed."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto
 
 from export.lint.finding import ERROR, WRONG, Finding
@@ -22,8 +24,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields at most one finding per Q or DQ: a zero point, or integers that are not int8."""
     for node in graph.of(QUANTIZE, DEQUANTIZE):
         kind = integer_type(graph, node)
-        name = node.input[2] if len(node.input) > 2 else ""
-        zero_point = graph.constant(name) if name else None
+        zero_point = find_zero_point(graph, node)
         if kind == TensorProto.UINT8 and _is_input_read(graph, node):
             yield Finding(
                 rule=RULE.name,
@@ -35,7 +36,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             )
         elif kind not in _TAKEN:
             yield _report(node, ERROR, f"integers of type {type_name(kind)}", _why(node, target))
-        elif zero_point is not None and np.asarray(zero_point, np.float32).any():
+        elif zero_point is not None:
             worst = int(np.abs(np.asarray(zero_point, np.int64)).max())
             yield _report(
                 node,
@@ -55,6 +56,13 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 f"{target.title} builds them as INT8 (the same plan, byte for byte), so every "
                 "value above 127 scale steps is cut off",
             )
+
+
+def find_zero_point(graph: LintGraph, node: onnx.NodeProto) -> NDArray[Any] | None:
+    """Returns the constant zero points of a Q or DQ; None where all are 0, or none are known."""
+    name = node.input[2] if len(node.input) > 2 else ""
+    values = graph.constant(name) if name else None
+    return values if values is not None and np.asarray(values, np.float32).any() else None
 
 
 def integer_type(graph: LintGraph, node: onnx.NodeProto) -> int:

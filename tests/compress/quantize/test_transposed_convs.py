@@ -1,13 +1,13 @@
 """ConvTransposes on OpenVINO: which are quantized, and which integers they read."""
 
 import numpy as np
-import openvino
 import pytest
 from onnx import helper, numpy_helper
 
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from export.lint import lint_model
+from tests.kernel_inputs import kernel_inputs
 
 SETTINGS = QuantizeSettings(target="openvino")
 
@@ -56,18 +56,6 @@ def zero_points(model):
         for node in model.graph.node
         if node.op_type in ("Conv", "ConvTranspose") and node.input[0] in made
     }
-
-
-def kernel_inputs(model):
-    """Returns the bytes of each value that OpenVINO's ConvTransposes read."""
-    core = openvino.Core()
-    network = core.read_model(model.SerializeToString())
-    compiled = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    return [
-        node.input(0).get_element_type().size
-        for node in compiled.get_runtime_model().get_ordered_ops()
-        if node.get_rt_info()["layerType"].value == "Deconvolution"
-    ]
 
 
 @pytest.mark.parametrize("readers", [(), ("Conv",), ("Tanh",), ("Conv", "Tanh")])

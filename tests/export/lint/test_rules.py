@@ -4,7 +4,6 @@ import sys
 
 import ml_dtypes
 import numpy as np
-import openvino
 import pytest
 from onnx import TensorProto, helper
 
@@ -14,6 +13,7 @@ from export.lint import RULES, TARGETS, lint_model
 from export.lint.finding import INFO, WRONG
 from export.lint.rules import overflowing_pairs
 from tests.export.lint.conftest import ZERO
+from tests.kernel_inputs import kernel_inputs
 
 IMAGE = {"x": (1, 8, 16, 16)}
 
@@ -544,17 +544,6 @@ def test_products_of_activations_overflow_on_openvino_too(draw):
     }
 
 
-def sizes_read(model):
-    """Returns how many bytes each value has that OpenVINO's ConvTransposes read."""
-    network = openvino.Core().read_model(model.SerializeToString())
-    compiled = openvino.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    return [
-        node.input(0).get_element_type().size
-        for node in compiled.get_runtime_model().get_ordered_ops()
-        if node.get_rt_info()["layerType"].value == "Deconvolution"
-    ]
-
-
 def test_openvino_computes_in_float_what_lint_says(draw):
     """All but the dilated one, which it computes slowly in integers.
 
@@ -562,9 +551,9 @@ def test_openvino_computes_in_float_what_lint_says(draw):
     """
     (*examples, _dilated), others = EXAMPLES["openvino-transposed"]
     shared = 1 if "amx_int8" in read_flags() else 4
-    found = [sizes_read(graph(draw)) for graph in examples]
+    found = [kernel_inputs(graph(draw)) for graph in examples]
     assert found == [[4]] * (len(examples) - 1) + [[shared]]
-    assert [sizes_read(graph(draw)) for graph in others] == [[1]] * len(others)
+    assert [kernel_inputs(graph(draw)) for graph in others] == [[1]] * len(others)
 
 
 @pytest.mark.parametrize(
