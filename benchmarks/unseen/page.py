@@ -39,7 +39,7 @@ def render(figures: Mapping[str, Any]) -> list[str]:
         "",
         f"{figures['date']}; {figures['machine']}; {versions}.",
         "",
-        *_summary_lines(figures["cases"]),
+        *summary_lines(figures["cases"]),
         "",
     ]
     for name, case in figures["cases"].items():
@@ -81,7 +81,8 @@ def judged_db(case: Mapping[str, Any], name: str) -> tuple[float, float]:
     return sum(least) / len(least), min(least)
 
 
-def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
+def summary_lines(cases: Mapping[str, Any]) -> list[str]:
+    """Returns a table with a row for each case; those of `benchmarks.peers` have no plan."""
     head = (
         "network", "float ms", "best peer, dB / ms", *(f"`{kind}`" for kind in _SHOWN),
         "peers' files standing", "seconds, of the fastest peer's (without imports); `timed`",
@@ -102,7 +103,7 @@ def _summary_lines(cases: Mapping[str, Any]) -> list[str]:
                 ),
                 f"{summary['standing']} of {summary['judged']}",
                 _cost_cell(summary["cost"]),
-                _plan_cell(case["plan"]),
+                _plan_cell(case["plan"]) if "plan" in case else "-",
             ]
         )
     return table_lines(head, rows)
