@@ -15,7 +15,7 @@ from compress.quantize.side_by_side import map_ahead
 from engines.random_feeds import random_feeds
 from engines.session import Feeds, SessionSettings
 from framefit.hang_watch import HangWatch
-from framefit.network_session import open_in_memory
+from framefit.network_session import open_in_memory, set_up
 from framefit.paired_times import PairedTimes
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class NetworkClock:
         self._is_to_choose = is_to_choose
         self._settled = settled
         self._kept: tuple[onnx.ModelProto, Session] | None = None
-        self._has_opened = False
         self._has_warned = False
 
     def __call__(self, models: Sequence[onnx.ModelProto]) -> list[float]:
@@ -94,63 +93,68 @@ class NetworkClock:
         return [ratio * reference for ratio in ratios]
 
     def open(self, model: onnx.ModelProto) -> "Session":
-        """Returns a session of a network: the one that it was timed with if it was the last.
+        """Returns a session of a network: the one that it was timed with if it was the fastest.
 
         The caller closes it.
 
         Raises:
             InputError: the runtime does not open it.
         """
-        session = self._let_go(model)
+        session = self._take_kept([model]).get(0)
         return session or open_in_memory(model, self.runtime)
 
-    def _let_go(self, wanted: onnx.ModelProto | None = None) -> "Session | None":
-        """Closes the session that was kept, unless it is the wanted network's: that is returned."""
+    def _take_kept(self, models: Sequence[onnx.ModelProto]) -> "dict[int, Session]":
+        """Returns the session that was kept by its network's place, closed if it has none."""
         kept, self._kept = self._kept, None
         if kept is None:
-            return None
-        model, session = kept
-        if model is wanted:
-            return session
+            return {}
+        known, session = kept
+        places = [place for place, model in enumerate(models) if model is known]
+        if places:
+            return {places[0]: session}
         session.close()
-        return None
+        return {}
 
     def _time_batch(self, models: Sequence[onnx.ModelProto]) -> list[float]:
-        self._let_go()
-        sessions: list[Session] = []
+        """Returns the latencies of a few networks; the session of the fastest is kept."""
+        sessions: dict[int, Session] = {}
         with HangWatch() as watch:
             try:
                 self._open_all(models, sessions, watch)
                 what = f"{self.runtime} has not returned from running a network to time it"
                 limit = partial(watch.during, what, is_cold=True)
                 times = _interleave(
-                    sessions, limit, settled=self._settled, is_to_choose=self._is_to_choose
+                    [sessions[index] for index in range(len(models))],
+                    limit,
+                    settled=self._settled,
+                    is_to_choose=self._is_to_choose,
                 )
-                self._kept = models[-1], sessions.pop()
+                fastest = min(sessions, key=times.latencies.__getitem__)
+                self._kept = models[fastest], sessions.pop(fastest)
             finally:
-                for session in sessions:
+                for session in sessions.values():
                     session.close()
         latencies_ns = times.latencies
         self._warn_if_disturbed(latencies_ns[0], times.fastest)
         return [ns / 1e6 for ns in latencies_ns]
 
     def _open_all(
-        self, models: Sequence[onnx.ModelProto], sessions: "list[Session]", watch: HangWatch
+        self, models: Sequence[onnx.ModelProto], sessions: "dict[int, Session]", watch: HangWatch
     ) -> None:
-        """Appends a session for each model."""
-        # OpenVINO's bindings set themselves up when they are first used, and two threads that
-        # do so at once wait for each other for ever: one for Python's lock, one for the setup.
-        alone = 0 if self._has_opened else 1
+        """Adds a session for each model by its place; one that was kept is taken again."""
+        sessions.update(self._take_kept(models))
         what = f"{self.runtime} has not opened a network to time it"
+        with watch.during(what, is_cold=True):
+            set_up(self.runtime)
         settings = SessionSettings(takes_turns=True)
-        for part in (models[:alone], models[alone:]):
-            opened = map_ahead(
-                partial(open_in_memory, runtime=self.runtime, settings=settings), part
-            )
-            for _ in part:
-                with watch.during(what, is_cold=True):
-                    sessions.append(next(opened))
-        self._has_opened = True
+        new = [place for place in range(len(models)) if place not in sessions]
+        opened = map_ahead(
+            partial(open_in_memory, runtime=self.runtime, settings=settings),
+            [models[place] for place in new],
+        )
+        for place in new:
+            with watch.during(what, is_cold=True):
+                sessions[place] = next(opened)
 
     def _warn_if_disturbed(self, quartile: float, fastest: float) -> None:
         if quartile > (1 + CALM) * fastest and not self._has_warned:

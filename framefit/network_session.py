@@ -1,5 +1,6 @@
 """Opens networks that lie in memory, as their files would be opened."""
 
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -40,3 +41,23 @@ def open_in_memory(
             lint = f"framefit export lint MODEL --target {runtime} names the nodes"
             fix = lint if runtime in TARGETS else error.fix
             raise InputError(what, "operators that it supports", fix) from error
+
+
+@cache
+def set_up(runtime: str) -> None:
+    """Opens the smallest network on a runtime, once in a process.
+
+    OpenVINO's bindings set themselves up when they are first used, and two threads that do so at
+    once wait for each other for ever: one for Python's lock, one for the setup.
+
+    Raises:
+        MissingExtraError: the runtime is not installed.
+    """
+    from onnx import TensorProto, helper
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "smallest", values[:1], values[1:]
+    )
+    opset = helper.make_opsetid("", 13)
+    open_in_memory(helper.make_model(graph, opset_imports=[opset], ir_version=8), runtime).close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
+from benchmarks.machine import describe_machine
 from benchmarks.zoo.child import PARITY_MARGIN_DB, SAMPLES, TURNS
 from benchmarks.zoo.networks import ZOO
 from benchmarks.zoo.page import render
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "disturbed": options.disturbed,
         "left": [item.name for item in ZOO if item.name not in rows],
         "date": date.today().isoformat(),
+        "machine": describe_machine(),
         "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
     }
     write_text(PAGE, render([rows[item.name] for item in ZOO if item.name in rows], facts))

@@ -37,14 +37,14 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
 
     Args:
         rows: what `run_zoo` gave.
-        facts: `targets`, `samples`, `turns`, `parity_margin`, `disturbed`, `date`, `versions`,
-            `left` (names that were not run).
+        facts: `targets`, `samples`, `turns`, `parity_margin`, `disturbed`, `date`, `machine`,
+            `versions`, `left` (names that were not run).
     """
     targets = facts["targets"]
     passed = [row for row in rows if "problem" not in row]
     slower = [row["name"] for row in passed if _ratio(row) > 1 + TOLERANCE]
     lead = _LEAD.format(**{**facts, "targets": " and ".join(targets)}, count=len(rows))
-    lines = [lead, f"{facts['date']}; {facts['versions']}.", ""]
+    lines = [lead, f"{facts['date']}; {facts['machine']}; {facts['versions']}.", ""]
     lines.append(f"**{len(passed)} of {len(rows)} pass every stage.**")
     if facts["left"]:
         lines.append(f"Not run: {', '.join(facts['left'])}.")

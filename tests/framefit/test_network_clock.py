@@ -1,7 +1,6 @@
 """Networks are timed; a disturbed machine, and what a runtime refuses, are named."""
 
 import logging
-import threading
 
 import numpy as np
 import onnx
@@ -9,11 +8,19 @@ import pytest
 from onnx import TensorProto, helper
 
 from artifacts.errors import InputError
+from engines import runtimes
 from engines.session import TensorInfo
 from framefit import network_clock
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
+from framefit.network_session import set_up
 
 TWO_BURSTS = 2 * network_clock.BURST
+
+
+@pytest.fixture(autouse=True)
+def is_set_up(monkeypatch):
+    """The runtime has opened a network before, so that all that are opened are those timed."""
+    monkeypatch.setattr(network_clock, "set_up", lambda _: None)
 
 
 class Machine:
@@ -49,6 +56,15 @@ class Machine:
 
     def close(self):
         self.is_closed = True
+
+
+def open_by_version(monkeypatch, sessions):
+    """Lets sessions stand for networks; returns networks that are opened as these."""
+    monkeypatch.setattr(
+        "engines.runtimes.open_session",
+        lambda path, *_: sessions[onnx.load(path).model_version],
+    )
+    return [onnx.ModelProto(model_version=version) for version in range(len(sessions))]
 
 
 @pytest.mark.parametrize(("calm_every", "is_disturbed"), [(1, False), (12, True)])
@@ -95,23 +111,60 @@ def test_forms_need_not_be_known_as_closely_as_sets_of_layers(settled, spread, t
     assert machine.turn == turns
 
 
-@pytest.mark.parametrize("is_last", [True, False])
-def test_the_network_that_was_timed_last_is_not_opened_again(is_last, monkeypatch):
-    models, opened = [onnx.ModelProto(), onnx.ModelProto()], []
+@pytest.fixture
+def open_some(monkeypatch):
+    """Lets sessions that take these times in ms stand for networks; returns both."""
 
-    def open_session(*_):
-        opened.append(Machine(1))
-        return opened[-1]
+    def open_some(*times_ms):
+        machine = Machine(1)
+        monkeypatch.setattr(network_clock, "time", machine)
+        sessions = [Machine(1, ms) for ms in times_ms]
+        for session in sessions:
+            session.elapse = machine.elapse
+        return open_by_version(monkeypatch, sessions), sessions
 
-    monkeypatch.setattr("engines.runtimes.open_session", open_session)
+    return open_some
+
+
+def list_open(sessions):
+    return [index for index, session in enumerate(sessions) if not session.is_closed]
+
+
+def test_the_fastest_network_is_not_opened_again(open_some):
+    models, sessions = open_some(4, 2, 3)
     clock = NetworkClock("openvino")
     clock(models)
-    first, last = opened
-    assert (first.is_closed, last.is_closed) == (True, False)
-    session = clock.open(models[is_last])
-    assert (session is last) == is_last
-    assert last.is_closed != is_last
-    assert clock.open(models[is_last]) is not session
+    assert list_open(sessions) == [1]
+    sessions[1] = "opened again"
+    assert clock.open(models[1]) != "opened again"
+    assert clock.open(models[1]) == "opened again"
+
+
+def test_the_fastest_network_is_closed_where_another_is_opened(open_some):
+    models, sessions = open_some(4, 2, 3)
+    clock = NetworkClock("openvino")
+    clock(models)
+    clock.open(models[2])
+    assert list_open(sessions) == []
+
+
+def test_the_fastest_network_is_timed_again_as_it_was_opened(open_some):
+    models, sessions = open_some(4, 2, 3, 5)
+    clock = NetworkClock("openvino")
+    clock(models[:2])
+    fastest, sessions[1] = sessions[1], "opened again"
+    assert clock([models[2], models[1], models[3]]) == pytest.approx([3, 2, 5])
+    sessions[1] = fastest
+    assert list_open(sessions) == [1]
+
+
+def test_a_network_that_is_refused_leaves_none_open(open_some):
+    models, sessions = open_some(4, 2)
+    clock = NetworkClock("openvino")
+    clock(models)
+    with pytest.raises(IndexError):
+        clock([*models, onnx.ModelProto(model_version=2)])
+    assert list_open(sessions) == []
 
 
 @pytest.mark.parametrize(
@@ -128,10 +181,9 @@ def test_networks_that_are_far_apart_are_soon_told_apart(is_to_choose, ms, turns
     for session in sessions:
         session.elapse = machine.elapse
     sessions[1].turn = TWO_BURSTS
-    opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
-    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
-    NetworkClock("openvino", is_to_choose=is_to_choose)([onnx.ModelProto(), onnx.ModelProto()])
+    models = open_by_version(monkeypatch, sessions)
+    NetworkClock("openvino", is_to_choose=is_to_choose)(models)
     assert [session.turn for session in sessions] == [turns, turns + TWO_BURSTS]
 
 
@@ -152,10 +204,9 @@ def test_what_another_network_leaves_in_the_caches_does_not_count(monkeypatch):
     machine = Machine(1)
     machine.ran_last = None
     sessions = [ColdSession(machine, 4), ColdSession(machine, 2)]
-    opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
-    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
-    latencies = NetworkClock("openvino")([onnx.ModelProto(), onnx.ModelProto()])
+    models = open_by_version(monkeypatch, sessions)
+    latencies = NetworkClock("openvino")(models)
     assert latencies == pytest.approx([4, 2], rel=1e-15)
 
 
@@ -166,11 +217,10 @@ def test_a_ratio_is_soon_known_where_the_speed_of_the_machine_varies(monkeypatch
     sessions = [Machine(1, each) for each in (4, 5)]
     for session in sessions:
         session.elapse = lambda ns: machine.elapse(round(ns * speeds[machine.ns // 60_000_000]))
-    opened = iter(sessions)
     monkeypatch.setattr(network_clock, "time", machine)
-    monkeypatch.setattr("engines.runtimes.open_session", lambda *_: next(opened))
+    models = open_by_version(monkeypatch, sessions)
     clock = NetworkClock("openvino", is_to_choose=True)
-    first_ms, other_ms = clock([onnx.ModelProto(), onnx.ModelProto()])
+    first_ms, other_ms = clock(models)
     assert other_ms / first_ms == pytest.approx(1.25, rel=0.01)
     assert {session.turn for session in sessions} == {19}
 
@@ -191,19 +241,33 @@ def test_operators_are_named_and_no_temporary_file() -> None:
     assert "tmp" not in str(seen.value)
 
 
-def test_the_first_network_is_opened_alone(monkeypatch):
+def test_a_runtime_is_set_up_before_threads_open_networks(monkeypatch):
     """OpenVINO's bindings hang where two threads use them for the first time."""
-    machine, opened = Machine(1), []
+    machine, events = Machine(1), []
 
-    def open_slowly(path, runtime, settings):
+    def open_session(path, runtime, settings):
         del path, runtime
         assert settings.takes_turns
-        opened.append("begin")
-        threading.Event().wait(0.05)
-        opened.append("end")
+        events.append("opened")
         return machine
 
     monkeypatch.setattr(network_clock, "time", machine)
-    monkeypatch.setattr("engines.runtimes.open_session", open_slowly)
-    NetworkClock("openvino")([onnx.ModelProto()] * 3)
-    assert opened[:2] == ["begin", "end"]
+    monkeypatch.setattr(network_clock, "set_up", events.append)
+    monkeypatch.setattr("engines.runtimes.open_session", open_session)
+    NetworkClock("openvino")([onnx.ModelProto()] * 2)
+    assert events == ["openvino", "opened", "opened"]
+
+
+def test_a_runtime_is_set_up_once(monkeypatch):
+    opened, really_open = [], runtimes.open_session
+
+    def open_session(*given):
+        opened.append(really_open(*given))
+        return opened[-1]
+
+    monkeypatch.setattr(runtimes, "open_session", open_session)
+    set_up.cache_clear()
+    for _ in range(2):
+        set_up("onnxruntime")
+    (session,) = opened
+    assert session.inputs[0].shape == (1,)

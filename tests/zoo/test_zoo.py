@@ -23,6 +23,7 @@ FACTS = {
     "disturbed": "",
     "left": ["unseen"],
     "date": "2026-11-21",
+    "machine": "2 cores",
     "versions": "framefit 0",
 }
 
