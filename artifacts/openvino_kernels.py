@@ -14,6 +14,10 @@ with what the graph says. The cases, for integers:
 * Groups of more than 64 channels that are a multiple of 4 and none of 64, and a kernel of one
   value (ShuffleNet): wrong from five places on.
 
+A ConvTranspose whose input channels are no multiple of 4 (21 classes, a pruned layer) is wrong with
+more than one operator behind it, such as an activation and a quantizer: with strides, and with a
+kernel of one value.
+
 In bfloat16, which OpenVINO computes float networks in by default with AMX, the first three are
 wrong too, and values of two bytes halve the numbers of channels.
 """
@@ -66,6 +70,18 @@ def miscomputes_conv(
     row = channels * kernel
     is_dilated = values.get("dilations", [1])[-1] != 1
     return not is_dilated and channels < block // 2 and row > block and row % block == 0
+
+
+def miscomputes_transposed(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
+    """Whether OpenVINO computes a ConvTranspose in integers wrong, with operators behind it.
+
+    Args:
+        node: a ConvTranspose.
+        weight: shape of its weight, [in, out, ..., kernel].
+    """
+    values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+    overlaps = max(values.get("strides", [1])) == 1 and prod(weight[2:]) > 1
+    return weight[0] % WORD_BYTES != 0 and not overlaps
 
 
 def _is_uneven_group(values: Mapping[str, Any], channels: int, result: tuple[int, ...]) -> bool:

@@ -1,26 +1,61 @@
-"""Convolutions that OpenVINO gets wrong in integers.
+"""Layers that OpenVINO gets wrong in integers.
 
-`artifacts/openvino_kernels.py` says which. The result has 0 dB or less of what the graph says. They
-have few channels, few places or no overlap of their windows, hence little work, or would be wrong
-on AMX only, and stay in float.
+`artifacts/openvino_kernels.py` says which convolutions. The result has 0 dB or less of what the
+graph says, or another shape. They have few channels, few places or no overlap of their windows,
+hence little work, or would be wrong on AMX only, or are rare, and stay in float.
 """
 
-from artifacts.openvino_kernels import miscomputes_conv
-from compress.quantize.graph import Graph
+import onnx
+
+from artifacts.openvino_kernels import miscomputes_conv, miscomputes_transposed
+from compress.quantize.graph import Graph, attribute
 
 
 def find_misread_kernels(graph: Graph) -> dict[str, str]:
     """Finds the layers that OpenVINO miscomputes: by name, why they stay in float."""
     reasons = {}
     for node in graph.nodes:
-        weight = graph.weights.get(node.input[1]) if node.op_type == "Conv" else None
-        shapes = [graph.shapes.get(name) for name in (node.input[0], node.output[0])]
-        if weight is None or not all(shapes):
-            continue
-        data, result = (shape for shape in shapes if shape is not None)
-        if miscomputes_conv(node, data, weight.shape, result):
-            reasons[node.name] = (
-                f"OpenVINO miscomputes kernels {weight.shape[-1]} wide of {weight.shape[1]} "
-                "channels with such strides or groups in integers"
-            )
+        weight = graph.weights.get(node.input[1]) if node.op_type in _FINDERS else None
+        reason = "" if weight is None else _FINDERS[node.op_type](graph, node, weight.shape)
+        if reason:
+            reasons[node.name] = f"OpenVINO miscomputes {reason} in integers"
     return reasons
+
+
+def _miscomputed_conv(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> str:
+    data, result = (graph.shapes.get(name) for name in (node.input[0], node.output[0]))
+    if data and result and miscomputes_conv(node, data, weight, result):
+        return f"kernels {weight[-1]} wide of {weight[1]} channels with such strides or groups"
+    if _is_turned(graph, node, weight):
+        return "a 1x1 kernel with a stride in front of a Transpose"
+    return ""
+
+
+def _is_turned(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
+    """Whether the result of a strided 1x1 Conv is turned, and not only its channels put last.
+
+    OpenVINO then makes a MatMul of the Conv, whose result it turns twice.
+    """
+    if len(weight) != 4 or weight[2:] != (1, 1) or max(attribute(node, "strides", [1])) == 1:
+        return False
+    turns = (item for item in graph.consumers(node.output[0]) if item.op_type == "Transpose")
+    return any(list(attribute(item, "perm", [3, 2, 1, 0])) != [0, 2, 3, 1] for item in turns)
+
+
+def _miscomputed_transposed(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> str:
+    del graph
+    is_wrong = miscomputes_transposed(node, weight)
+    return f"a ConvTranspose of {weight[0]} channels, no multiple of 4," if is_wrong else ""
+
+
+def _miscomputed_product(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> str:
+    del weight
+    is_row = len(graph.shapes.get(node.input[0], ())) == 1
+    return "a MatMul of a single row without a batch" if is_row else ""
+
+
+_FINDERS = {
+    "Conv": _miscomputed_conv,
+    "ConvTranspose": _miscomputed_transposed,
+    "MatMul": _miscomputed_product,
+}

@@ -17,8 +17,9 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
   network, so a measurement decides (`compress.quantize.timed_forms`).
 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
-(`group_norms`) and what OpenVINO does not take (`wrapped_pads`, `partial_gathers`,
-`covering_pools`, `softmax_ranks`).
+(`group_norms`), what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `covering_pools`,
+`softmax_ranks`), and what it gets wrong behind integers (`flat_gathers`, `last_channels`,
+`tiny_biases`).
 """
 
 from collections.abc import Callable, Collection
@@ -29,11 +30,15 @@ from onnx import helper
 
 from artifacts.openvino_ranks import BROADCASTING, changes_layout
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.placement.attention import put_masks_first
 from compress.quantize.placement.channels_first import write_channels_first
 from compress.quantize.placement.covering_pools import write_covering_pools
+from compress.quantize.placement.flat_gathers import write_flat_gathers
+from compress.quantize.placement.last_channels import guard_last_channels
 from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
 from compress.quantize.placement.partial_gathers import write_partial_gathers
 from compress.quantize.placement.softmax_ranks import write_softmax_ranks
+from compress.quantize.placement.tiny_biases import add_tiny_biases
 from compress.quantize.placement.wrapped_pads import write_wrapped_pads
 
 FEW_CHANNELS = 4
@@ -42,15 +47,35 @@ FEW_CHANNELS = 4
 
 def write_forms(graph: Graph) -> list[str]:
     """Rewrites operators of a float network in place; returns a line for each kind of change."""
-    forms: dict[str, Callable[[Graph], list[str]]] = {
-        "gave constants per channel the rank of the other operand": align_constants,
-        "wrote HardSigmoid as Clip": clip_hard_sigmoids,
-        "wrote with the channels first, without": write_channels_first,
-        "wrote as Slices and a Concat": write_wrapped_pads,
-        "wrote as OpenVINO compiles it": write_partial_gathers,
-        "wrote as GlobalAveragePool": write_covering_pools,
-        "gave the rank of what it is multiplied with": write_softmax_ranks,
-    }
+    return _write_all(
+        graph,
+        {
+            "gave constants per channel the rank of the other operand": align_constants,
+            "wrote HardSigmoid as Clip": clip_hard_sigmoids,
+            "wrote with the channels first, without": write_channels_first,
+            "wrote as Slices and a Concat": write_wrapped_pads,
+            "wrote as OpenVINO compiles it": write_partial_gathers,
+            "wrote as GlobalAveragePool": write_covering_pools,
+            "gave the rank of what it is multiplied with": write_softmax_ranks,
+        },
+    )
+
+
+def write_shared_forms(graph: Graph, *, has_integer_attention: bool) -> list[str]:
+    """The same with what OpenVINO would get wrong behind integers, as every runtime takes it."""
+    masks = {"made masks the first operands": put_masks_first} if has_integer_attention else {}
+    return _write_all(
+        graph,
+        {
+            **masks,
+            "wrote with indices in a row": write_flat_gathers,
+            "guarded from OpenVINO what it reads": guard_last_channels,
+            "gave a tiny bias": add_tiny_biases,
+        },
+    )
+
+
+def _write_all(graph: Graph, forms: dict[str, Callable[[Graph], list[str]]]) -> list[str]:
     done = {what: form(graph) for what, form in forms.items()}
     graph.drop_unused_weights()
     return [f"{what}: {', '.join(names)}" for what, names in done.items() if names]

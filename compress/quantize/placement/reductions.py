@@ -54,6 +54,8 @@ def find_unscalable(graph: Graph) -> set[str]:
 def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
     """Returns whether a node gives maxima or minima, moved or computed from nothing else.
 
+    SiLU, which is x Sigmoid(x), is computed from one of them twice.
+
     Args:
         graph: holds the node.
         node: of any operator.
@@ -61,7 +63,10 @@ def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
     """
     if node.op_type in EXTREMA:
         return True
-    return node.op_type not in LAYERS and not known.isdisjoint(_passed_inputs(graph, node))
+    computed = {name for name in node.input if name and name not in graph.weights}
+    if node.op_type in LAYERS | REPEATING or not computed:
+        return False
+    return computed <= known or not known.isdisjoint(_passed_inputs(graph, node))
 
 
 def _find_source(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compress.quantize.graph import Graph
-from compress.quantize.placement.attention import AttentionRule, put_masks_first
+from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import Declined, QuantizedNode
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.integer_gates import add_integer_gates
@@ -21,6 +21,7 @@ from compress.quantize.placement.integer_sums import add_integer_sums
 from compress.quantize.placement.last_layers import keep_last_in_float
 from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
 from compress.quantize.placement.misread_kernels import find_misread_kernels
+from compress.quantize.placement.openvino_forms import write_shared_forms
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
 from compress.quantize.placement.vector_layers import (
@@ -116,9 +117,8 @@ class TensorRT(UniformIntegers):
         return IntegerGrid(bits=8, is_signed=True)
 
     def write_forms(self, graph: Graph) -> list[str]:
-        """Puts masks first, for OpenVINO; TensorRT compiles kernels for what it finds."""
-        names = put_masks_first(graph)
-        return [f"made masks the first operands: {', '.join(names)}"] if names else []
+        """Writes what OpenVINO would get wrong; TensorRT compiles kernels for what it finds."""
+        return write_shared_forms(graph, has_integer_attention=True)
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""

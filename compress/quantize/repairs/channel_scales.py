@@ -154,19 +154,21 @@ def _find_reads(graph: Graph, quantized: frozenset[str]) -> list[ScaledRead]:
 def find_readers(graph: Graph, tensor: str) -> list[str]:
     """Returns the layers that read a tensor, directly or behind `CARRIERS`.
 
-    None of them if anything else does, or the user.
+    None of them if anything else does, or the user. Layers whose channels come last read nothing
+    behind a carrier that they would have in common: it pools them.
     """
     readers: list[str] = []
     waiting = [tensor]
     while waiting:
         name = waiting.pop()
+        known = READERS if name == tensor else LAYERS
         consumers = graph.consumers(name)
         if name in graph.outputs or not consumers:
             return []
         for node in consumers:
             if node.input[0] != name:
                 return []
-            if node.op_type in READERS and node.input[1] in graph.weights:
+            if node.op_type in known and node.input[1] in graph.weights:
                 readers.append(node.name)
             elif node.op_type in CARRIERS and is_homogeneous(graph, node):
                 waiting.append(node.output[0])

@@ -130,7 +130,9 @@ def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
     if node.op_type == "PRelu":
         return node.input[1] in graph.weights
     if node.op_type == "Resize":
-        return bool(attribute(node, "mode", b"nearest") != b"cubic")
+        shapes = [graph.shapes.get(name) for name in (node.input[0], node.output[0])]
+        channels = {shape[1] for shape in shapes if shape and len(shape) > 1}
+        return bool(attribute(node, "mode", b"nearest") != b"cubic") and len(channels) < 2
     return node.op_type in HOMOGENEOUS and len(node.output) == 1
 
 

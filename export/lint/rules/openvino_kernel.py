@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
-from artifacts.openvino_kernels import BFLOAT16_BYTES, INTEGER_BYTES, miscomputes_conv
+import onnx
+
+from artifacts.openvino_kernels import (
+    BFLOAT16_BYTES,
+    INTEGER_BYTES,
+    miscomputes_conv,
+    miscomputes_transposed,
+)
 from export.lint.finding import WARNING, WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
@@ -10,30 +17,46 @@ from export.lint.target import Target
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    """Yields Convs whose kernel, stride, groups and channels lead to a wrong kernel."""
+    """Yields convolutions whose kernel, stride, groups and channels lead to a wrong kernel."""
     for node in graph.of("Conv"):
-        names = (node.input[0], node.input[1], node.output[0])
-        data, weight, result = (graph.shape(name) for name in names)
-        if not (data and weight and result):
-            continue
-        is_integer = graph.is_integer_layer(node)
-        value_bytes = INTEGER_BYTES if is_integer else BFLOAT16_BYTES
-        if not miscomputes_conv(node, data, weight, result, value_bytes):
-            continue
-        kernel = f"kernel {weight[-1]} wide of {weight[1]} channels"
-        order = "reads its weights in another order than it stored them, on processors with AMX"
-        yield Finding(
-            rule=RULE.name,
-            severity=WRONG if is_integer else WARNING,
-            place=node.name or node.output[0],
-            what=f"an INT8 {kernel}" if is_integer else f"a {kernel}, in bfloat16",
-            why=f"{target.title} {order}"
-            if is_integer
-            else f"{target.title} computes in bfloat16 by default, and {order}",
-            fix="keep it in float; compress quantize does"
-            if is_integer
-            else "compile the network with INFERENCE_PRECISION_HINT f32, as framefit does",
-        )
+        yield from _check_conv(graph, node, target)
+    for node in graph.of("ConvTranspose"):
+        weight = graph.shape(node.input[1])
+        if weight and graph.is_integer_layer(node) and miscomputes_transposed(node, weight):
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=node.name or node.output[0],
+                what=f"an INT8 ConvTranspose of {weight[0]} channels, no multiple of 4",
+                why=f"with more than one operator behind it, {target.title} computes something "
+                "else on processors with AMX",
+                fix="keep it in float; compress quantize does",
+            )
+
+
+def _check_conv(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Iterator[Finding]:
+    names = (node.input[0], node.input[1], node.output[0])
+    data, weight, result = (graph.shape(name) for name in names)
+    if not (data and weight and result):
+        return
+    is_integer = graph.is_integer_layer(node)
+    value_bytes = INTEGER_BYTES if is_integer else BFLOAT16_BYTES
+    if not miscomputes_conv(node, data, weight, result, value_bytes):
+        return
+    kernel = f"kernel {weight[-1]} wide of {weight[1]} channels"
+    order = "reads its weights in another order than it stored them, on processors with AMX"
+    yield Finding(
+        rule=RULE.name,
+        severity=WRONG if is_integer else WARNING,
+        place=node.name or node.output[0],
+        what=f"an INT8 {kernel}" if is_integer else f"a {kernel}, in bfloat16",
+        why=f"{target.title} {order}"
+        if is_integer
+        else f"{target.title} computes in bfloat16 by default, and {order}",
+        fix="keep it in float; compress quantize does"
+        if is_integer
+        else "compile the network with INFERENCE_PRECISION_HINT f32, as framefit does",
+    )
 
 
 RULE = Rule(
@@ -41,7 +64,8 @@ RULE = Rule(
     severities=(WRONG, WARNING),
     targets=("openvino",),
     summary="INT8 Convs of few channels with wide kernels, or with strides that divide them, "
-    "results one column wide, and 1x1 kernels in groups, which OpenVINO 2026.4 miscomputes with "
-    "AMX; float ones that it miscomputes in bfloat16",
+    "results one column wide, 1x1 kernels in groups, and ConvTransposes of channels that are no "
+    "multiple of 4, which OpenVINO 2026.4 miscomputes with AMX; float Convs that it miscomputes in "
+    "bfloat16",
     check=check,
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+import openvino
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -73,6 +74,30 @@ def run_model() -> Callable[[onnx.ModelProto, dict[str, Array]], dict[str, Array
         return dict(zip(names, session.run(names, feeds), strict=True))
 
     return run
+
+
+@pytest.fixture
+def agreement_db(run_model: Any) -> Callable[..., float]:
+    """Returns a function that says how near OpenVINO comes to what a file says, in dB.
+
+    -inf where it refuses the file, or its result has another shape.
+    """
+
+    def compare(model: onnx.ModelProto, feeds: dict[str, Array], precision: str = "f32") -> float:
+        core = openvino.Core()
+        hint = {"INFERENCE_PRECISION_HINT": precision}
+        try:
+            compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hint)
+        except RuntimeError:
+            return -np.inf
+        wanted = run_model(model, feeds)["y"].astype(np.float64)
+        got = np.nan_to_num(compiled(feeds)[0]).astype(np.float64)
+        if got.shape != wanted.shape:
+            return -np.inf
+        noise = max(np.square(wanted - got).sum(), 1e-12)
+        return float(10 * np.log10(np.square(wanted).sum() / noise))
+
+    return compare
 
 
 @pytest.fixture

@@ -292,14 +292,46 @@ def strided(draw, channels, *, kernel, stride, pads=(0,) * 4, group=1, pair=True
     return d.model(d.op("Conv", source, weight, **window))
 
 
-def transposed(draw, *, kernel=4, group=1, zero_point=ZERO, is_shared=False, **window):
+def transposed(draw, *, kernel=4, group=1, channels=32, zero_point=ZERO, is_shared=False, **window):
     d = draw(x=(1, 32, 16, 16))
-    source = d.pair(d.op("LeakyRelu", d.conv("x"), alpha=0.1), zero_point=zero_point)
-    weight = d.weight((32, 32 // group, kernel, kernel), 1, is_per_channel=group == 1)
+    source = d.op("LeakyRelu", d.conv("x", channels=channels), alpha=0.1)
+    source = d.pair(source, zero_point=zero_point)
+    weight = d.weight((channels, 32 // group, kernel, kernel), 1, is_per_channel=group == 1)
     results = [d.op("ConvTranspose", source, weight, group=group, **window)]
     if is_shared:
-        results.append(d.op("Conv", source, d.weight((16, 32, 1, 1))))
+        results.append(d.op("Conv", source, d.weight((16, channels, 1, 1))))
     return d.model(*results)
+
+
+def picked(draw, indices, *between, pair=False):
+    """What a Gather takes of a Conv's columns."""
+    d = draw()
+    tensor = d.conv("x")
+    for operator in between:
+        tensor = d.op(operator, tensor)
+    tensor = d.pair(tensor) if pair else tensor
+    indices = d.constant(np.asarray(indices))
+    return d.model(d.op("Softplus", d.op("Gather", tensor, indices, axis=2)))
+
+
+def with_axis(draw, axis, *, product="MatMul"):
+    """What an axis of length 1 makes of rows, or of a picture."""
+    d = draw(x=(1, 32, 16, 32))
+    is_product = product == "MatMul"
+    layer = d.op("MatMul", d.pair("x"), d.weight((32, 24), 1)) if is_product else d.conv("x")
+    axes = d.constant(np.asarray([axis]))
+    return d.model(d.op("Softplus", d.op("Unsqueeze", d.op("Neg", layer), axes)))
+
+
+def turned_round(draw, operator, *factors, activation="Relu", bias=None, is_left=False):
+    """A factor behind the activation of a Conv."""
+    d = draw()
+    more = [] if bias is None else [d.constant(np.full(32, bias, np.float32))]
+    weight = d.weight((32, 32, 3, 3))
+    active = d.op(activation, d.op("Conv", d.pair("x"), weight, *more, pads=[1] * 4))
+    constants = [d.constant(np.float32(value)) for value in factors]
+    operands = [*constants, active] if is_left else [active, *constants]
+    return d.model(d.op(operator, *operands))
 
 
 def behind_mean(draw, size, *, keepdims=0, before="", after=""):
@@ -435,8 +467,12 @@ EXAMPLES = {
             lambda d: strided(d, 64, kernel=5, stride=2, width=5),
             lambda d: strided(d, 160, kernel=1, stride=1, group=2),
             lambda d: strided(d, 16, kernel=4, stride=4, pair=False),
+            lambda d: transposed(d, channels=30, strides=[2, 2]),
+            lambda d: transposed(d, channels=30, kernel=1),
         ],
         [
+            lambda d: transposed(d, channels=28, strides=[2, 2]),
+            lambda d: transposed(d, channels=30),
             lambda d: strided(d, 64, kernel=5, stride=1, width=5),
             lambda d: strided(d, 128, kernel=1, stride=1, group=2),
             lambda d: strided(d, 160, kernel=1, stride=1, group=2, pair=False),
@@ -464,6 +500,27 @@ EXAMPLES = {
             lambda d: behind_mean(d, size=4, before="Reshape"),
             lambda d: behind_mean(d, size=8, after="Reshape"),
             lambda d: behind_mean(d, size=8, after="Sigmoid"),
+        ],
+    ),
+    "openvino-rescaling": (
+        [
+            lambda d: picked(d, 3, "Relu"),
+            lambda d: picked(d, [[3], [5]], "Relu"),
+            lambda d: with_axis(d, 4),
+            lambda d: turned_round(d, "Neg"),
+            lambda d: turned_round(d, "Mul", -1.5, activation="LeakyRelu"),
+            lambda d: turned_round(d, "Sub", 1, bias=0, is_left=True),
+        ],
+        [
+            lambda d: picked(d, 3),
+            lambda d: picked(d, [3, 5], "Relu"),
+            lambda d: picked(d, 3, "Relu", pair=True),
+            lambda d: with_axis(d, 3),
+            lambda d: with_axis(d, 4, product="Conv"),
+            lambda d: turned_round(d, "Neg", bias=0.5),
+            lambda d: turned_round(d, "Neg", activation="Sigmoid"),
+            lambda d: turned_round(d, "Mul", 1.5),
+            lambda d: turned_round(d, "Sub", 1),
         ],
     ),
     "openvino-resize": ([antialiased], [lambda d: antialiased(d, 32)]),
