@@ -159,6 +159,14 @@ def squeeze_minimum(net):
     return _excited(net, data, net.add("Sigmoid", [gate]))
 
 
+def squeeze_active_minimum(net):
+    """A gate from the SiLU of every channel's minimum."""
+    data = net.conv("x", 3, 8, size=3, relu=False)
+    axes = net.constant(np.array([2, 3], np.int64))
+    active = sigmoid_mul(net, net.add("ReduceMin", [data, axes], keepdims=1))
+    return _excited(net, data, net.add("Sigmoid", [net.conv(active, 8, 8, relu=False)]))
+
+
 GATES = {
     rule.__name__: rule
     for rule in (
@@ -168,6 +176,7 @@ GATES = {
         channel_conv,
         spatial,
         squeeze_minimum,
+        squeeze_active_minimum,
     )
 }
 

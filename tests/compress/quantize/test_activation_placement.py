@@ -31,7 +31,7 @@ def load_patterns(name):
 
 
 PATTERNS = load_patterns("activation_patterns")
-EXTREMA = ("squeeze_maximum", "squeeze_minimum", "spatial")
+EXTREMA = ("squeeze_maximum", "squeeze_minimum", "squeeze_active_minimum", "spatial")
 TOKEN_MEANS = ("token_mean", "token_mean_silu")
 EXPLICIT = ("tensorrt", "openvino")
 

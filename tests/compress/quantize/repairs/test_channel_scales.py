@@ -244,3 +244,26 @@ def test_rows_behind_gelu_are_scaled_along_their_last_axis(make_model, samples, 
     for feeds in samples:
         expected = run_model(model, feeds)["y"]
         np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"), [("MaxPool", {"kernel_shape": [1, 2]}), ("Resize", {})]
+)
+def test_rows_that_are_pooled_along_their_channels_are_not_scaled(
+    operator, attributes, make_model, samples
+):
+    """A product with one factor per channel fits only the pooled ones, which the layer reads."""
+    rng = np.random.default_rng(0)
+    width = 15 if operator == "MaxPool" else 32
+    scales = np.array([1, 1, 1, 2], np.float32)
+    weights = {"w": rng.standard_normal((width, 8)).astype(np.float32), "scales": scales}
+    others = ["", "scales"] if operator == "Resize" else []
+    nodes = [
+        helper.make_node("HardSwish", ["x"], ["s"], "activation"),
+        helper.make_node(operator, ["s", *others], ["p"], "pool", **attributes),
+        helper.make_node("MatMul", ["p", "w"], ["y"], "product"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+    loud = np.geomspace(1, 100, 16).astype(np.float32)
+    louder = [{"x": item["x"] * loud} for item in samples]
+    assert quantize_model(model, louder, QuantizeSettings()).outputs_db["y"] > 30
