@@ -1,0 +1,1 @@
+"""Random small graphs, to find what a runtime computes otherwise than a quantized file says."""

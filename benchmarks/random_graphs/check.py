@@ -1,0 +1,151 @@
+"""Draws a graph, quantizes it, and compares the runtime with what the quantized file says."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+
+from artifacts.errors import FramefitError, InputError
+from benchmarks.random_graphs.draft import PICTURE, Draft, UnfitError
+from benchmarks.random_graphs.operators import LAYERS, OPERATORS, Draw
+from compress.model_runner import open_runner
+from compress.quantize.api import quantize_model
+from compress.quantize.settings import QuantizeSettings
+from compress.sqnr import EXACT_DB
+from engines.backends.ov import OpenVinoSession
+from engines.session import Session, SessionSettings
+from framefit.network_session import open_in_memory
+
+SAMPLES = 3
+MARGIN_DB = 3.0
+"""By so much less than quantization costs may the runtime differ from the file."""
+ENOUGH_DB = 45.0
+"""A rounding that goes the other way in a second layer leaves little more."""
+RUNTIMES = {"tensorrt": "openvino", "openvino": "openvino", "onnxruntime": "onnxruntime"}
+"""Where the files of a target run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a graph.
+
+    Attributes:
+        seed: that it was drawn with.
+        names: of its layers and operators.
+        verdict: "right", "nothing" to quantize, "refused", or what is wrong.
+        detail: figures, or the message.
+    """
+
+    seed: int
+    names: tuple[str, ...]
+    verdict: str
+    detail: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it has to be looked into."""
+        return self.verdict not in ("right", "nothing", "refused")
+
+
+def draw_graph(seed: int) -> Draft:
+    """Returns a graph of one layer or two, with one to five operators behind them."""
+    draft = Draft(np.random.default_rng(seed))
+    parts = draft.rng.integers(1, 4), draft.rng.integers(0, 3)
+    for count in parts[: 1 + int(draft.rng.random() < 0.6)]:
+        _draw(draft, LAYERS)
+        for _ in range(count):
+            _draw(draft, OPERATORS)
+    return draft
+
+
+def _draw(draft: Draft, rules: dict[str, Draw]) -> None:
+    """Draws what fits, or nothing after some tries."""
+    for _ in range(10):
+        name, size = str(draft.rng.choice([*rules])), draft.size
+        try:
+            return draft.finish(name, rules[name](draft))
+        except UnfitError:
+            draft.undo_to(size)
+    return None
+
+
+def settings_for(settings: QuantizeSettings, target: str) -> QuantizeSettings:
+    """Returns settings for a target by which small layers are quantized too."""
+    return replace(settings, target=target, integer_borders=target == "onnxruntime" or None)
+
+
+def check_graph(seed: int, settings: QuantizeSettings) -> Outcome:
+    """Returns what became of the graph of a seed.
+
+    Args:
+        seed: draws the graph, and its inputs.
+        settings: how it is quantized, and for which target.
+    """
+    draft = draw_graph(seed)
+    names, model = tuple(draft.names), draft.to_model()
+    rng = np.random.default_rng(seed)
+    samples = [{"x": rng.standard_normal(PICTURE, np.float32)} for _ in range(SAMPLES)]
+    runtime = RUNTIMES[settings.target]
+    try:
+        _run(model, samples[0], runtime)
+    except FramefitError as error:
+        return Outcome(seed=seed, names=names, verdict="refused", detail=str(error))
+    try:
+        quantized = quantize_model(model, samples, settings)
+    except InputError as error:
+        is_nothing = "nothing" in str(error)
+        verdict = "nothing" if is_nothing else "not quantized"
+        return Outcome(seed=seed, names=names, verdict=verdict, detail=str(error))
+    try:
+        got = _run(quantized.model, samples[0], runtime)
+    except FramefitError as error:
+        return Outcome(seed=seed, names=names, verdict="not opened", detail=str(error))
+    wanted, said = (open_runner(item)(samples[0]) for item in (model, quantized.model))
+    return Outcome(
+        seed=seed,
+        names=names,
+        **_compare(*(item[draft.end] for item in (wanted, said)), got[draft.end]),
+    )
+
+
+class _Static(OpenVinoSession):
+    """OpenVINO without the rounding of what layers with integer weights alone read in float.
+
+    It rounds groups of 32 values to 8 bits each as the network runs (30 to 45 dB), whatever the
+    file says, on processors with VNNI or AMX.
+    """
+
+    extra_config: ClassVar[dict[str, Any]] = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+
+
+def _run(
+    model: onnx.ModelProto, sample: dict[str, np.ndarray], runtime: str
+) -> dict[str, np.ndarray]:
+    if runtime == "openvino":
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "network.onnx")
+            path.write_bytes(model.SerializeToString())
+            session: Session = _Static(path, SessionSettings())
+    else:
+        session = open_in_memory(model, runtime)
+    result = session.run(sample)
+    session.close()
+    return result
+
+
+def _compare(wanted: np.ndarray, said: np.ndarray, got: np.ndarray) -> dict[str, str]:
+    if got.shape != said.shape:
+        return {"verdict": "other shape", "detail": f"{got.shape} instead of {said.shape}"}
+    quality_db, parity_db = _to_db(wanted, said), _to_db(said, got)
+    detail = f"parity {parity_db:.1f} dB, quality {quality_db:.1f} dB"
+    is_right = parity_db >= min(quality_db - MARGIN_DB, ENOUGH_DB)
+    return {"verdict": "right" if is_right else "miscomputed", "detail": detail}
+
+
+def _to_db(wanted: np.ndarray, got: np.ndarray) -> float:
+    signal = np.square(wanted, dtype=np.float64).sum()
+    noise = np.square(wanted - got, dtype=np.float64).sum()
+    return float(10 * np.log10(signal / noise)) if signal and noise else EXACT_DB

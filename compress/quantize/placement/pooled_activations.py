@@ -1,0 +1,48 @@
+"""A guard between a MaxPool and an activation that OpenVINO would compute before it.
+
+    Conv - MaxPool - Abs, HardSwish, Mish, SiLU, GELU
+
+OpenVINO 2026.4 puts what follows an integer Conv and a MaxPool into the Conv's kernel, in front of
+the pool. That is the same where larger values stay larger, and another result for these: 3 dB of
+what the file says for Abs, 26 to 48 dB for the others. A Max of the tensor with itself
+(`artifacts/openvino_guard.py`) is a kernel of its own.
+"""
+
+import onnx
+
+from artifacts.openvino_guard import make_guard
+from compress.quantize.graph import Graph
+from compress.quantize.placement.node_writing import describe_tensor, replace_nodes
+
+FALLING = frozenset({"Abs", "Gelu", "HardSwish", "Mish", "Pow", "Swish"})
+"""Operators whose result is smaller for some larger values."""
+
+
+def guard_pooled_activations(graph: Graph) -> list[str]:
+    """Inserts the guards in place; returns the names of the pools in front of them."""
+
+    def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        if node.op_type != "MaxPool" or len(node.output) > 1 or not _is_turned(graph, node):
+            return None
+        pooled = node.output[0]
+        shape = graph.shapes.get(pooled, ())
+        guard = make_guard(
+            describe_tensor(graph, f"{node.name}_bare", pooled, shape), is_extremum=True
+        )
+        node.output[0], guard.output[0] = guard.input[0], pooled
+        return [node, guard]
+
+    return replace_nodes(graph, write)
+
+
+def _is_turned(graph: Graph, pool: onnx.NodeProto) -> bool:
+    """Whether a pool stands between a Conv and such an activation.
+
+    Spelled out, as SiLU and GELU are, these multiply what they read by what they make of it.
+    """
+    maker = graph.producer(pool.input[0])
+    if maker is None or maker.op_type != "Conv":
+        return False
+    readers = [reader.op_type for reader in graph.consumers(pool.output[0])]
+    is_spelled = len(readers) > 1 and "Mul" in readers
+    return is_spelled or not FALLING.isdisjoint(readers)
