@@ -1,6 +1,6 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from typing import Any
 
@@ -73,6 +73,21 @@ class Graph:
         for node in self.nodes:
             for name in dict.fromkeys(read_tensors(node)):
                 self._consumers.setdefault(name, []).append(node)
+
+    def maker_beyond(self, tensor: str, passed: Collection[str]) -> onnx.NodeProto | None:
+        """Returns the node that makes a tensor, beyond operators that may stand between.
+
+        Args:
+            tensor: its name.
+            passed: these operators, where they read but one computed tensor.
+        """
+        maker = self.producer(tensor)
+        while maker is not None and maker.op_type in passed:
+            computed = [name for name in maker.input if name and name not in self.weights]
+            if len(computed) != 1:
+                return None
+            maker = self.producer(computed[0])
+        return maker
 
     def producer(self, tensor: str) -> onnx.NodeProto | None:
         """Returns the node that computes `tensor`; None for inputs and initializers."""

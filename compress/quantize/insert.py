@@ -112,7 +112,7 @@ def _find_guard(
     """Returns what keeps OpenVINO from seeing where a tensor comes from (`openvino_guard`)."""
     if tensor in extrema:
         return make_guard(tensor, is_extremum=True)
-    maker = _find_maker(graph, tensor)
+    maker = graph.maker_beyond(tensor, PASSED_BY_QUANTIZERS)
     if maker is None:
         return None
     if maker.op_type == "Concat":
@@ -121,17 +121,6 @@ def _find_guard(
     else:
         is_misread = _is_narrowed_input(graph, maker)
     return make_guard(tensor) if is_misread else None
-
-
-def _find_maker(graph: Graph, tensor: str) -> onnx.NodeProto | None:
-    """Returns the node that makes a tensor, beyond those that OpenVINO moves Q past."""
-    maker = graph.producer(tensor)
-    while maker is not None and maker.op_type in PASSED_BY_QUANTIZERS:
-        computed = [name for name in maker.input if name and name not in graph.weights]
-        if len(computed) != 1:
-            return None
-        maker = graph.producer(computed[0])
-    return maker
 
 
 def _is_narrowed_input(graph: Graph, node: onnx.NodeProto) -> bool:

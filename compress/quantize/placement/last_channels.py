@@ -39,10 +39,5 @@ def guard_last_channels(graph: Graph) -> list[str]:
 
 def _is_product(graph: Graph, tensor: str) -> bool:
     """Whether a MatMul with constants makes a tensor, or its last axis at least."""
-    node = graph.producer(tensor)
-    while node is not None and node.op_type in PASSED:
-        computed = [name for name in node.input if name and name not in graph.weights]
-        if len(computed) != 1:
-            return False
-        node = graph.producer(computed[0])
+    node = graph.maker_beyond(tensor, PASSED)
     return node is not None and node.op_type == "MatMul" and node.input[1] in graph.weights

@@ -38,10 +38,11 @@ def guard_pooled_activations(graph: Graph) -> list[str]:
 def _is_turned(graph: Graph, pool: onnx.NodeProto) -> bool:
     """Whether a pool stands between a Conv and such an activation.
 
-    Spelled out, as SiLU and GELU are, these multiply what they read by what they make of it.
+    Spelled out, as SiLU and GELU are, these multiply what they read by what they make of it. A
+    result of the network stays as it is, and what is computed of it is computed behind the pool.
     """
     maker = graph.producer(pool.input[0])
-    if maker is None or maker.op_type != "Conv":
+    if maker is None or maker.op_type != "Conv" or pool.output[0] in graph.outputs:
         return False
     readers = [reader.op_type for reader in graph.consumers(pool.output[0])]
     is_spelled = len(readers) > 1 and "Mul" in readers

@@ -22,10 +22,12 @@ PASSED = frozenset(
 """Those with two operands only where one is constant."""
 
 
-def find_maker(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
+def find_maker(
+    graph: LintGraph, tensor: str, passed: frozenset[str] = PASSED
+) -> onnx.NodeProto | None:
     """Returns the node that makes a tensor, beyond what quantizers are moved past."""
     maker = graph.producer(tensor)
-    while maker is not None and maker.op_type in PASSED:
+    while maker is not None and maker.op_type in passed:
         computed = [name for name in maker.input if name and not graph.is_fixed(name)]
         if len(computed) != 1:
             return None

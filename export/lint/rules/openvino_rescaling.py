@@ -14,6 +14,7 @@ from artifacts.openvino_rescaling import (
 from export.lint.finding import WARNING, WRONG, Finding
 from export.lint.graph import LAYERS, MOVING, LintGraph
 from export.lint.rule import Rule
+from export.lint.rules.openvino_moves import find_maker
 from export.lint.target import Target
 
 _MOVED_PAST = PASSED | MOVING | ACTIVATIONS | {"MaxPool"}
@@ -71,12 +72,7 @@ def _find_misread_layer(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProt
 
 def _find_layer(graph: LintGraph, tensor: str, passed: frozenset[str]) -> onnx.NodeProto | None:
     """Returns the integer layer that makes a tensor, beyond operators that may stand between."""
-    node = graph.producer(tensor)
-    while node is not None and node.op_type in passed:
-        computed = [name for name in node.input if name and not graph.is_fixed(name)]
-        if len(computed) != 1:
-            return None
-        node = graph.producer(computed[0])
+    node = find_maker(graph, tensor, passed)
     is_layer = node is not None and node.op_type in LAYERS and graph.is_integer_layer(node)
     return node if is_layer else None
 
