@@ -297,6 +297,16 @@ def pool(draft: Draft) -> str:
     return draft.add(operator, [draft.end], kernel_shape=window, strides=window)
 
 
+def pool_padded(draft: Draft) -> str:
+    """The mean of three values of each axis behind the channels, zeros around them or not."""
+    require(draft.rank > 2 and min(draft.shape[2:]) > 2)
+    axes = draft.rank - 2
+    window = {"kernel_shape": [3] * axes, "pads": [1] * 2 * axes}
+    return draft.add(
+        "AveragePool", [draft.end], count_include_pad=int(draft.rng.integers(2)), **window
+    )
+
+
 def pool_all(draft: Draft) -> str:
     """The mean or the maximum of each channel."""
     require(draft.rank > 2)
@@ -381,7 +391,19 @@ OPERATORS: dict[str, Draw] = {name: _plain(name) for name in PLAIN} | {
     for rule in (
         *(silu, gelu, clip, prelu, by_number, by_vector, gated, shortcut, branches, squeezed),
         *(reshape, unfold, transpose, unsqueeze, squeeze, flatten, slice_axis, gather),
-        *(gather_elements, split, join, pad, repeat, resize, pool, pool_all, reduce, shuffle),
+        *(
+            gather_elements,
+            split,
+            join,
+            pad,
+            repeat,
+            resize,
+            pool,
+            pool_padded,
+            pool_all,
+            reduce,
+            shuffle,
+        ),
         *(softmax, layer_norm, batch_norm, group_norm, unit_length, masked, largest, running_sum),
     )
 }

@@ -10,10 +10,9 @@ the rescaling where it is.
 
 import onnx
 
-from artifacts.openvino_guard import make_guard
 from artifacts.openvino_rescaling import PASSED, misreads_last_channels
 from compress.quantize.graph import Graph
-from compress.quantize.placement.node_writing import describe_tensor, replace_nodes
+from compress.quantize.placement.node_writing import guard_input, replace_nodes
 
 
 def guard_last_channels(graph: Graph) -> list[str]:
@@ -28,10 +27,8 @@ def guard_last_channels(graph: Graph) -> list[str]:
         if tensor in guarded:
             node.input[0] = guarded[tensor]
             return [node]
-        guard = make_guard(tensor)
-        shape = graph.shapes[tensor]
-        guard.output[0] = describe_tensor(graph, f"{node.name}_{guard.name}", tensor, shape)
-        node.input[0] = guarded[tensor] = guard.output[0]
+        guard = guard_input(graph, node)
+        guarded[tensor] = guard.output[0]
         return [guard, node]
 
     return replace_nodes(graph, write)

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from artifacts.openvino_guard import make_guard
 from compress.quantize.graph import Array, Graph
 
 Write = Callable[[onnx.NodeProto], list[onnx.NodeProto] | None]
@@ -70,6 +71,24 @@ def describe_tensor(graph: Graph, stem: str, source: str, shape: Sequence[int]) 
     if source in graph.float32:
         graph.float32.add(result)
     return result
+
+
+def guard_input(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto:
+    """Lets a node read its first input through a guard; returns that, which stands before it.
+
+    Args:
+        graph: is told of the guard's tensor.
+        node: edited in place.
+    """
+    tensor = node.input[0]
+    guard = make_guard(f"{node.name}_input")
+    guard.input[0] = tensor
+    if tensor in graph.shapes:
+        graph.shapes[guard.output[0]] = graph.shapes[tensor]
+    if tensor in graph.float32:
+        graph.float32.add(guard.output[0])
+    node.input[0] = guard.output[0]
+    return guard
 
 
 class NodeWriter:

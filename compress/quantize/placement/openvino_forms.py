@@ -19,7 +19,7 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
 (`group_norms`), what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `covering_pools`,
 `softmax_ranks`), and what it gets wrong behind integers (`flat_gathers`, `last_channels`,
-`tiny_biases`, `pooled_activations`).
+`tiny_biases`, `pooled_activations`, `padded_means`).
 """
 
 from collections.abc import Callable, Collection
@@ -36,6 +36,7 @@ from compress.quantize.placement.covering_pools import write_covering_pools
 from compress.quantize.placement.flat_gathers import write_flat_gathers
 from compress.quantize.placement.last_channels import guard_last_channels
 from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
+from compress.quantize.placement.padded_means import guard_padded_means
 from compress.quantize.placement.partial_gathers import write_partial_gathers
 from compress.quantize.placement.pooled_activations import guard_pooled_activations
 from compress.quantize.placement.softmax_ranks import write_softmax_ranks
@@ -73,6 +74,7 @@ def write_shared_forms(graph: Graph, *, has_integer_attention: bool) -> list[str
             "guarded from OpenVINO what it reads": guard_last_channels,
             "gave a tiny bias": add_tiny_biases,
             "guarded from OpenVINO what it pools": guard_pooled_activations,
+            "guarded from OpenVINO the border of": guard_padded_means,
         },
     )
 
