@@ -25,11 +25,9 @@ def guard_pooled_activations(graph: Graph) -> list[str]:
         if node.op_type != "MaxPool" or len(node.output) > 1 or not _is_turned(graph, node):
             return None
         pooled = node.output[0]
-        shape = graph.shapes.get(pooled, ())
-        guard = make_guard(
-            describe_tensor(graph, f"{node.name}_bare", pooled, shape), is_extremum=True
-        )
-        node.output[0], guard.output[0] = guard.input[0], pooled
+        bare = describe_tensor(graph, f"{node.name}_bare", pooled, graph.shapes[pooled])
+        guard = make_guard(bare, is_extremum=True)
+        node.output[0], guard.output[0] = bare, pooled
         return [node, guard]
 
     return replace_nodes(graph, write)
@@ -41,9 +39,11 @@ def _is_turned(graph: Graph, pool: onnx.NodeProto) -> bool:
     Spelled out, as SiLU and GELU are, these multiply what they read by what they make of it. A
     result of the network stays as it is, and what is computed of it is computed behind the pool.
     """
-    maker = graph.producer(pool.input[0])
-    if maker is None or maker.op_type != "Conv" or pool.output[0] in graph.outputs:
+    maker, pooled = graph.producer(pool.input[0]), pool.output[0]
+    if maker is None or maker.op_type != "Conv":
         return False
-    readers = [reader.op_type for reader in graph.consumers(pool.output[0])]
+    if pooled in graph.outputs or pooled not in graph.shapes:
+        return False
+    readers = [reader.op_type for reader in graph.consumers(pooled)]
     is_spelled = len(readers) > 1 and "Mul" in readers
     return is_spelled or not FALLING.isdisjoint(readers)
