@@ -32,7 +32,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 severity=WARNING,
                 place=f"{layer.name} -> {node.name or node.output[0]}",
                 what=f"{_describe(node)} behind an INT8 {layer.op_type}",
-                why=f"{why} past it with the axes that it had, which may change values or be refused",
+                why=f"{why} past it with the axes it had, which may change values or be refused",
                 fix="quantize with compress quantize, which writes another form",
             )
         factor = _find_negative_factor(graph, node)
