@@ -1,9 +1,7 @@
 """Draws a graph, quantizes it, and compares the runtime with what the quantized file says."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -14,9 +12,8 @@ from benchmarks.random_graphs.operators import LAYERS, OPERATORS, Draw
 from compress.model_runner import open_runner
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
-from compress.sqnr import EXACT_DB
+from compress.sqnr import SignalToNoise
 from engines.backends.ov import OpenVinoSession
-from engines.session import Session, SessionSettings
 from framefit.network_session import open_in_memory
 
 SAMPLES = 3
@@ -26,6 +23,9 @@ ENOUGH_DB = 45.0
 """A rounding that goes the other way in a second layer leaves little more."""
 RUNTIMES = {"tensorrt": "openvino", "openvino": "openvino", "onnxruntime": "onnxruntime"}
 """Where the files of a target run."""
+AS_WRITTEN = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+"""Keeps OpenVINO from rounding what layers with integer weights alone read in float: groups of 32
+values to 8 bits as the network runs, on processors with VNNI or AMX."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,8 @@ def _draw(draft: Draft, rules: dict[str, Draw]) -> None:
 
 def settings_for(settings: QuantizeSettings, target: str) -> QuantizeSettings:
     """Returns settings for a target by which small layers are quantized too."""
-    return replace(settings, target=target, integer_borders=target == "onnxruntime" or None)
+    has_borders = True if target == "onnxruntime" else None
+    return replace(settings, target=target, integer_borders=has_borders)
 
 
 def check_graph(seed: int, settings: QuantizeSettings) -> Outcome:
@@ -104,48 +105,31 @@ def check_graph(seed: int, settings: QuantizeSettings) -> Outcome:
     except FramefitError as error:
         return Outcome(seed=seed, names=names, verdict="not opened", detail=str(error))
     wanted, said = (open_runner(item)(samples[0]) for item in (model, quantized.model))
-    return Outcome(
-        seed=seed,
-        names=names,
-        **_compare(*(item[draft.end] for item in (wanted, said)), got[draft.end]),
-    )
-
-
-class _Static(OpenVinoSession):
-    """OpenVINO without the rounding of what layers with integer weights alone read in float.
-
-    It rounds groups of 32 values to 8 bits each as the network runs (30 to 45 dB), whatever the
-    file says, on processors with VNNI or AMX.
-    """
-
-    extra_config: ClassVar[dict[str, Any]] = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+    verdict, detail = _compare(*(results[draft.end] for results in (wanted, said, got)))
+    return Outcome(seed=seed, names=names, verdict=verdict, detail=detail)
 
 
 def _run(
     model: onnx.ModelProto, sample: dict[str, np.ndarray], runtime: str
 ) -> dict[str, np.ndarray]:
-    if runtime == "openvino":
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "network.onnx")
-            path.write_bytes(model.SerializeToString())
-            session: Session = _Static(path, SessionSettings())
-    else:
+    with patch.object(OpenVinoSession, "extra_config", AS_WRITTEN):
         session = open_in_memory(model, runtime)
     result = session.run(sample)
     session.close()
     return result
 
 
-def _compare(wanted: np.ndarray, said: np.ndarray, got: np.ndarray) -> dict[str, str]:
+def _compare(wanted: np.ndarray, said: np.ndarray, got: np.ndarray) -> tuple[str, str]:
+    """Returns the verdict and its details."""
     if got.shape != said.shape:
-        return {"verdict": "other shape", "detail": f"{got.shape} instead of {said.shape}"}
+        return "other shape", f"{got.shape} instead of {said.shape}"
     quality_db, parity_db = _to_db(wanted, said), _to_db(said, got)
     detail = f"parity {parity_db:.1f} dB, quality {quality_db:.1f} dB"
     is_right = parity_db >= min(quality_db - MARGIN_DB, ENOUGH_DB)
-    return {"verdict": "right" if is_right else "miscomputed", "detail": detail}
+    return "right" if is_right else "miscomputed", detail
 
 
 def _to_db(wanted: np.ndarray, got: np.ndarray) -> float:
-    signal = np.square(wanted, dtype=np.float64).sum()
-    noise = np.square(wanted - got, dtype=np.float64).sum()
-    return float(10 * np.log10(signal / noise)) if signal and noise else EXACT_DB
+    sums = SignalToNoise()
+    sums.update(wanted, got)
+    return sums.sqnr_db

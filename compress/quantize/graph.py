@@ -1,6 +1,6 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -73,6 +73,12 @@ class Graph:
         for node in self.nodes:
             for name in dict.fromkeys(read_tensors(node)):
                 self._consumers.setdefault(name, []).append(node)
+
+    def add_integers(self, stem: str, values: Sequence[int]) -> str:
+        """Takes up a constant of int64, such as axes or a shape; returns its name."""
+        name = self.unused_name(stem)
+        self.weights[name] = np.array(values, np.int64)
+        return name
 
     def maker_beyond(self, tensor: str, passed: Collection[str]) -> onnx.NodeProto | None:
         """Returns the node that makes a tensor, beyond operators that may stand between.

@@ -4,7 +4,6 @@ Exporters write a split as SplitToSequence and a SequenceAt for each part where 
 to optimize. Neither TensorRT nor a placement sees through a sequence.
 """
 
-import numpy as np
 import onnx
 from onnx import helper
 
@@ -49,8 +48,7 @@ def _find_place(graph: Graph, reader: onnx.NodeProto, count: int) -> int | None:
 
 def _write_split(graph: Graph, node: onnx.NodeProto, sizes: list[int]) -> None:
     source, sequence, axis = node.input[0], node.output[0], attribute(node, "axis", 0)
-    lengths = graph.unused_name(f"{node.name}_sizes")
-    graph.weights[lengths] = np.asarray(sizes, np.int64)
+    lengths = graph.add_integers(f"{node.name}_sizes", sizes)
     node.op_type = "Split"
     node.input[:] = [source, lengths]
     node.output[:] = [graph.unused_name(f"{sequence}_{place}") for place in range(len(sizes))]

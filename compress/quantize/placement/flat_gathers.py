@@ -38,7 +38,7 @@ def _flatten(graph: Graph, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
     row = graph.unused_name(f"{node.name}_row")
     nodes = []
     if value is None:
-        any_length = _constant(graph, f"{row}_length", [-1])
+        any_length = graph.add_integers(f"{row}_length", [-1])
         nodes.append(helper.make_node("Reshape", [indices, any_length], [row], row))
         graph.shapes[row] = (int(np.prod(wanted)),)
     else:
@@ -46,15 +46,9 @@ def _flatten(graph: Graph, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
     flat_shape = (*shape[:axis], int(np.prod(wanted)), *shape[axis + 1 :])
     flat = describe_tensor(graph, f"{node.name}_flat", data, flat_shape)
     # A zero keeps the length that the tensor has: that of a batch may be free.
-    target = _constant(graph, f"{flat}_shape", [0] * axis + list(result[axis:]))
+    target = graph.add_integers(f"{flat}_shape", [0] * axis + list(result[axis:]))
     return [
         *nodes,
         helper.make_node("Gather", [data, row], [flat], flat, axis=axis),
         helper.make_node("Reshape", [flat, target], [node.output[0]], node.name),
     ]
-
-
-def _constant(graph: Graph, stem: str, values: list[int]) -> str:
-    name = graph.unused_name(stem)
-    graph.weights[name] = np.array(values, np.int64)
-    return name

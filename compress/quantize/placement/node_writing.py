@@ -54,20 +54,19 @@ def slice_axis(
         part: from where to where.
         stem: what the node and its constants are named after.
     """
-    names = []
-    for what, value in (("start", part[0]), ("end", part[1]), ("axis", axis)):
-        names.append(graph.unused_name(f"{stem}_{what}"))
-        graph.weights[names[-1]] = np.array([value], np.int64)
+    ends = {"start": part[0], "end": part[1], "axis": axis}
+    names = [graph.add_integers(f"{stem}_{what}", [value]) for what, value in ends.items()]
     shape = list(graph.shapes[tensor])
     shape[axis] = part[1] - part[0]
     result = describe_tensor(graph, stem, tensor, shape)
     return helper.make_node("Slice", [tensor, *names], [result], result)
 
 
-def describe_tensor(graph: Graph, stem: str, source: str, shape: Sequence[int]) -> str:
-    """Returns the name of a new tensor like `source`, of another shape."""
+def describe_tensor(graph: Graph, stem: str, source: str, shape: Sequence[int] | None) -> str:
+    """Returns the name of a new tensor like `source`, of a shape of its own, if it is known."""
     result = graph.unused_name(stem)
-    graph.shapes[result] = tuple(shape)
+    if shape is not None:
+        graph.shapes[result] = tuple(shape)
     if source in graph.float32:
         graph.float32.add(result)
     return result
@@ -83,10 +82,7 @@ def guard_input(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto:
     tensor = node.input[0]
     guard = make_guard(f"{node.name}_input")
     guard.input[0] = tensor
-    if tensor in graph.shapes:
-        graph.shapes[guard.output[0]] = graph.shapes[tensor]
-    if tensor in graph.float32:
-        graph.float32.add(guard.output[0])
+    guard.output[0] = describe_tensor(graph, guard.name, tensor, graph.shapes.get(tensor))
     node.input[0] = guard.output[0]
     return guard
 
@@ -186,6 +182,5 @@ def make_reduction(
     name = f"{result}_{operator}"
     if graph.opset < (13 if operator == "ReduceSum" else 18):
         return helper.make_node(operator, [data], [result], name, axes=axes, keepdims=1)
-    given = graph.unused_name(f"{name}_axes")
-    graph.weights[given] = np.array(axes, np.int64)
+    given = graph.add_integers(f"{name}_axes", axes)
     return helper.make_node(operator, [data, given], [result], name, keepdims=1)

@@ -76,8 +76,8 @@ def _split(
     nodes: list[onnx.NodeProto] = []
     tensor, shape = node.input[0], list(_shape(graph, node.input[0]))
     for axis, length in lengths.items():
-        sizes = graph.unused_name(f"{node.name}_axis_{axis}_sizes")
-        graph.weights[sizes] = np.array([length, shape[axis] - length], np.int64)
+        halves = [length, shape[axis] - length]
+        sizes = graph.add_integers(f"{node.name}_axis_{axis}_sizes", halves)
         shape[axis] = length
         kept = describe_tensor(graph, f"{node.name}_axis_{axis}", tensor, shape)
         rest = graph.unused_name(f"{kept}_rest")
@@ -97,8 +97,7 @@ def _gather_whole(
     data, indices = node.input
     whole = graph.shapes[data]
     behind = [whole[axis] - lengths.get(axis, whole[axis]) for axis in range(len(whole))]
-    pads = graph.unused_name(f"{node.name}_pads")
-    graph.weights[pads] = np.array([0] * len(whole) + behind, np.int64)
+    pads = graph.add_integers(f"{node.name}_pads", [0] * len(whole) + behind)
     more = graph.unused_name(f"{node.name}_indices")
     along = attribute(node, "axis", 0)
     shape = list(whole)

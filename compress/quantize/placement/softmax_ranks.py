@@ -9,7 +9,6 @@ network: "ReduceDecomposition supports only Reduce by last dimension". With as m
 weights as for the values it compiles.
 """
 
-import numpy as np
 import onnx
 from onnx import helper
 
@@ -45,6 +44,5 @@ def _unsqueeze(graph: Graph, source: str, result: str, missing: int) -> onnx.Nod
     axes = list(range(missing))
     if graph.opset < 13:
         return helper.make_node("Unsqueeze", [source], [result], result, axes=axes)
-    given = graph.unused_name(f"{result}_axes")
-    graph.weights[given] = np.array(axes, np.int64)
+    given = graph.add_integers(f"{result}_axes", axes)
     return helper.make_node("Unsqueeze", [source, given], [result], result)

@@ -25,7 +25,10 @@ PASSED = frozenset(
 def find_maker(
     graph: LintGraph, tensor: str, passed: frozenset[str] = PASSED
 ) -> onnx.NodeProto | None:
-    """Returns the node that makes a tensor, beyond what quantizers are moved past."""
+    """Returns the node that makes a tensor, beyond operators that may stand between.
+
+    Without `passed` these are what quantizers are moved past.
+    """
     maker = graph.producer(tensor)
     while maker is not None and maker.op_type in passed:
         computed = [name for name in maker.input if name and not graph.is_fixed(name)]

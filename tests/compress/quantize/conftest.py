@@ -16,7 +16,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.processor import read_flags
+from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
+from compress.quantize.result import QuantizeResult
+from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
 
 Array = np.ndarray
@@ -98,6 +101,22 @@ def agreement_db(run_model: Any) -> Callable[..., float]:
         return float(10 * np.log10(np.square(wanted).sum() / noise))
 
     return compare
+
+
+@pytest.fixture
+def quantize_and_compare(
+    agreement_db: Callable[..., float], exact_weights: str
+) -> Callable[..., tuple[QuantizeResult, float]]:
+    """Returns a function that quantizes a network by one sample, and compares as `agreement_db`."""
+
+    def quantize(
+        model: onnx.ModelProto, x: Array, target: str = "openvino", **options: Any
+    ) -> tuple[QuantizeResult, float]:
+        settings = QuantizeSettings(target=target, weights=exact_weights, **options)
+        result = quantize_model(model, [{"x": x}], settings)
+        return result, agreement_db(result.model, {"x": x})
+
+    return quantize
 
 
 @pytest.fixture

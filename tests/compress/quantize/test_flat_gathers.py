@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from compress.quantize.api import quantize_model
 from compress.quantize.placement import openvino_forms
 from compress.quantize.placement.flat_gathers import write_flat_gathers
-from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 8, 6, 10)
 TABLES = {
@@ -87,20 +85,18 @@ def test_other_gathers_stay(kind, make_model, rewrite):
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
 @pytest.mark.parametrize("table", TABLES)
 def test_openvino_computes_what_a_quantized_file_says(
-    table, target, gather, sample, agreement_db, exact_weights
+    table, target, gather, sample, quantize_and_compare
 ):
-    settings = QuantizeSettings(target=target, weights=exact_weights)
-    result = quantize_model(gather(TABLES[table]), [{"x": sample}], settings)
+    result, agreement_db = quantize_and_compare(gather(TABLES[table]), sample, target)
     assert len(result.layers) == 1
-    assert agreement_db(result.model, {"x": sample}) > 60
+    assert agreement_db > 60
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_openvino_gets_other_indices_wrong(
-    table, gather, sample, agreement_db, monkeypatch, exact_weights
+    table, gather, sample, quantize_and_compare, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the form can go."""
     monkeypatch.setattr(openvino_forms, "write_flat_gathers", lambda graph: [])
-    settings = QuantizeSettings(target="openvino", weights=exact_weights, bias_correction=False)
-    result = quantize_model(gather(TABLES[table]), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) < 20
+    model = gather(TABLES[table])
+    assert quantize_and_compare(model, sample, bias_correction=False)[1] < 20

@@ -5,10 +5,8 @@ import pytest
 from onnx import helper
 
 from artifacts.openvino_guard import GUARD_SUFFIX, remove_guards
-from compress.quantize.api import quantize_model
 from compress.quantize.placement import openvino_forms
 from compress.quantize.placement.last_channels import guard_last_channels
-from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 12, 16)
 READERS = {
@@ -91,20 +89,18 @@ def test_what_is_right_without_has_no_guard(other, read_product, rewrite, sample
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
 @pytest.mark.parametrize("reader", READERS)
 def test_openvino_computes_what_a_quantized_file_says(
-    reader, target, read_product, sample, agreement_db, exact_weights
+    reader, target, read_product, sample, quantize_and_compare
 ):
-    settings = QuantizeSettings(target=target, weights=exact_weights)
-    result = quantize_model(read_product(reader), [{"x": sample}], settings)
+    result, agreement_db = quantize_and_compare(read_product(reader), sample, target)
     assert len(result.layers) == 1
-    assert agreement_db(result.model, {"x": sample}) > 60
+    assert agreement_db > 60
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_openvino_gets_it_wrong_without_a_guard(
-    reader, read_product, sample, agreement_db, exact_weights, monkeypatch
+    reader, read_product, sample, quantize_and_compare, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the guard can go."""
     monkeypatch.setattr(openvino_forms, "guard_last_channels", lambda graph: [])
-    settings = QuantizeSettings(target="openvino", weights=exact_weights, bias_correction=False)
-    result = quantize_model(read_product(reader), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) < 10
+    model = read_product(reader)
+    assert quantize_and_compare(model, sample, bias_correction=False)[1] < 10

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from compress.quantize.api import quantize_model
 from compress.quantize.placement import openvino_forms
 from compress.quantize.placement.padded_means import guard_padded_means
-from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 3, 16, 16)
 MOVES = {
@@ -89,19 +87,15 @@ CASES = [{}, {"move": "Transpose"}, {"form": "Pad"}]
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
 @pytest.mark.parametrize("options", CASES)
 def test_openvino_computes_what_a_quantized_file_says(
-    options, target, pool, sample, agreement_db, exact_weights
+    options, target, pool, sample, quantize_and_compare
 ):
-    settings = QuantizeSettings(target=target, weights=exact_weights)
-    result = quantize_model(pool(**options), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) > 50
+    assert quantize_and_compare(pool(**options), sample, target)[1] > 50
 
 
 @pytest.mark.parametrize("options", CASES)
 def test_openvino_pads_integers_with_another_number_without_a_guard(
-    options, pool, sample, agreement_db, exact_weights, monkeypatch
+    options, pool, sample, quantize_and_compare, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the guard can go."""
     monkeypatch.setattr(openvino_forms, "guard_padded_means", lambda graph: [])
-    settings = QuantizeSettings(target="openvino", weights=exact_weights)
-    result = quantize_model(pool(**options), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) < 30
+    assert quantize_and_compare(pool(**options), sample)[1] < 30

@@ -5,10 +5,8 @@ import pytest
 from onnx import helper
 
 from artifacts.openvino_guard import GUARD_SUFFIX, remove_guards
-from compress.quantize.api import quantize_model
 from compress.quantize.placement import openvino_forms
 from compress.quantize.placement.pooled_activations import guard_pooled_activations
-from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 16, 16, 20)
 ACTIVATIONS = ("Abs", "HardSwish", "Mish", "SiLU", "GELU")
@@ -79,20 +77,17 @@ def test_what_is_right_without_has_no_guard(activation, others, pool, rewrite, s
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_openvino_computes_what_a_quantized_file_says(
-    activation, target, pool, sample, agreement_db, exact_weights
+    activation, target, pool, sample, quantize_and_compare
 ):
-    settings = QuantizeSettings(target=target, weights=exact_weights)
-    result = quantize_model(pool(activation), [{"x": sample}], settings)
+    result, agreement_db = quantize_and_compare(pool(activation), sample, target)
     assert len(result.layers) == 1
-    assert agreement_db(result.model, {"x": sample}) > 60
+    assert agreement_db > 60
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_openvino_computes_activations_before_the_pool_without_a_guard(
-    activation, pool, sample, agreement_db, exact_weights, monkeypatch
+    activation, pool, sample, quantize_and_compare, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the guard can go."""
     monkeypatch.setattr(openvino_forms, "guard_pooled_activations", lambda graph: [])
-    settings = QuantizeSettings(target="openvino", weights=exact_weights)
-    result = quantize_model(pool(activation), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) < 50
+    assert quantize_and_compare(pool(activation), sample)[1] < 50

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from compress.quantize.api import quantize_model
 from compress.quantize.placement import openvino_forms
 from compress.quantize.placement.tiny_biases import TINY, add_tiny_biases
-from compress.quantize.settings import QuantizeSettings
 
 SHAPE = (1, 8, 10, 10)
 CHANNELS = 16
@@ -74,26 +72,21 @@ CASES = [
 ] + [("ConvTranspose", "Relu", "Sub")]
 
 
-@pytest.fixture
-def settings(exact_weights):
-    """Without the corrections that give layers a bias."""
-    return QuantizeSettings(
-        target="openvino", weights=exact_weights, bias_correction=False, equalization=False
-    )
+BARE = {"bias_correction": False, "equalization": False}
+"""Without the corrections that give layers a bias."""
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_openvino_computes_what_a_quantized_file_says(case, negate, sample, agreement_db, settings):
-    result = quantize_model(negate(*case), [{"x": sample}], settings)
+def test_openvino_computes_what_a_quantized_file_says(case, negate, sample, quantize_and_compare):
+    result, agreement_db = quantize_and_compare(negate(*case), sample, **BARE)
     assert len(result.layers) == 2
-    assert agreement_db(result.model, {"x": sample}) > 60
+    assert agreement_db > 60
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_openvino_turns_activations_round_without(
-    case, negate, sample, agreement_db, settings, monkeypatch
+    case, negate, sample, quantize_and_compare, monkeypatch
 ):
     """The negative control; once it fails, OpenVINO is mended and the biases can go."""
     monkeypatch.setattr(openvino_forms, "add_tiny_biases", lambda graph: [])
-    result = quantize_model(negate(*case), [{"x": sample}], settings)
-    assert agreement_db(result.model, {"x": sample}) < 20
+    assert quantize_and_compare(negate(*case), sample, **BARE)[1] < 20
