@@ -3,9 +3,9 @@
     MatMul - Unsqueeze(-1)                 weights of values, one for each channel
     MatMul - MaxPool, AveragePool, Resize  of rows, along their channels
 
-`artifacts/openvino_rescaling.py` says why. The network is refused; a MaxPool with a stride of 1 has
--9 dB of what the file says. A LeakyRelu of slope 1 in front (`artifacts/openvino_guard.py`) keeps
-the rescaling where it is.
+`artifacts/openvino_rescaling.py` says why. The network is refused; a MaxPool with a stride of 1
+gives other values. A LeakyRelu of slope 1 in front (`artifacts/openvino_guard.py`) keeps the
+rescaling where it is.
 """
 
 import onnx

@@ -4,9 +4,9 @@
 
 What is moved has a quantizer in front where a layer reads it too. OpenVINO 2026.4 moves what the
 quantizer subtracts, its zero point, behind the pool, and pads the integers with 0: that is another
-number than 0 where values may be negative. The border's means have -10 to 33 dB of what the file
-says; a Pad in front of the pool is made part of it, and goes the same way. Behind a LeakyRelu of
-slope 1 (`artifacts/openvino_guard.py`) the pool reads floats.
+number than 0 where values may be negative, and the border's means are wrong. A Pad in front of the
+pool is made part of it, and goes the same way. Behind a LeakyRelu of slope 1
+(`artifacts/openvino_guard.py`) the pool reads floats.
 """
 
 import numpy as np

@@ -3,9 +3,8 @@
     Conv - MaxPool - Abs, HardSwish, Mish, SiLU, GELU
 
 OpenVINO 2026.4 puts what follows an integer Conv and a MaxPool into the Conv's kernel, in front of
-the pool. That is the same where larger values stay larger, and another result for these: 3 dB of
-what the file says for Abs, 26 to 48 dB for the others. A Max of the tensor with itself
-(`artifacts/openvino_guard.py`) is a kernel of its own.
+the pool. That is the same where larger values stay larger, and another result for these. A Max of
+the tensor with itself (`artifacts/openvino_guard.py`) is a kernel of its own.
 """
 
 import onnx
