@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from benchmarks.machine import describe_machine
-from benchmarks.random_graphs.check import RUNTIMES, check_graph, settings_for
+from benchmarks.random_graphs.check import GRAPHS, RUNTIMES, check_graph, settings_for
 from compress.quantize.settings import QuantizeSettings
 from framefit.quantize_job import choose_weights
 
@@ -19,6 +19,7 @@ def main() -> None:
     """Checks the graphs of a range of seeds, and counts the verdicts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_graphs")
     parser.add_argument("--target", choices=[*RUNTIMES], default="openvino")
+    parser.add_argument("--kind", choices=[*GRAPHS], default="chain")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=300)
     options = parser.parse_args()
@@ -29,14 +30,14 @@ def main() -> None:
     counts: Counter[str] = Counter()
     for seed in range(options.first, options.first + options.count):
         for item in settings:
-            outcome = check_graph(seed, item)
+            outcome = check_graph(seed, item, options.kind)
             counts[outcome.verdict] += 1
             if outcome.is_wrong:
                 corrected = "corrected" if item.bias_correction else "not corrected"
                 parts = f"{seed} ({corrected}): {' - '.join(outcome.names)}"
                 print(f"{parts}: {outcome.verdict}, {outcome.detail}", flush=True)
     found = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
-    print(f"{describe_machine()}; {options.target}: {found}")
+    print(f"{describe_machine()}; {options.target}, {options.kind}: {found}")
 
 
 if __name__ == "__main__":

@@ -25,15 +25,17 @@ class Draft:
         rng: draws weights and options.
 
     Attributes:
-        names: of the layers and operators that were drawn, in order.
+        names: of the layers, operators and blocks that were drawn, in order.
         end: the name of the tensor at the end.
         shape: of that tensor.
+        kept: names of tensors before the end that are results of the graph too.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.names: list[str] = []
         self.end, self.shape = "x", PICTURE
+        self.kept: list[str] = []
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
 
@@ -88,14 +90,19 @@ class Draft:
         """Moves the end to a node's result, whose shape is inferred."""
         self.names.append(name)
         self.end = result
-        (output,) = self.to_model().graph.output
+        output = self.to_model().graph.output[-1]
         self.shape = tuple(item.dim_value for item in output.type.tensor_type.shape.dim)
 
     def to_model(self) -> onnx.ModelProto:
         """Returns the graph up to the end as a model, with all shapes."""
         ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, PICTURE)]
-        results = [helper.make_tensor_value_info(self.end, TensorProto.FLOAT, None)]
-        graph = helper.make_graph(self._nodes, "random", ends, results, self._constants)
+        results = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+            for name in dict.fromkeys([*self.kept, self.end])
+        ]
+        read = {name for node in self._nodes for name in node.input}
+        constants = [item for item in self._constants if item.name in read]
+        graph = helper.make_graph(self._nodes, "random", ends, results, constants)
         opset = helper.make_opsetid("", OPSET)
         model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
         return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)

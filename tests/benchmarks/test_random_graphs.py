@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.random_graphs.check import RUNTIMES, check_graph, draw_graph, settings_for
+from benchmarks.random_graphs.check import RUNTIMES, check_graph, draw_chain, settings_for
 from benchmarks.random_graphs.operators import LAYERS, OPERATORS
 from compress.quantize.placement import openvino_forms
 from compress.quantize.settings import QuantizeSettings
@@ -15,12 +15,12 @@ def settings(exact_weights):
 
 
 def test_all_that_can_be_drawn_is_drawn():
-    names = {name for seed in range(400) for name in draw_graph(seed).names}
+    names = {name for seed in range(400) for name in draw_chain(seed).names}
     assert names == LAYERS.keys() | OPERATORS.keys()
 
 
 def test_a_seed_draws_one_graph():
-    one, other = draw_graph(5).to_model(), draw_graph(5).to_model()
+    one, other = draw_chain(5).to_model(), draw_chain(5).to_model()
     assert one.SerializeToString() == other.SerializeToString()
 
 

@@ -7,8 +7,12 @@ hence little work, or would be wrong on AMX only, or are rare, and stay in float
 
 import onnx
 
-from artifacts.openvino_kernels import miscomputes_conv, miscomputes_transposed
-from compress.quantize.graph import Graph, attribute
+from artifacts.openvino_kernels import (
+    miscomputes_conv,
+    miscomputes_transposed,
+    miscomputes_turned,
+)
+from compress.quantize.graph import Graph
 
 
 def find_misread_kernels(graph: Graph) -> dict[str, str]:
@@ -26,20 +30,9 @@ def _miscomputed_conv(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...
     data, result = (graph.shapes.get(name) for name in (node.input[0], node.output[0]))
     if data and result and miscomputes_conv(node, data, weight, result):
         return f"kernels {weight[-1]} wide of {weight[1]} channels with such strides or groups"
-    if _is_turned(graph, node, weight):
+    if miscomputes_turned(node, weight, graph.consumers(node.output[0])):
         return "a 1x1 kernel with a stride in front of a Transpose"
     return ""
-
-
-def _is_turned(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
-    """Whether the result of a strided 1x1 Conv is turned, and not only its channels put last.
-
-    OpenVINO then makes a MatMul of the Conv, whose result it turns twice.
-    """
-    if len(weight) != 4 or weight[2:] != (1, 1) or max(attribute(node, "strides", [1])) == 1:
-        return False
-    turns = (item for item in graph.consumers(node.output[0]) if item.op_type == "Transpose")
-    return any(list(attribute(item, "perm", [3, 2, 1, 0])) != [0, 2, 3, 1] for item in turns)
 
 
 def _miscomputed_transposed(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...]) -> str:

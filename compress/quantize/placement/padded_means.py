@@ -2,10 +2,9 @@
 
     MaxPool, Concat, Transpose ... - AveragePool(pads, count_include_pad)
 
-What is moved has a quantizer in front where a layer reads it too. OpenVINO 2026.4 moves what the
-quantizer subtracts, its zero point, behind the pool, and pads the integers with 0: that is another
-number than 0 where values may be negative, and the border's means are wrong. A Pad in front of the
-pool is made part of it, and goes the same way. Behind a LeakyRelu of slope 1
+What is moved has a quantizer in front where a layer reads it too, with a zero point where values
+may be negative. `artifacts/openvino_pooling.py` says what becomes of it. A Pad in front of the pool
+is made part of it, and goes the same way. Behind a LeakyRelu of slope 1
 (`artifacts/openvino_guard.py`) the pool reads floats.
 """
 

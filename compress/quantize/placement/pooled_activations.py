@@ -2,19 +2,16 @@
 
     Conv - MaxPool - Abs, HardSwish, Mish, SiLU, GELU
 
-OpenVINO 2026.4 puts what follows an integer Conv and a MaxPool into the Conv's kernel, in front of
-the pool. That is the same where larger values stay larger, and another result for these. A Max of
-the tensor with itself (`artifacts/openvino_guard.py`) is a kernel of its own.
+`artifacts/openvino_pooling.py` says why. A Max of the tensor with itself
+(`artifacts/openvino_guard.py`) is a kernel of its own.
 """
 
 import onnx
 
 from artifacts.openvino_guard import make_guard
+from artifacts.openvino_pooling import JOINED_WITH_CONV, falls_somewhere
 from compress.quantize.graph import Graph
 from compress.quantize.placement.node_writing import describe_tensor, replace_nodes
-
-FALLING = frozenset({"Abs", "Gelu", "HardSwish", "Mish", "Pow", "Swish"})
-"""Operators whose result is smaller for some larger values."""
 
 
 def guard_pooled_activations(graph: Graph) -> list[str]:
@@ -35,14 +32,11 @@ def guard_pooled_activations(graph: Graph) -> list[str]:
 def _is_turned(graph: Graph, pool: onnx.NodeProto) -> bool:
     """Whether a pool stands between a Conv and such an activation.
 
-    Spelled out, as SiLU and GELU are, these multiply what they read by what they make of it. A
-    result of the network stays as it is, and what is computed of it is computed behind the pool.
+    A result of the network stays as it is, and what is computed of it is computed behind the pool.
     """
-    maker, pooled = graph.producer(pool.input[0]), pool.output[0]
+    maker, pooled = graph.maker_beyond(pool.input[0], JOINED_WITH_CONV), pool.output[0]
     if maker is None or maker.op_type != "Conv":
         return False
     if pooled in graph.outputs or pooled not in graph.shapes:
         return False
-    readers = [reader.op_type for reader in graph.consumers(pooled)]
-    is_spelled = len(readers) > 1 and "Mul" in readers
-    return is_spelled or not FALLING.isdisjoint(readers)
+    return falls_somewhere([reader.op_type for reader in graph.consumers(pooled)])

@@ -1,5 +1,6 @@
 """What OpenVINO moves a quantizer past, towards the node that made the tensor."""
 
+import numpy as np
 import onnx
 
 from export.lint.graph import LintGraph
@@ -36,3 +37,11 @@ def find_maker(
             return None
         maker = graph.producer(computed[0])
     return maker
+
+
+def has_bias(graph: LintGraph, layer: onnx.NodeProto) -> bool:
+    """Whether a convolution has a bias other than 0, with which its rescaling stays with it."""
+    if len(layer.input) < 3 or not layer.input[2]:
+        return False
+    bias = graph.constant(layer.input[2])
+    return bias is None or bool(np.any(bias))

@@ -14,7 +14,7 @@ from artifacts.openvino_rescaling import (
 from export.lint.finding import WARNING, WRONG, Finding
 from export.lint.graph import LAYERS, MOVING, LintGraph
 from export.lint.rule import Rule
-from export.lint.rules.openvino_moves import find_maker
+from export.lint.rules.openvino_moves import find_maker, has_bias
 from export.lint.target import Target
 
 _MOVED_PAST = PASSED | MOVING | ACTIVATIONS | {"MaxPool"}
@@ -60,7 +60,7 @@ def _find_misread_layer(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProt
         if layer is None or graph.rank(node.input[1]) == 1:
             return None
         is_right = layer.op_type in CONVOLUTIONS and (
-            node.input[0] in layer.output or _has_bias(graph, layer)
+            node.input[0] in layer.output or has_bias(graph, layer)
         )
         return None if is_right else layer
     shapes = [graph.shape(names[0]) if names else None for names in (node.input, node.output)]
@@ -81,7 +81,7 @@ def _find_negative_factor(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodePr
     """Returns what makes an activation negative behind a convolution without a bias."""
     if node.op_type not in CONVOLUTIONS or not graph.is_integer_layer(node):
         return None
-    if _has_bias(graph, node):
+    if has_bias(graph, node):
         return None
     misread = ACTIVATIONS if node.op_type == "ConvTranspose" else ACTIVATIONS - {"PRelu"}
     return next(
@@ -94,14 +94,6 @@ def _find_negative_factor(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodePr
         ),
         None,
     )
-
-
-def _has_bias(graph: LintGraph, layer: onnx.NodeProto) -> bool:
-    """Whether a convolution has a bias other than 0, with which its rescaling stays with it."""
-    if len(layer.input) < 3 or not layer.input[2]:
-        return False
-    bias = graph.constant(layer.input[2])
-    return bias is None or bool(np.any(bias))
 
 
 def _is_negative(graph: LintGraph, node: onnx.NodeProto, tensor: str) -> bool:

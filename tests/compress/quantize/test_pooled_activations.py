@@ -84,6 +84,12 @@ def test_openvino_computes_what_a_quantized_file_says(
     assert agreement_db > 60
 
 
+def test_a_factor_behind_the_conv_becomes_part_of_it(pool, sample, quantize_and_compare, rewrite):
+    model = pool("Abs", before="Neg")
+    assert rewrite(model, sample, guard_pooled_activations)[0] == ["pool"]
+    assert quantize_and_compare(model, sample)[1] > 60
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_openvino_computes_activations_before_the_pool_without_a_guard(
     activation, pool, sample, quantize_and_compare, monkeypatch
@@ -91,3 +97,11 @@ def test_openvino_computes_activations_before_the_pool_without_a_guard(
     """The negative control; once it fails, OpenVINO is mended and the guard can go."""
     monkeypatch.setattr(openvino_forms, "guard_pooled_activations", lambda graph: [])
     assert quantize_and_compare(pool(activation), sample)[1] < 50
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_openvino_computes_float_activations_before_the_pool(
+    activation, pool, sample, agreement_db
+):
+    """That the file is quantized has nothing to do with it."""
+    assert agreement_db(pool(activation), {"x": sample}) < 60
