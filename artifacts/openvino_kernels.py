@@ -1,4 +1,4 @@
-"""Convolutions that OpenVINO computes wrong, most of them by its kernels for AMX.
+"""Convolutions that OpenVINO's kernels for AMX compute wrong.
 
 OpenVINO (seen with 2026.4) takes a Conv of few input channels apart along the width, the last
 axis, and copies its weights into another order than it reads them in. The result has nothing to do
@@ -18,14 +18,11 @@ A ConvTranspose whose input channels are no multiple of 4 (21 classes, a pruned 
 more than one operator behind it, such as an activation and a quantizer: with strides, and with a
 kernel of one value.
 
-A 1x1 Conv with a stride in front of a Transpose (other than of the channels to the end) becomes a
-MatMul, whose result is turned twice; on all processors.
-
 In bfloat16, which OpenVINO computes float networks in by default with AMX, the first three are
 wrong too, and values of two bytes halve the numbers of channels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -85,24 +82,6 @@ def miscomputes_transposed(node: onnx.NodeProto, weight: tuple[int, ...]) -> boo
     values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
     overlaps = max(values.get("strides", [1])) == 1 and prod(weight[2:]) > 1
     return weight[0] % WORD_BYTES != 0 and not overlaps
-
-
-def miscomputes_turned(
-    node: onnx.NodeProto, weight: tuple[int, ...], readers: Iterable[onnx.NodeProto]
-) -> bool:
-    """Whether OpenVINO turns the result of a strided 1x1 Conv in integers twice.
-
-    Args:
-        node: a Conv.
-        weight: shape of its weight.
-        readers: of its result.
-    """
-    values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
-    if len(weight) != 4 or weight[2:] != (1, 1) or max(values.get("strides", [1])) == 1:
-        return False
-    turns = (item.attribute for item in readers if item.op_type == "Transpose")
-    orders = (list(turn[0].ints) if turn else [3, 2, 1, 0] for turn in turns)
-    return any(order != [0, 2, 3, 1] for order in orders)
 
 
 def _is_uneven_group(values: Mapping[str, Any], channels: int, result: tuple[int, ...]) -> bool:

@@ -208,6 +208,7 @@ class QuantizeSettings:
                 integer_sums=self.integer_sums or "none",
                 trunk_loses_on="" if self.trunk_sums else "OpenVINO",
                 keeps_last_in_float=self._keeps_last_in_float,
+                multiplies_integers=self._is_for_time,
             )
         placement = PLACEMENTS[self.target]()
         if isinstance(placement, OnnxRuntime):
@@ -217,6 +218,7 @@ class QuantizeSettings:
                 placement,
                 keeps_last_in_float=self._keeps_last_in_float,
                 is_for_16_bits=self.is_for_16_bits,
+                multiplies_integers=self._is_for_time,
             )
             return placement if self._is_for_time else replace(placement, vectors="integers")
         return placement

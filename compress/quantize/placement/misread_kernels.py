@@ -7,11 +7,7 @@ hence little work, or would be wrong on AMX only, or are rare, and stay in float
 
 import onnx
 
-from artifacts.openvino_kernels import (
-    miscomputes_conv,
-    miscomputes_transposed,
-    miscomputes_turned,
-)
+from artifacts.openvino_kernels import miscomputes_conv, miscomputes_transposed
 from compress.quantize.graph import Graph
 
 
@@ -30,8 +26,6 @@ def _miscomputed_conv(graph: Graph, node: onnx.NodeProto, weight: tuple[int, ...
     data, result = (graph.shapes.get(name) for name in (node.input[0], node.output[0]))
     if data and result and miscomputes_conv(node, data, weight, result):
         return f"kernels {weight[-1]} wide of {weight[1]} channels with such strides or groups"
-    if miscomputes_turned(node, weight, graph.consumers(node.output[0])):
-        return "a 1x1 kernel with a stride in front of a Transpose"
     return ""
 
 

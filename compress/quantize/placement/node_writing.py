@@ -87,6 +87,23 @@ def guard_input(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto:
     return guard
 
 
+def guard_result(
+    graph: Graph, node: onnx.NodeProto, *, is_extremum: bool = False
+) -> onnx.NodeProto:
+    """Lets a guard make a node's first result of what the node makes; returns it.
+
+    Args:
+        graph: is told of the tensor between the two.
+        node: edited in place.
+        is_extremum: whether it is a maximum or minimum.
+    """
+    result = node.output[0]
+    bare = describe_tensor(graph, f"{node.name}_bare", result, graph.shapes.get(result))
+    guard = make_guard(bare, is_extremum=is_extremum)
+    node.output[0], guard.output[0] = bare, result
+    return guard
+
+
 class NodeWriter:
     """Writes float32 nodes that compute a tensor; the last one of them writes it.
 

@@ -19,10 +19,11 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
 (`group_norms`), what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `covering_pools`,
 `softmax_ranks`), and what it gets wrong behind integers (`flat_gathers`, `last_channels`,
-`tiny_biases`, `pooled_activations`, `padded_means`).
+`tiny_biases`, `pooled_activations`, `padded_means`) or beside them (`turned_products`).
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 import onnx
@@ -41,6 +42,7 @@ from compress.quantize.placement.partial_gathers import write_partial_gathers
 from compress.quantize.placement.pooled_activations import guard_pooled_activations
 from compress.quantize.placement.softmax_ranks import write_softmax_ranks
 from compress.quantize.placement.tiny_biases import add_tiny_biases
+from compress.quantize.placement.turned_products import guard_turned_products
 from compress.quantize.placement.wrapped_pads import write_wrapped_pads
 
 FEW_CHANNELS = 4
@@ -63,8 +65,17 @@ def write_forms(graph: Graph) -> list[str]:
     )
 
 
-def write_shared_forms(graph: Graph, *, has_integer_attention: bool) -> list[str]:
-    """The same with what OpenVINO would get wrong behind integers, as every runtime takes it."""
+def write_shared_forms(
+    graph: Graph, *, has_integer_attention: bool, has_integer_inputs: bool
+) -> list[str]:
+    """The same with what OpenVINO would get wrong beside integers, as every runtime takes it.
+
+    Args:
+        graph: in float.
+        has_integer_attention: whether products of two computed matrices are in integers.
+        has_integer_inputs: whether layers multiply integers of 8 bits, both of them.
+    """
+    guard_products = partial(guard_turned_products, has_integer_inputs=has_integer_inputs)
     masks = {"made masks the first operands": put_masks_first} if has_integer_attention else {}
     return _write_all(
         graph,
@@ -75,6 +86,7 @@ def write_shared_forms(graph: Graph, *, has_integer_attention: bool) -> list[str
             "gave a tiny bias": add_tiny_biases,
             "guarded from OpenVINO what it pools": guard_pooled_activations,
             "guarded from OpenVINO the border of": guard_padded_means,
+            "guarded from OpenVINO what stands beside": guard_products,
         },
     )
 

@@ -8,10 +8,9 @@
 
 import onnx
 
-from artifacts.openvino_guard import make_guard
 from artifacts.openvino_pooling import JOINED_WITH_CONV, falls_somewhere
 from compress.quantize.graph import Graph
-from compress.quantize.placement.node_writing import describe_tensor, replace_nodes
+from compress.quantize.placement.node_writing import guard_result, replace_nodes
 
 
 def guard_pooled_activations(graph: Graph) -> list[str]:
@@ -20,11 +19,7 @@ def guard_pooled_activations(graph: Graph) -> list[str]:
     def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
         if node.op_type != "MaxPool" or len(node.output) > 1 or not _is_turned(graph, node):
             return None
-        pooled = node.output[0]
-        bare = describe_tensor(graph, f"{node.name}_bare", pooled, graph.shapes[pooled])
-        guard = make_guard(bare, is_extremum=True)
-        node.output[0], guard.output[0] = bare, pooled
-        return [node, guard]
+        return [node, guard_result(graph, node, is_extremum=True)]
 
     return replace_nodes(graph, write)
 

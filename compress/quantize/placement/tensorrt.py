@@ -49,6 +49,7 @@ class TensorRT(UniformIntegers):
         keeps_last_in_float: whether last layers of next to no work stay in float.
         most_last_traffic: what those may move more than in integers, see `keep_last_in_float`.
         is_for_16_bits: whether OpenVINO shall compute the same on processors without VNNI.
+        multiplies_integers: whether layers multiply two integers of 8 bits.
     """
 
     fuses_products: ClassVar[bool] = True
@@ -61,6 +62,7 @@ class TensorRT(UniformIntegers):
     keeps_last_in_float: bool = True
     most_last_traffic: float = 0.02
     is_for_16_bits: bool = False
+    multiplies_integers: bool = True
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -118,7 +120,14 @@ class TensorRT(UniformIntegers):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes what OpenVINO would get wrong; TensorRT compiles kernels for what it finds."""
-        return write_shared_forms(graph, has_integer_attention=True)
+        return self._write_shared_forms(graph, has_integer_attention=True)
+
+    def _write_shared_forms(self, graph: Graph, *, has_integer_attention: bool) -> list[str]:
+        return write_shared_forms(
+            graph,
+            has_integer_attention=has_integer_attention,
+            has_integer_inputs=self.multiplies_integers,
+        )
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""

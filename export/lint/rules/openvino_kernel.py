@@ -9,7 +9,6 @@ from artifacts.openvino_kernels import (
     INTEGER_BYTES,
     miscomputes_conv,
     miscomputes_transposed,
-    miscomputes_turned,
 )
 from export.lint.finding import WARNING, WRONG, Finding
 from export.lint.graph import LintGraph
@@ -41,15 +40,6 @@ def _check_conv(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Itera
     if not (data and weight and result):
         return
     is_integer = graph.is_integer_layer(node)
-    if is_integer and miscomputes_turned(node, weight, graph.consumers(node.output[0])):
-        yield Finding(
-            rule=RULE.name,
-            severity=WRONG,
-            place=node.name or node.output[0],
-            what="an INT8 1x1 Conv with a stride in front of a Transpose",
-            why=f"{target.title} makes a MatMul of it, whose result it turns twice",
-            fix="keep it in float; compress quantize does",
-        )
     value_bytes = INTEGER_BYTES if is_integer else BFLOAT16_BYTES
     if not miscomputes_conv(node, data, weight, result, value_bytes):
         return
@@ -75,8 +65,7 @@ RULE = Rule(
     targets=("openvino",),
     summary="INT8 Convs of few channels with wide kernels, or with strides that divide them, "
     "results one column wide, 1x1 kernels in groups, and ConvTransposes of channels that are no "
-    "multiple of 4, which OpenVINO 2026.4 miscomputes with AMX; strided 1x1 Convs in front of a "
-    "Transpose; float Convs that it miscomputes in "
+    "multiple of 4, which OpenVINO 2026.4 miscomputes with AMX; float Convs that it miscomputes in "
     "bfloat16",
     check=check,
 )

@@ -112,7 +112,7 @@ def quantize_and_compare(
     def quantize(
         model: onnx.ModelProto, x: Array, target: str = "openvino", **options: Any
     ) -> tuple[QuantizeResult, float]:
-        settings = QuantizeSettings(target=target, weights=exact_weights, **options)
+        settings = QuantizeSettings(**{"target": target, "weights": exact_weights} | options)
         result = quantize_model(model, [{"x": x}], settings)
         return result, agreement_db(result.model, {"x": x})
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from artifacts.errors import InputError
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import tensorrt, vector_layers
 from compress.quantize.settings import QuantizeSettings
@@ -152,42 +151,6 @@ def test_openvino_miscomputes_a_transposed_conv_of_odd_channels(
     monkeypatch.setattr(tensorrt, "find_misread_kernels", lambda graph: {})
     result, feeds = quantize(make_transposed(*case))
     assert agreement_db(result.model, feeds) < 30
-
-
-@pytest.fixture
-def make_turned(make_model):
-    """A 1x1 Conv with a stride, and a Transpose."""
-
-    def make(perm, stride):
-        weights = {"w": np.random.default_rng(0).standard_normal((16, 8, 1, 1), np.float32)}
-        nodes = [
-            helper.make_node("Conv", ["x", "w"], ["c"], "conv", strides=[stride] * 2),
-            helper.make_node("Transpose", ["c"], ["y"], "turn", perm=perm),
-        ]
-        return make_model(nodes, weights, {"x": (1, 8, 12, 10)}, ["y"])
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("perm", "stride", "is_miscomputed"),
-    [
-        ([0, 1, 3, 2], 2, True),
-        ([0, 3, 2, 1], 3, True),
-        ([0, 2, 3, 1], 2, False),
-        ([0, 3, 2, 1], 1, False),
-    ],
-)
-def test_a_strided_conv_that_is_turned_stays_in_float(
-    perm, stride, is_miscomputed, make_turned, quantize, agreement_db, monkeypatch
-):
-    model = make_turned(perm, stride)
-    if is_miscomputed:
-        with pytest.raises(InputError, match="in front of a Transpose"):
-            quantize(model)
-        monkeypatch.setattr(tensorrt, "find_misread_kernels", lambda graph: {})
-    result, feeds = quantize(model)
-    assert (agreement_db(result.model, feeds) < 10) == is_miscomputed
 
 
 def test_a_product_of_a_single_row_stays_in_float(make_model, quantize, agreement_db, monkeypatch):

@@ -1,0 +1,86 @@
+"""OpenVINO makes a product of 1x1 Convs, and turns their inputs and results wrongly."""
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import TensorProto
+
+from artifacts.openvino_pooling import JOINED_WITH_CONV
+from artifacts.openvino_products import misreads_input, misreads_result
+from export.lint.finding import WRONG, Finding
+from export.lint.graph import LintGraph
+from export.lint.rule import Rule
+from export.lint.target import Target
+
+_EIGHT_BITS = frozenset({TensorProto.INT8, TensorProto.UINT8})
+_FOUR_BITS = frozenset({TensorProto.INT4, TensorProto.UINT4})
+
+
+def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    """Yields 1x1 Convs with integer weights beside Transposes and Reshapes."""
+    for node in graph.of("Conv"):
+        weight = graph.shape(node.input[1])
+        width = _integers(graph, node.input[1])
+        if weight is None or width is None:
+            continue
+        beside = _find_misread(graph, node, weight, has_int4_weights=width in _FOUR_BITS)
+        if beside is not None:
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=f"{node.name or node.output[0]}, {beside.name or beside.output[0]}",
+                what=f"a {beside.op_type} beside a 1x1 Conv with integer weights",
+                why=f"{target.title} makes a product of the Conv, for which it moves the values "
+                "otherwise, and forgets a stride or border",
+                fix="quantize with compress quantize, which puts a guard between the two",
+            )
+
+
+def _find_misread(
+    graph: LintGraph, node: onnx.NodeProto, weight: tuple[int, ...], *, has_int4_weights: bool
+) -> onnx.NodeProto | None:
+    """Returns the node beside a Conv that is misread; None if none is."""
+    has_integer_input = _integers(graph, node.input[0]) in _EIGHT_BITS
+    reader = _find_reader(graph, node)
+    if misreads_result(
+        node,
+        weight,
+        reader,
+        has_integer_input=has_integer_input,
+        has_int4_weights=has_int4_weights,
+    ):
+        return reader
+    maker = graph.producer(node.input[0])
+    is_misread = not has_integer_input and misreads_input(node, weight, maker)
+    return maker if is_misread else None
+
+
+def _integers(graph: LintGraph, tensor: str) -> int | None:
+    """Returns the type of the integers that a tensor is made of; None where it is in float."""
+    dequantize = graph.dequantizer(tensor)
+    return None if dequantize is None else graph.element_type(dequantize.input[0])
+
+
+def _find_reader(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Returns the one node that reads a Conv's result, beyond factors and summands."""
+    reader = _sole_reader(graph, node)
+    while reader is not None and reader.op_type in JOINED_WITH_CONV:
+        computed = [name for name in reader.input if name and not graph.is_folded(name)]
+        reader = _sole_reader(graph, reader) if len(computed) == 1 else None
+    return reader
+
+
+def _sole_reader(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    readers = graph.consumers(node.output[0])
+    return readers[0] if len(readers) == 1 and node.output[0] not in graph.outputs else None
+
+
+RULE = Rule(
+    name="openvino-product",
+    severities=(WRONG,),
+    targets=("openvino",),
+    summary="1x1 Convs with integer weights beside a Transpose (other than of the channels from or "
+    "to the end) or, with a stride or a border, beside a Reshape: OpenVINO 2026.4 gives their "
+    "values other places or refuses them",
+    check=check,
+)
