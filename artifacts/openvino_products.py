@@ -11,11 +11,15 @@ come to other places, the result gets another shape, or the network is refused.
   Reshape behind.
 * With 4-bit weights and integers of 8 bits: a Transpose behind that does not put the channels last.
 * With integers of 8 bits on both sides: the same, if there is a stride.
+
+Of any product with 4-bit weights and an odd number of input channels the results are noise.
 """
 
 from typing import Any
 
 import onnx
+
+from artifacts.graph_reading import attribute
 
 _TO_FIRST, _TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 _RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
@@ -59,6 +63,23 @@ def misreads_input(
     if maker is None or maker.op_type != "Transpose" or not _becomes_product(node, weight):
         return False
     return _order(maker) != _TO_FIRST or _is_strided(node) or _is_padded(node)
+
+
+def misreads_int4(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
+    """Whether 4-bit weights of a product would be misread.
+
+    Two share a byte, and of an odd number in a row the last one shares it with the next row.
+
+    Args:
+        node: a Gemm or MatMul, or a Conv that becomes a product where it stands beside a Transpose
+            or Reshape.
+        weight: shape of its weight.
+    """
+    if node.op_type == "Conv":
+        return _becomes_product(node, weight) and weight[1] % 2 == 1
+    if node.op_type == "Gemm":
+        return weight[1 if attribute(node, "transB", 0) else 0] % 2 == 1
+    return node.op_type == "MatMul" and len(weight) > 1 and weight[-2] % 2 == 1
 
 
 def _becomes_product(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:

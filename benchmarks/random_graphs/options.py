@@ -31,13 +31,14 @@ def form_settings(seed: int, target: str, weights: str) -> Iterator[QuantizeSett
     """Yields one of the forms of which else a measurement on the target chooses."""
     rng = np.random.default_rng(seed)
     base = settings_for(QuantizeSettings(weights=weights, equalization=False), target)
-    yield replace(base, bias_correction=_flip(rng), **_draw_form(rng, target))
+    yield replace(base, bias_correction=_flip(rng), **_draw_form(rng, base))
 
 
 def any_settings(seed: int, target: str, weights: str) -> Iterator[QuantizeSettings]:
     """Yields a form with any observer, rounding, corrections, and widths of the integers."""
     rng = np.random.default_rng(seed)
-    options = _draw_form(rng, target) | {name: _flip(rng) for name in _CORRECTIONS}
+    base = settings_for(QuantizeSettings(weights=weights), target)
+    options = _draw_form(rng, base) | {name: _flip(rng) for name in _CORRECTIONS}
     options["observer"] = OBSERVERS[str(rng.choice([*OBSERVERS]))]()
     options["rounding"] = ROUNDINGS[str(rng.choice([*ROUNDINGS]))]()
     options["activations"] = str(rng.choice(["int8", "int8", "int16", "float"]))
@@ -45,15 +46,17 @@ def any_settings(seed: int, target: str, weights: str) -> Iterator[QuantizeSetti
         group = _WEIGHT_GROUPS[rng.integers(len(_WEIGHT_GROUPS))]
         options |= {"weights": "int4", "weight_group": group}
         options["int4_share"] = [None, 1.0][rng.integers(2)]
-    yield replace(settings_for(QuantizeSettings(weights=weights), target), **options)
+    yield replace(base, **options)
 
 
-def _draw_form(rng: np.random.Generator, target: str) -> dict[str, Any]:
-    if target != "openvino":
+def _draw_form(rng: np.random.Generator, base: QuantizeSettings) -> dict[str, Any]:
+    """Returns a form for OpenVINO; no products of activations where they would overflow."""
+    if base.target != "openvino":
         return {}
     names = ("symmetric", "spares_padded", "swish_by_tanh", "integer_attention", "trunk_sums")
-    sums = str(rng.choice(INTEGER_SUMS))
-    return {name: _flip(rng) for name in names} | {"integer_sums": sums}
+    form: dict[str, Any] = {name: _flip(rng) for name in names}
+    form["integer_attention"] &= not base.is_for_16_bits
+    return form | {"integer_sums": str(rng.choice(INTEGER_SUMS))}
 
 
 def _flip(rng: np.random.Generator) -> bool:

@@ -83,7 +83,7 @@ def prepare_network(
     for node in model.graph.node:
         if node.op_type in INTEGER_OPERATORS:
             raise _already_quantized(model, node)
-    graph, simplified = _open_graph(model, settings)
+    graph, simplified = open_graph(model, settings)
     placement = settings.placement
     quantized, declined = placement.place(graph, frozenset(settings.keep_float))
     if not any(item.weight is not None for item in quantized):
@@ -136,7 +136,7 @@ def _already_quantized(model: onnx.ModelProto, node: onnx.NodeProto) -> AlreadyQ
     )
 
 
-def _open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Graph, list[str]]:
+def open_graph(model: onnx.ModelProto, settings: QuantizeSettings) -> tuple[Graph, list[str]]:
     """Returns the float network in the forms that the target likes, and what was done to it."""
     wide = widen_half(model)
     done = [] if wide is model else ["float16 and bfloat16 became float32, but for inputs, outputs"]

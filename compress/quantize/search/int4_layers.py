@@ -6,6 +6,9 @@ network. So what INT4 weights cost is measured, layer by layer (HAWQ; Dong et al
 the Hessian instead), and INT8 goes where it brings the most for its bytes. Rounding to nearest
 stands in for GPTQ in the measurement: asked in GPTQ's own errors, the choice was no better
 (docs/rounding.md).
+
+Layers whose 4-bit weights OpenVINO would misread (`artifacts/openvino_products.py`) have INT8
+anyway.
 """
 
 import logging
@@ -14,10 +17,13 @@ from dataclasses import replace
 
 import onnx
 
+from artifacts.openvino_products import misreads_int4
 from artifacts.samples import pick_evenly
+from artifacts.wording import name_some
 from compress.progress import Progress
-from compress.quantize.graph import Array
-from compress.quantize.prepare import prepare_network
+from compress.quantize.graph import Array, Graph
+from compress.quantize.placement.layers import LAYERS
+from compress.quantize.prepare import open_graph, prepare_network
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.rounding import Nearest
 from compress.quantize.search.sensitivity import SensitivityMatrix, measure_layers, pick_measured
@@ -27,6 +33,7 @@ from compress.quantize.streaming import StreamingPass
 _log = logging.getLogger(__name__)
 
 INT4_SHARE = 0.85
+_MOST_NAMES = 3
 MEASURED_SAMPLES = 8
 """Calibration samples that measure the layers, at most, evenly spread."""
 
@@ -45,10 +52,15 @@ def choose_int8_weights(
         settings: how to quantize.
         progress: is told (what, done, total).
     """
-    is_open = settings.weights == "int4" and settings.int8_weights is None
-    share = INT4_SHARE if settings.int4_share is None else settings.int4_share
-    if not is_open or share == 1:
+    if settings.weights != "int4":
         return settings
+    misread = _find_misread(open_graph(model, settings)[0])
+    if misread:
+        named = name_some(misread, _MOST_NAMES)
+        _log.info("weights of %s stay in INT8: OpenVINO misreads odd rows of INT4", named)
+    share = INT4_SHARE if settings.int4_share is None else settings.int4_share
+    if settings.int8_weights is not None or share == 1:
+        return replace(settings, int8_weights=_join(settings.int8_weights or (), misread))
     few = pick_evenly(samples, MEASURED_SAMPLES)
     weights_only = replace(
         settings,
@@ -56,7 +68,7 @@ def choose_int8_weights(
         symmetric=None,
         rounding=Nearest(),
         input_correction=False,
-        int8_weights=(),
+        int8_weights=misread,
         prefer=None,
         within_ms=None,
         contracts=(),
@@ -66,7 +78,22 @@ def choose_int8_weights(
     (matrix,) = measure_layers(prepared, decisions, [pick_measured(few)], progress=progress)
     names = take_costliest(prepared, matrix, 1 - share)
     _log.info("weights of %d of %d layers stay in INT8", len(names), len(matrix.layers))
-    return replace(settings, int8_weights=names)
+    return replace(settings, int8_weights=_join(names, misread))
+
+
+def _find_misread(graph: Graph) -> tuple[str, ...]:
+    """Returns the names of the layers whose INT4 weights OpenVINO would misread."""
+    layers = (node for node in graph.nodes if node.op_type in LAYERS)
+    return tuple(
+        node.name
+        for node in layers
+        if node.input[1] in graph.weights
+        and misreads_int4(node, graph.weights[node.input[1]].shape)
+    )
+
+
+def _join(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*names, *others]))
 
 
 def take_costliest(

@@ -1,4 +1,4 @@
-"""OpenVINO makes a product of 1x1 Convs, and turns their inputs and results wrongly."""
+"""OpenVINO makes a product of 1x1 Convs that it turns wrongly, and misreads odd rows of INT4."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import onnx
 from onnx import TensorProto
 
 from artifacts.openvino_pooling import JOINED_WITH_CONV
-from artifacts.openvino_products import misreads_input, misreads_result
+from artifacts.openvino_products import misreads_input, misreads_int4, misreads_result
 from export.lint.finding import WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
@@ -17,7 +17,19 @@ _FOUR_BITS = frozenset({TensorProto.INT4, TensorProto.UINT4})
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    """Yields 1x1 Convs with integer weights beside Transposes and Reshapes."""
+    """Yields products of odd INT4 weights, 1x1 Convs beside Transposes and Reshapes."""
+    for node in graph.of("Gemm", "MatMul"):
+        weight = graph.shape(node.input[1])
+        is_int4 = _integers(graph, node.input[1]) in _FOUR_BITS
+        if weight is not None and is_int4 and misreads_int4(node, weight):
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=node.name or node.output[0],
+                what=f"INT4 weights of an odd number of inputs at a {node.op_type}",
+                why=f"{target.title} misreads the last one of each row, and all behind it",
+                fix="store this weight in INT8, or pad it with zeros to an even number",
+            )
     for node in graph.of("Conv"):
         weight = graph.shape(node.input[1])
         width = _integers(graph, node.input[1])
@@ -79,8 +91,9 @@ RULE = Rule(
     name="openvino-product",
     severities=(WRONG,),
     targets=("openvino",),
-    summary="1x1 Convs with integer weights beside a Transpose (other than of the channels from or "
+    summary="INT4 weights of an odd number of inputs; "
+    "1x1 Convs with integer weights beside a Transpose (other than of the channels from or "
     "to the end) or, with a stride or a border, beside a Reshape: OpenVINO 2026.4 gives their "
-    "values other places or refuses them",
+    "values other places, misreads or refuses them",
     check=check,
 )

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 from compress.quantize.rounding import Nearest
+from compress.quantize.search import int4_layers
 from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.settings import QuantizeSettings
 
@@ -119,3 +120,66 @@ def test_layers_that_share_a_weight_go_together():
 def test_named_layers_are_taken_as_they_are(network, named):
     settings = choose_int8_weights(network, pictures(2), replace(INT4, int8_weights=named))
     assert settings.int8_weights == named
+
+
+@pytest.fixture
+def product():
+    """Returns a function that makes a product of `rows` inputs, as a layer of some kind."""
+
+    def make(operator, rows):
+        rng = np.random.default_rng(0)
+        shape = {"Conv": (16, rows, 1, 1), "Gemm": (16, rows), "MatMul": (rows, 16)}[operator]
+        weights = {
+            "first_w": rng.normal(size=(rows, 3, 1, 1)),
+            "w": rng.normal(size=shape) / rows**0.5,
+        }
+        nodes = [helper.make_node("Conv", ["x", "first_w"], ["a"], "first")]
+        if operator == "Conv":
+            nodes.append(helper.make_node("Conv", ["a", "w"], ["b"], "product"))
+            nodes.append(helper.make_node("Flatten", ["b"], ["y"], "last"))
+            return write_model(nodes, weights)
+        model = write_model(nodes, weights)
+        tokens = numpy_helper.from_array(np.array([256, rows]), "tokens")
+        model.graph.initializer.append(tokens)
+        options = {"transB": 1} if operator == "Gemm" else {}
+        model.graph.node.extend(
+            [
+                helper.make_node("Transpose", ["a"], ["t"], "turn", perm=[0, 2, 3, 1]),
+                helper.make_node("Reshape", ["t", "tokens"], ["r"], "rows"),
+                helper.make_node(operator, ["r", "w"], ["y"], "product", **options),
+            ]
+        )
+        model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+        return onnx.shape_inference.infer_shapes(model)
+
+    return make
+
+
+@pytest.fixture
+def all_int4():
+    """INT4 wherever it can be, for OpenVINO."""
+    return replace(INT4, int4_share=1.0, target="openvino")
+
+
+@pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul"])
+@pytest.mark.parametrize("activations", ["int8", "float"])
+def test_odd_rows_keep_int8_whatever_the_share(
+    operator, activations, product, all_int4, agreement_db
+):
+    settings = replace(all_int4, activations=activations)
+    for rows in (14, 15):
+        result = quantize_model(product(operator, rows), pictures(4), settings)
+        types = {item.name: item.data_type for item in result.model.graph.initializer}
+        assert types["product_weight_quantized"] == (
+            TensorProto.INT8 if rows % 2 else TensorProto.INT4
+        )
+        assert agreement_db(result.model, pictures(1)[0]) > 40
+
+
+@pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul"])
+def test_openvino_misreads_odd_rows_of_int4(operator, product, all_int4, agreement_db, monkeypatch):
+    """The negative control; once it fails, OpenVINO is mended and the rule can go."""
+    monkeypatch.setattr(int4_layers, "misreads_int4", lambda node, weight: False)
+    settings = replace(all_int4, activations="float")
+    result = quantize_model(product(operator, 15), pictures(4), settings)
+    assert agreement_db(result.model, pictures(1)[0]) < 20

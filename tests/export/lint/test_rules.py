@@ -172,6 +172,16 @@ def int4_blocks(draw, size):
     return d.model(d.op("MatMul", "x", weight, name="product"), opset=21)
 
 
+def int4_rows(draw, size, operator="MatMul"):
+    d = draw(x=(8, size))
+    shape = (24, size) if operator == "Gemm" else (size, 24)
+    integers = d.constant(d.rng.integers(-8, 8, shape).astype(ml_dtypes.int4))
+    scales = d.constant(np.full(24, 0.01, np.float32))
+    options = {"transB": 1} if operator == "Gemm" else {}
+    weight = d.op("DequantizeLinear", integers, scales, axis=shape.index(24))
+    return d.model(d.op(operator, "x", weight, **options), opset=21)
+
+
 def half(draw):
     d = draw()
     return d.model(d.conv("x", "conv", pair=False))
@@ -542,6 +552,8 @@ EXAMPLES = {
             lambda d: beside_product(d, before=[0, 3, 1, 2], stride=2),
             lambda d: beside_product(d, behind=[0, 2, 3, 1], stride=2),
             lambda d: beside_product(d, shape=[32, -1], stride=2),
+            lambda d: int4_rows(d, 15),
+            lambda d: int4_rows(d, 15, "Gemm"),
         ],
         [
             lambda d: beside_product(d, behind=[0, 2, 3, 1], stride=2, pair=True),
@@ -555,6 +567,8 @@ EXAMPLES = {
             lambda d: beside_product(d, stride=2),
             lambda d: beside_product(d, behind=[0, 1, 3, 2], group=2),
             lambda d: beside_product(d, behind=[0, 1, 3, 2], factor="Relu"),
+            lambda d: int4_rows(d, 14),
+            lambda d: int4_rows(d, 14, "Gemm"),
         ],
     ),
     "openvino-reduction": (
