@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,6 +16,7 @@ from compress.model_runner import open_runner
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import SignalToNoise
+from engines.backends.ort import OrtSession
 from engines.backends.ov import OpenVinoSession
 from framefit.network_session import open_in_memory
 
@@ -28,6 +30,8 @@ RUNTIMES = {"tensorrt": "openvino", "openvino": "openvino", "onnxruntime": "onnx
 AS_WRITTEN = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
 """Keeps OpenVINO from rounding what layers with integer weights alone read in float: groups of 32
 values to 8 bits as the network runs, on processors with VNNI or AMX."""
+ORT_AS_WRITTEN = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""Keeps onnxruntime from the same with what MatMuls read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,12 @@ def settings_for(settings: QuantizeSettings, target: str) -> QuantizeSettings:
     return replace(settings, target=target, integer_borders=has_borders)
 
 
+def draw_samples(seed: int) -> list[dict[str, np.ndarray]]:
+    """Returns the inputs of the graph of a seed."""
+    rng = np.random.default_rng(seed)
+    return [{"x": rng.standard_normal(PICTURE, np.float32)} for _ in range(SAMPLES)]
+
+
 def check_graph(seed: int, settings: QuantizeSettings, kind: str = "chain") -> Outcome:
     """Returns what became of the graph of a seed.
 
@@ -109,8 +119,7 @@ def check_graph(seed: int, settings: QuantizeSettings, kind: str = "chain") -> O
     """
     draft = GRAPHS[kind](seed)
     names, model = tuple(draft.names), draft.to_model()
-    rng = np.random.default_rng(seed)
-    samples = [{"x": rng.standard_normal(PICTURE, np.float32)} for _ in range(SAMPLES)]
+    samples = draw_samples(seed)
     runtime = RUNTIMES[settings.target]
     try:
         _run(model, samples[0], runtime)
@@ -135,11 +144,19 @@ def check_graph(seed: int, settings: QuantizeSettings, kind: str = "chain") -> O
 def _run(
     model: onnx.ModelProto, sample: dict[str, np.ndarray], runtime: str
 ) -> dict[str, np.ndarray]:
-    with patch.object(OpenVinoSession, "extra_config", AS_WRITTEN):
+    with (
+        patch.object(OpenVinoSession, "extra_config", AS_WRITTEN),
+        patch.object(OrtSession, "_prepare", _compute_as_written),
+    ):
         session = open_in_memory(model, runtime)
     result = session.run(sample)
     session.close()
     return result
+
+
+def _compute_as_written(session: OrtSession, options: Any) -> None:
+    del session
+    options.add_session_config_entry(*ORT_AS_WRITTEN)
 
 
 def _compare(wanted: np.ndarray, said: np.ndarray, got: np.ndarray) -> tuple[str, str]:
