@@ -2,8 +2,20 @@
 
 import pytest
 
-from benchmarks.random_graphs.check import RUNTIMES, check_graph, draw_chain, settings_for
+from benchmarks.random_graphs.blocks import BLOCKS
+from benchmarks.random_graphs.builds import check_build
+from benchmarks.random_graphs.check import (
+    GRAPHS,
+    RUNTIMES,
+    check_graph,
+    draw_blocks,
+    draw_chain,
+    settings_for,
+)
 from benchmarks.random_graphs.operators import LAYERS, OPERATORS
+from benchmarks.random_graphs.options import SETTINGS, any_settings
+from benchmarks.rtx_kernels import has_rtx
+from benchmarks.zoo.onnx_cases import Builder
 from compress.quantize.placement import openvino_forms
 from compress.quantize.settings import QuantizeSettings
 
@@ -19,8 +31,13 @@ def test_all_that_can_be_drawn_is_drawn():
     assert names == LAYERS.keys() | OPERATORS.keys()
 
 
-def test_a_seed_draws_one_graph():
-    one, other = draw_chain(5).to_model(), draw_chain(5).to_model()
+def test_all_blocks_are_drawn():
+    assert BLOCKS.keys() <= {name for seed in range(300) for name in draw_blocks(seed).names}
+
+
+@pytest.mark.parametrize("draw", GRAPHS.values())
+def test_a_seed_draws_one_graph(draw):
+    one, other = draw(5).to_model(), draw(5).to_model()
     assert one.SerializeToString() == other.SerializeToString()
 
 
@@ -39,6 +56,36 @@ def test_many_graphs_come_out_right(target, settings):
     given = settings_for(settings, target)
     outcomes = [check_graph(seed, given) for seed in range(20, 320)]
     assert [item for item in outcomes if item.is_wrong] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SETTINGS)
+@pytest.mark.parametrize("target", RUNTIMES)
+def test_blocks_come_out_right_however_they_are_quantized(target, how, exact_weights):
+    outcomes = [
+        check_graph(seed, settings, "blocks")
+        for seed in range(100)
+        for settings in SETTINGS[how](seed, target, exact_weights)
+    ]
+    assert [item for item in outcomes if item.is_wrong] == []
+
+
+@pytest.mark.skipif(not has_rtx(), reason="TensorRT-RTX is not installed")
+def test_what_lint_calls_buildable_is_built(settings):
+    given = settings_for(settings, "tensorrt")
+    with Builder() as builder:
+        found = {check_build(seed, given, "blocks", builder) for seed in range(6)}
+    assert found == {"built"}
+
+
+def test_a_product_of_odd_weights_is_found(exact_weights, monkeypatch):
+    """The negative control of options drawn at random."""
+    (settings,) = any_settings(24, "openvino", exact_weights)
+    assert not check_graph(24, settings, "blocks").is_wrong
+    monkeypatch.setattr(
+        openvino_forms, "guard_turned_products", lambda graph, *, has_integer_inputs: []
+    )
+    assert check_graph(24, settings, "blocks").is_wrong
 
 
 @pytest.mark.parametrize(

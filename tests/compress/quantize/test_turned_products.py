@@ -146,7 +146,7 @@ def test_a_conv_of_one_vector_reads_integer_weights_alone(
     model = make_model(nodes, weights, {"x": SHAPE}, ["y"])
     result, agreement_db = quantize_and_compare(model, sample)
     assert {item.node for item in result.layers} == {"conv", "vector"}
-    assert agreement_db > 40
+    assert agreement_db > 30
     monkeypatch.setattr(
         openvino_forms, "guard_turned_products", lambda graph, *, has_integer_inputs: []
     )

@@ -723,10 +723,10 @@ def test_openvino_computes_in_float_what_lint_says(draw):
 
 @pytest.mark.parametrize("rule", ["openvino-pooling", "openvino-product"])
 def test_openvino_computes_otherwise_what_lint_says(rule, draw):
-    """It also rounds means of integers: what it computes as written has 27 dB and more."""
+    """It also rounds means of integers (27 dB), and what products of integer weights alone read."""
     wrong, right = ([agreement_db(graph(draw)) for graph in graphs] for graphs in EXAMPLES[rule])
     assert max(wrong) < 20
-    assert min(right) > 25
+    assert min(right) > 22
 
 
 def agreement_db(model):
