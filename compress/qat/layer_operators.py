@@ -13,6 +13,7 @@ Values = Sequence[Any]
 Attributes = dict[str, Any]
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+_AVERAGE_POOLS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 _MAX_POOLS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
@@ -105,20 +106,24 @@ def pool_maximum(values: Values, attributes: Attributes) -> Tensor:
 
 
 def pool_average(values: Values, attributes: Attributes) -> Tensor:
-    """AveragePool over two axes."""
+    """AveragePool over one to three axes."""
     x: Tensor = values[0]
     kernel = attributes["kernel_shape"]
-    if len(kernel) != 2:
-        raise InputError(f"AveragePool over {len(kernel)} axes", "two")
-    strides = attributes.get("strides", [1, 1])
-    begins, ends = _pads(attributes, x, kernel, strides, [1, 1])
+    rank = len(kernel)
+    strides = attributes.get("strides", [1] * rank)
+    dilations = attributes.get("dilations", [1] * rank)
+    if max(dilations) > 1:
+        raise InputError("AveragePool with dilations", "none")
+    begins, ends = _pads(attributes, x, kernel, strides, dilations)
     counts_pad = bool(attributes.get("count_include_pad", 0))
     is_ceil = bool(attributes.get("ceil_mode", 0))
-    if begins != ends:
-        if not counts_pad:
-            raise InputError("AveragePool with uneven pads that do not count", "even pads")
-        x, begins = _pad(x, begins, ends, 0.0), [0, 0]
-    return F.avg_pool2d(x, kernel, strides, begins, is_ceil, counts_pad)
+    pool = _AVERAGE_POOLS[rank]
+    if begins == ends:
+        return pool(x, kernel, strides, begins, is_ceil, counts_pad)
+    means = pool(_pad(x, begins, ends, 0.0), kernel, strides, 0, is_ceil)
+    if counts_pad:
+        return means
+    return means / pool(_pad(torch.ones_like(x), begins, ends, 0.0), kernel, strides, 0, is_ceil)
 
 
 def _pads(

@@ -42,6 +42,7 @@ from compress.qat.layer_operators import (
     pool_average,
     pool_maximum,
 )
+from compress.qat.recurrent_operators import run_gru, run_lstm, run_rnn
 
 Operator = Callable[[Values, Attributes], Any]
 _TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 11: torch.float64}
@@ -156,15 +157,15 @@ def _pad(values: Values, attributes: Attributes) -> Any:
     mode = attributes.get("mode", b"constant").decode()
     sizes = _integers(pads) if pads is not None else attributes["pads"]
     chosen = _integers(axes) if axes is not None else list(range(x.ndim))
-    flat = [0] * 2 * x.ndim
-    for place, axis in enumerate(chosen):
-        position = 2 * (x.ndim - 1 - axis % x.ndim)
-        flat[position], flat[position + 1] = sizes[place], sizes[place + len(chosen)]
+    ends = {axis % x.ndim: sizes[place :: len(chosen)] for place, axis in enumerate(chosen)}
     if mode == "constant":
+        flat = [size for axis in reversed(range(x.ndim)) for size in ends.get(axis, (0, 0))]
         return F.pad(x, flat, value=0.0 if value is None else float(value))
-    while len(flat) > 2 and not any(flat[-2:]):
-        del flat[-2:]
-    return F.pad(x, flat, mode={"edge": "replicate", "reflect": "reflect"}[mode])
+    for axis, (begin, end) in ends.items():
+        kept = np.arange(x.shape[axis])[max(-begin, 0) : x.shape[axis] - max(-end, 0)]
+        places = np.pad(kept, (max(begin, 0), max(end, 0)), mode)
+        x = x.index_select(axis, torch.from_numpy(places).to(x.device))
+    return x
 
 
 def _over_axes(function: Callable[..., Tensor]) -> Operator:
@@ -352,6 +353,9 @@ OPERATORS: dict[str, Operator] = {
     "Range": _elementwise(torch.arange),
     "Trilu": keep_triangle,
     "CumSum": sum_up,
+    "GRU": run_gru,
+    "LSTM": run_lstm,
+    "RNN": run_rnn,
     "Einsum": lambda v, a: torch.einsum(a["equation"].decode(), *v),
     "Shape": lambda v, a: torch.tensor(v[0].shape[a.get("start", 0) : a.get("end")]),
     "Pad": _pad,

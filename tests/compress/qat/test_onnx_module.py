@@ -1,5 +1,6 @@
 """A graph run by torch gives what onnxruntime gives."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -283,3 +284,105 @@ def test_shapes_for_one_sample_leave_batches_together(module, tmp_path) -> None:
 @pytest.mark.parametrize("fold", FOLDS)
 def test_a_network_that_would_mix_samples_is_computed_one_by_one(fold, tmp_path) -> None:
     assert not check_batches(Folding(FOLDS[fold]), tmp_path)
+
+
+@pytest.fixture
+def write_node():
+    """Returns a function that writes a graph of one node, which reads x and constants."""
+
+    def write(operator, shape, constants, outputs=("y",), **attributes):
+        names = [name if value is not None else "" for name, value in constants.items()]
+        node = helper.make_node(operator, ["x", *names], [*outputs], "node", **attributes)
+        graph = helper.make_graph(
+            [node],
+            "node",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            [
+                numpy_helper.from_array(value, name)
+                for name, value in constants.items()
+                if value is not None
+            ],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+        return onnx.shape_inference.infer_shapes(model)
+
+    return write
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+@pytest.mark.parametrize("shape", [(1, 6), (1, 4, 6), (1, 5, 4, 6), (1, 5, 6, 4, 4)])
+@pytest.mark.parametrize("pads", [(0, 1), (2, 1), (-1, 2)])
+def test_pads_of_any_axis(mode, shape, pads, write_node):
+    for axis in range(1, len(shape)):
+        given = np.zeros((2, len(shape)), np.int64)
+        given[:, axis] = pads
+        model = write_node("Pad", shape, {"pads": given.ravel()}, mode=mode)
+        assert_parity(model, np.random.default_rng(0).standard_normal(shape, np.float32))
+
+
+@pytest.mark.parametrize("counts", [0, 1])
+@pytest.mark.parametrize("pads", [(0, 0), (1, 1), (0, 1), (1, 0)])
+@pytest.mark.parametrize("shape", [(1, 2, 7), (1, 2, 7, 6), (1, 2, 7, 6, 5)])
+def test_means_over_one_to_three_axes(shape, pads, counts, write_node):
+    axes = len(shape) - 2
+    window = {"kernel_shape": [3] * axes, "strides": [2] * axes, "count_include_pad": counts}
+    window["pads"] = [pads[0]] * axes + [pads[1]] * axes
+    model = write_node("AveragePool", shape, {}, **window)
+    assert_parity(model, np.random.default_rng(0).standard_normal(shape, np.float32))
+
+
+@pytest.fixture
+def write_recurrent(write_node):
+    """Returns a function that writes a recurrent layer."""
+
+    def write(operator, direction="forward", *, has_bias=True, has_state=True, **attributes):
+        rng = np.random.default_rng(0)
+        ways, size = 1 + (direction == "bidirectional"), 4
+        rows = {"GRU": 3, "LSTM": 4, "RNN": 1}[operator] * size
+        shapes = {"w": (ways, rows, 3), "r": (ways, rows, size), "b": (ways, 2 * rows)}
+        shapes |= {"lengths": None, "h": (ways, 1, size), "c": (ways, 1, size)}
+        left_out = {"lengths"} | ({"b"} if not has_bias else set())
+        left_out |= set() if has_state else {"h", "c"}
+        constants = {
+            name: None if name in left_out else rng.standard_normal(shape).astype(np.float32)
+            for name, shape in shapes.items()
+            if name != "c" or operator == "LSTM"
+        }
+        outputs = ["y", "last"] + ["cell"] * (operator == "LSTM")
+        options = {"hidden_size": size, "direction": direction} | attributes
+        return write_node(operator, (7, 1, 3), constants, outputs, **options)
+
+    return write
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    ("operator", "options"),
+    [
+        *itertools.product(["GRU", "LSTM", "RNN"], [{}, {"has_bias": False}, {"has_state": False}]),
+        ("GRU", {"linear_before_reset": 1}),
+    ],
+)
+def test_recurrent_layers(operator, direction, options, write_recurrent):
+    model = write_recurrent(operator, direction, **options)
+    steps = np.random.default_rng(1).standard_normal((7, 1, 3), np.float32)
+    with torch.no_grad():
+        got = OnnxModule(model)._run([torch.from_numpy(steps)])
+    for name, wanted in run_exactly(model, steps).items():
+        np.testing.assert_allclose(got[name].numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("operator", "options", "message"),
+    [
+        ("GRU", {"activations": ["Relu", "Tanh"]}, "a GRU with Relu, Tanh"),
+        ("LSTM", {"clip": 1.0}, "clips its gates"),
+        ("RNN", {"layout": 1}, "first axis is the batch"),
+        ("LSTM", {"input_forget": 1}, "input and forget gates are one"),
+    ],
+)
+def test_rare_recurrent_layers_are_refused(operator, options, message, write_recurrent):
+    module = OnnxModule(write_recurrent(operator, **options))
+    with pytest.raises(InputError, match=message):
+        module(torch.zeros(7, 1, 3))
