@@ -8,7 +8,7 @@ come to other places, the result gets another shape, or the network is refused.
 * With integer weights alone (or integers of 16 bits beside them): a Transpose in front that does
   not put the last axis to the channels; one behind, also behind factors and summands per channel,
   that does not put the channels last; with a stride or a border any Transpose beside it, and a
-  Reshape behind.
+  Reshape behind; a Reshape to five axes for a Conv over three.
 * With 4-bit weights and integers of 8 bits: a Transpose behind that does not put the channels last.
 * With integers of 8 bits on both sides: the same, if there is a stride.
 
@@ -29,6 +29,7 @@ def misreads_result(
     node: onnx.NodeProto,
     weight: tuple[int, ...],
     reader: onnx.NodeProto | None,
+    rank: int | None,
     *,
     has_integer_input: bool,
     has_int4_weights: bool = False,
@@ -39,6 +40,7 @@ def misreads_result(
         node: a Conv.
         weight: shape of its weight, [out, in, ..., kernel].
         reader: the one node that reads its result, beyond what is joined with it; None for others.
+        rank: how many axes the reader's result has; None where that is not known.
         has_integer_input: whether it multiplies integers of 8 bits.
         has_int4_weights: whether the weights have 4.
     """
@@ -46,8 +48,9 @@ def misreads_result(
         return False
     if reader.op_type == "Transpose" and _order(reader) != _TO_LAST:
         return _is_strided(node) or has_int4_weights or not has_integer_input
-    is_beside = reader.op_type == "Transpose" or reader.op_type in _RESHAPES
-    return is_beside and not has_integer_input and (_is_strided(node) or _is_padded(node))
+    if has_integer_input or reader.op_type not in _RESHAPES | {"Transpose"}:
+        return False
+    return _is_strided(node) or _is_padded(node) or (rank or 0) > len(weight)
 
 
 def misreads_input(

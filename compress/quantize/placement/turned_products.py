@@ -28,7 +28,8 @@ def guard_turned_products(graph: Graph, *, has_integer_inputs: bool) -> list[str
         is_alone = not has_integer_inputs or _is_vector(graph, node)
         reader = _find_reader(graph, node)
         before, after = [], []
-        if misreads_result(node, weight.shape, reader, has_integer_input=not is_alone):
+        rank = None if reader is None else len(graph.shapes.get(reader.output[0], ()))
+        if misreads_result(node, weight.shape, reader, rank, has_integer_input=not is_alone):
             after.append(guard_result(graph, node))
         if is_alone and misreads_input(node, weight.shape, graph.producer(node.input[0])):
             before.append(guard_input(graph, node))

@@ -54,10 +54,12 @@ def _find_misread(
     """Returns the node beside a Conv that is misread; None if none is."""
     has_integer_input = _integers(graph, node.input[0]) in _EIGHT_BITS
     reader = _find_reader(graph, node)
+    rank = None if reader is None else graph.rank(reader.output[0])
     if misreads_result(
         node,
         weight,
         reader,
+        rank,
         has_integer_input=has_integer_input,
         has_int4_weights=has_int4_weights,
     ):

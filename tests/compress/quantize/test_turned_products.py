@@ -37,6 +37,10 @@ def turned(make_model):
         elif shape:
             weights["shape"] = np.array(shape)
             nodes.append(helper.make_node("Reshape", [made, "shape"], ["r"], "behind"))
+        if shape and len(shape) == 5:
+            weights["deep"] = rng.standard_normal((4, shape[1], 1, 1, 1)).astype(np.float32)
+            nodes.append(helper.make_node("Conv", ["r", "deep"], ["d"], "deep"))
+            made, shape, behind = "d", None, None
         nodes.append(helper.make_node("Neg", ["r" if behind or shape else made], ["y"], "last"))
         return make_model(nodes, weights, {"x": SHAPE}, ["y", "c"] if shown else ["y"], opset=21)
 
@@ -60,6 +64,7 @@ WITH_FLOAT_INPUT = [
     {"before": [0, 3, 1, 2], "stride": 2},
     {"before": [0, 2, 1, 3], "behind": [0, 2, 1, 3]},
     {"shape": [1, 16, -1], "stride": 2},
+    {"shape": [1, 2, 8, 12, 12]},
 ]
 RIGHT = [
     {"behind": [0, 2, 3, 1]},
@@ -74,8 +79,16 @@ RIGHT = [
     ("options", "has_integer_inputs", "count"),
     [
         *((options, True, 1) for options in WITH_INTEGER_INPUT),
-        *((options, False, 1 + (len(options) == 2)) for options in WITH_FLOAT_INPUT[4:5]),
-        *((options, False, 1) for options in WITH_FLOAT_INPUT[:4]),
+        *(
+            (options, False, 2)
+            for options in WITH_FLOAT_INPUT
+            if {"before", "behind"} == options.keys()
+        ),
+        *(
+            (options, False, 1)
+            for options in WITH_FLOAT_INPUT
+            if len(options) < 2 or "stride" in options
+        ),
         *((options, True, 0) for options in WITH_FLOAT_INPUT),
         *((options, False, 0) for options in RIGHT),
     ],

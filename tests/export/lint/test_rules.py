@@ -322,6 +322,8 @@ def beside_product(
         tensor = d.op("Transpose", tensor, perm=behind)
     elif shape:
         tensor = d.op("Reshape", tensor, d.constant(np.asarray(shape)))
+    if shape and len(shape) == 5:
+        tensor = d.op("Conv", tensor, d.floats(8, shape[1], 1, 1, 1))
     return d.model(d.op("Neg", tensor))
 
 
@@ -552,6 +554,7 @@ EXAMPLES = {
             lambda d: beside_product(d, before=[0, 3, 1, 2], stride=2),
             lambda d: beside_product(d, behind=[0, 2, 3, 1], stride=2),
             lambda d: beside_product(d, shape=[32, -1], stride=2),
+            lambda d: beside_product(d, shape=[1, 2, 16, 32, 32]),
             lambda d: int4_rows(d, 15),
             lambda d: int4_rows(d, 15, "Gemm"),
         ],
