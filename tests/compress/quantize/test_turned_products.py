@@ -62,10 +62,10 @@ WITH_FLOAT_INPUT = [
     {"behind": [0, 2, 3, 1], "stride": 2},
     {"before": [0, 2, 1, 3]},
     {"before": [0, 3, 1, 2], "stride": 2},
-    {"before": [0, 2, 1, 3], "behind": [0, 2, 1, 3]},
     {"shape": [1, 16, -1], "stride": 2},
     {"shape": [1, 2, 8, 12, 12]},
 ]
+BOTH_SIDES = {"before": [0, 2, 1, 3], "behind": [0, 2, 1, 3]}
 RIGHT = [
     {"behind": [0, 2, 3, 1]},
     {"before": [0, 3, 1, 2]},
@@ -79,17 +79,9 @@ RIGHT = [
     ("options", "has_integer_inputs", "count"),
     [
         *((options, True, 1) for options in WITH_INTEGER_INPUT),
-        *(
-            (options, False, 2)
-            for options in WITH_FLOAT_INPUT
-            if {"before", "behind"} == options.keys()
-        ),
-        *(
-            (options, False, 1)
-            for options in WITH_FLOAT_INPUT
-            if len(options) < 2 or "stride" in options
-        ),
-        *((options, True, 0) for options in WITH_FLOAT_INPUT),
+        *((options, False, 1) for options in WITH_FLOAT_INPUT),
+        (BOTH_SIDES, False, 2),
+        *((options, True, 0) for options in [*WITH_FLOAT_INPUT, BOTH_SIDES]),
         *((options, False, 0) for options in RIGHT),
     ],
 )
@@ -116,7 +108,7 @@ def test_openvino_computes_an_int8_file_as_it_says(
 
 
 @pytest.mark.parametrize("settings", [*FLOAT_INPUTS, INT4, INT4 | FLOAT_INPUTS[0]])
-@pytest.mark.parametrize("options", WITH_FLOAT_INPUT)
+@pytest.mark.parametrize("options", [*WITH_FLOAT_INPUT, BOTH_SIDES])
 def test_openvino_computes_files_of_other_integers_as_they_say(
     options, settings, turned, sample, quantize_and_compare
 ):
@@ -127,7 +119,7 @@ def test_openvino_computes_files_of_other_integers_as_they_say(
     ("options", "settings"),
     [
         *((options, {}) for options in WITH_INTEGER_INPUT),
-        *((options, item) for options in WITH_FLOAT_INPUT for item in FLOAT_INPUTS),
+        *((options, item) for options in [*WITH_FLOAT_INPUT, BOTH_SIDES] for item in FLOAT_INPUTS),
         (WITH_FLOAT_INPUT[0], INT4),
     ],
 )
