@@ -16,7 +16,7 @@ from compress.quantize.api import quantize_model
 from compress.sqnr import SignalToNoise
 
 
-def agreement_db(wanted: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> float:
+def least_db(wanted: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> float:
     """Returns the least SQNR of the outputs; samples of a batch are stacked by torch."""
     sums = [SignalToNoise() for _ in wanted]
     for one, (name, values) in zip(sums, wanted.items(), strict=True):
@@ -34,7 +34,7 @@ def check(kind: str, seed: int) -> bool:
     """Compares a graph, and what is quantized of it; returns whether anything was."""
     model, (sample, *_) = GRAPHS[kind](seed).to_model(), draw_samples(seed)
     wanted = open_runner(model)(sample)
-    assert agreement_db(wanted, run(OnnxModule(model), sample)) > 80
+    assert least_db(wanted, run(OnnxModule(model), sample)) > 80
     target = ("openvino", "tensorrt", "onnxruntime")[seed % 3]
     (settings,) = SETTINGS["any"](seed, target, "int8")
     try:
@@ -46,9 +46,9 @@ def check(kind: str, seed: int) -> bool:
     said = open_runner(quantized)(sample)
     module = QuantizedModule(quantized)
     trained = run(module, sample)
-    least = min(45.0, agreement_db(wanted, said) + 7)
-    assert agreement_db(said, trained) > least
-    assert agreement_db(trained, open_runner(module.write_model())(sample)) > least
+    least = min(45.0, least_db(wanted, said) + 7)
+    assert least_db(said, trained) > least
+    assert least_db(trained, open_runner(module.write_model())(sample)) > least
     return True
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
-import openvino
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -21,6 +19,7 @@ from compress.quantize.graph import Graph
 from compress.quantize.result import QuantizeResult
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import simplify
+from tests.openvino_agreement import measure_agreement_db, run_as_written
 
 Array = np.ndarray
 
@@ -68,39 +67,13 @@ def make_model() -> Callable[..., onnx.ModelProto]:
 
 @pytest.fixture
 def run_model() -> Callable[[onnx.ModelProto, dict[str, Array]], dict[str, Array]]:
-    def run(model: onnx.ModelProto, feeds: dict[str, Array]) -> dict[str, Array]:
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = ort.InferenceSession(model.SerializeToString(), options)
-        names = [item.name for item in session.get_outputs()]
-        return dict(zip(names, session.run(names, feeds), strict=True))
-
-    return run
+    return run_as_written
 
 
 @pytest.fixture
-def agreement_db(run_model: Any) -> Callable[..., float]:
-    """Returns a function that says how near OpenVINO comes to what a file says, in dB.
-
-    -inf where it refuses the file, or its result has another shape.
-    """
-
-    def compare(model: onnx.ModelProto, feeds: dict[str, Array], precision: str = "f32") -> float:
-        core = openvino.Core()
-        hint = {"INFERENCE_PRECISION_HINT": precision}
-        try:
-            compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hint)
-        except RuntimeError:
-            return -np.inf
-        wanted = run_model(model, feeds)["y"].astype(np.float64)
-        got = np.nan_to_num(compiled(feeds)[0]).astype(np.float64)
-        if got.shape != wanted.shape:
-            return -np.inf
-        noise = max(np.square(wanted - got).sum(), 1e-12)
-        return float(10 * np.log10(np.square(wanted).sum() / noise))
-
-    return compare
+def agreement_db() -> Callable[..., float]:
+    """Returns a function that says how near OpenVINO comes to what a file says, in dB."""
+    return measure_agreement_db
 
 
 @pytest.fixture
@@ -246,7 +219,6 @@ def run_limited_openvino(tmp_path: Path) -> Callable[..., dict[str, Array]]:
 _OPENVINO_CHILD = """
 import sys
 import numpy as np
-import openvino
 
 folder = sys.argv[1]
 with np.load(f"{folder}/feeds.npz") as feeds:

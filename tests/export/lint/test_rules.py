@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from artifacts.errors import FramefitError
 from artifacts.processor import read_flags
-from compress.model_runner import open_runner
-from compress.sqnr import SignalToNoise
 from export.fp16_check import run_model
 from export.lint import RULES, TARGETS, lint_model
 from export.lint.finding import INFO, WRONG
 from export.lint.rules import overflowing_pairs
-from framefit.network_session import open_in_memory
 from tests.export.lint.conftest import ZERO
 from tests.kernel_inputs import kernel_inputs
+from tests.openvino_agreement import measure_agreement_db
 
 IMAGE = {"x": (1, 8, 16, 16)}
 
@@ -733,22 +730,9 @@ def test_openvino_computes_otherwise_what_lint_says(rule, draw):
 
 
 def agreement_db(model):
-    """Returns how near OpenVINO's first result is to onnxruntime's, for normal numbers, in dB.
-
-    -inf where OpenVINO refuses the network, or its result has another shape.
-    """
     shape = [item.dim_value for item in model.graph.input[0].type.tensor_type.shape.dim]
-    sample = {"x": np.random.default_rng(0).standard_normal(shape, np.float32)}
-    wanted = open_runner(model)(sample)
-    try:
-        got = open_in_memory(model, "openvino").run(sample)
-    except FramefitError:
-        return -np.inf
-    sums, name = SignalToNoise(), next(iter(got))
-    if got[name].shape != wanted[name].shape:
-        return -np.inf
-    sums.update(wanted[name], got[name])
-    return sums.sqnr_db
+    values = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return measure_agreement_db(model, {"x": values})
 
 
 @pytest.mark.parametrize(
