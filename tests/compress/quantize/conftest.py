@@ -219,6 +219,7 @@ def run_limited_openvino(tmp_path: Path) -> Callable[..., dict[str, Array]]:
 _OPENVINO_CHILD = """
 import sys
 import numpy as np
+import openvino
 
 folder = sys.argv[1]
 with np.load(f"{folder}/feeds.npz") as feeds:
