@@ -15,8 +15,6 @@ come to other places, the result gets another shape, or the network is refused.
 Of any product with 4-bit weights and an odd number of input channels the results are noise.
 """
 
-from typing import Any
-
 import onnx
 
 from artifacts.graph_reading import attribute
@@ -86,22 +84,16 @@ def misreads_int4(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
 
 
 def _becomes_product(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
-    is_grouped = _values(node).get("group", 1) != 1
-    return len(weight) == 4 and weight[2:] == (1, 1) and not is_grouped
+    return len(weight) == 4 and weight[2:] == (1, 1) and attribute(node, "group", 1) == 1
 
 
 def _is_strided(node: onnx.NodeProto) -> bool:
-    return bool(max(_values(node).get("strides", [1])) > 1)
+    return bool(max(attribute(node, "strides", [1])) > 1)
 
 
 def _is_padded(node: onnx.NodeProto) -> bool:
-    return any(_values(node).get("pads", []))
+    return any(attribute(node, "pads", []))
 
 
 def _order(transpose: onnx.NodeProto) -> list[int]:
-    order: list[int] = _values(transpose).get("perm", [3, 2, 1, 0])
-    return order
-
-
-def _values(node: onnx.NodeProto) -> dict[str, Any]:
-    return {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+    return list(attribute(transpose, "perm", [3, 2, 1, 0]))

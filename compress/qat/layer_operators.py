@@ -123,7 +123,8 @@ def pool_average(values: Values, attributes: Attributes) -> Tensor:
     means = pool(_pad(x, begins, ends, 0.0), kernel, strides, 0, is_ceil)
     if counts_pad:
         return means
-    return means / pool(_pad(torch.ones_like(x), begins, ends, 0.0), kernel, strides, 0, is_ceil)
+    inside = torch.ones_like(x[:1, :1])
+    return means / pool(_pad(inside, begins, ends, 0.0), kernel, strides, 0, is_ceil)
 
 
 def _pads(

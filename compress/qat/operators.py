@@ -162,6 +162,8 @@ def _pad(values: Values, attributes: Attributes) -> Any:
         flat = [size for axis in reversed(range(x.ndim)) for size in ends.get(axis, (0, 0))]
         return F.pad(x, flat, value=0.0 if value is None else float(value))
     for axis, (begin, end) in ends.items():
+        if begin == end == 0:
+            continue
         kept = np.arange(x.shape[axis])[max(-begin, 0) : x.shape[axis] - max(-end, 0)]
         places = np.pad(kept, (max(begin, 0), max(end, 0)), mode)
         x = x.index_select(axis, torch.from_numpy(places).to(x.device))

@@ -95,6 +95,19 @@ class Graph:
             maker = self.producer(computed[0])
         return maker
 
+    def reader_beyond(self, tensor: str, passed: Collection[str]) -> onnx.NodeProto | None:
+        """Returns the one node that reads a tensor, beyond operators that may stand between.
+
+        Args:
+            tensor: its name.
+            passed: these operators, where they read but one computed tensor.
+        """
+        reader = self.sole_consumer(tensor)
+        while reader is not None and reader.op_type in passed:
+            computed = [name for name in reader.input if name and name not in self.weights]
+            reader = self.sole_consumer(reader.output[0]) if len(computed) == 1 else None
+        return reader
+
     def producer(self, tensor: str) -> onnx.NodeProto | None:
         """Returns the node that computes `tensor`; None for inputs and initializers."""
         return self._producers.get(tensor)

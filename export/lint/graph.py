@@ -134,6 +134,11 @@ class LintGraph:
             node = self.producer(node.input[0])
         return node if node is not None and node.op_type == DEQUANTIZE else None
 
+    def integer_type(self, tensor: str) -> int | None:
+        """Returns the `TensorProto` type that a tensor has before its DQ; None without one."""
+        dequantize = self.dequantizer(tensor)
+        return None if dequantize is None else self.element_type(dequantize.input[0])
+
     def is_integer_layer(self, node: onnx.NodeProto) -> bool:
         """Returns whether a Conv, ConvTranspose, Gemm or MatMul reads both operands through DQ."""
         return node.op_type in LAYERS and all(

@@ -21,6 +21,7 @@ from compress.quantize.placement.movement import VIEWS
 from compress.quantize.placement.openvino_forms import (
     convolve_pools,
     write_forms,
+    write_shared_forms,
     write_swish_by_tanh,
 )
 from compress.quantize.placement.padded_convs import find_padded_inputs
@@ -107,9 +108,11 @@ class OpenVINO(TensorRT):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes operators in place as OpenVINO's kernels want them; returns a line for each."""
-        written = write_forms(graph)
-        has_attention = self.integer_attention
-        return [*written, *self._write_shared_forms(graph, has_integer_attention=has_attention)]
+        return write_forms(graph) + write_shared_forms(
+            graph,
+            has_integer_attention=self.integer_attention,
+            has_integer_inputs=self.multiplies_integers,
+        )
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Writes pools of pictures as Conv, GroupNorms by channel, and SiLU by tanh if chosen."""

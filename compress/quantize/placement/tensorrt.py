@@ -120,13 +120,8 @@ class TensorRT(UniformIntegers):
 
     def write_forms(self, graph: Graph) -> list[str]:
         """Writes what OpenVINO would get wrong; TensorRT compiles kernels for what it finds."""
-        return self._write_shared_forms(graph, has_integer_attention=True)
-
-    def _write_shared_forms(self, graph: Graph, *, has_integer_attention: bool) -> list[str]:
         return write_shared_forms(
-            graph,
-            has_integer_attention=has_integer_attention,
-            has_integer_inputs=self.multiplies_integers,
+            graph, has_integer_attention=True, has_integer_inputs=self.multiplies_integers
         )
 
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:

@@ -26,7 +26,7 @@ def guard_turned_products(graph: Graph, *, has_integer_inputs: bool) -> list[str
         if weight is None:
             return None
         is_alone = not has_integer_inputs or _is_vector(graph, node)
-        reader = _find_reader(graph, node)
+        reader = graph.reader_beyond(node.output[0], JOINED_WITH_CONV)
         before, after = [], []
         rank = None if reader is None else len(graph.shapes.get(reader.output[0], ()))
         if misreads_result(node, weight.shape, reader, rank, has_integer_input=not is_alone):
@@ -40,12 +40,3 @@ def guard_turned_products(graph: Graph, *, has_integer_inputs: bool) -> list[str
 
 def _is_vector(graph: Graph, node: onnx.NodeProto) -> bool:
     return all(size == 1 for size in graph.shapes.get(node.output[0], ())[2:])
-
-
-def _find_reader(graph: Graph, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """Returns the one node that reads a Conv's result, beyond factors and summands."""
-    reader = graph.sole_consumer(node.output[0])
-    while reader is not None and reader.op_type in JOINED_WITH_CONV:
-        computed = [name for name in reader.input if name and name not in graph.weights]
-        reader = graph.sole_consumer(reader.output[0]) if len(computed) == 1 else None
-    return reader

@@ -15,8 +15,7 @@ _BLOCKS = (64, 128)
 
 def is_int4(graph: LintGraph, node: onnx.NodeProto) -> bool:
     """Returns whether a layer's weight is INT4 behind a DQ."""
-    dequantize = graph.dequantizer(node.input[1])
-    return dequantize is not None and graph.element_type(dequantize.input[0]) == TensorProto.INT4
+    return graph.integer_type(node.input[1]) == int(TensorProto.INT4)
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What OpenVINO moves a quantizer past, towards the node that made the tensor."""
+"""What makes or reads a tensor, beyond what OpenVINO moves quantizers past or joins with it."""
 
 import numpy as np
 import onnx
@@ -37,6 +37,20 @@ def find_maker(
             return None
         maker = graph.producer(computed[0])
     return maker
+
+
+def find_reader(graph: LintGraph, tensor: str, passed: frozenset[str]) -> onnx.NodeProto | None:
+    """Returns the one node that reads a tensor, beyond operators that may stand between."""
+    reader = _sole_reader(graph, tensor)
+    while reader is not None and reader.op_type in passed:
+        computed = [name for name in reader.input if name and not graph.is_folded(name)]
+        reader = _sole_reader(graph, reader.output[0]) if len(computed) == 1 else None
+    return reader
+
+
+def _sole_reader(graph: LintGraph, tensor: str) -> onnx.NodeProto | None:
+    readers = graph.consumers(tensor)
+    return readers[0] if len(readers) == 1 and tensor not in graph.outputs else None
 
 
 def has_bias(graph: LintGraph, layer: onnx.NodeProto) -> bool:

@@ -10,6 +10,7 @@ from artifacts.openvino_products import misreads_input, misreads_int4, misreads_
 from export.lint.finding import WRONG, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import Rule
+from export.lint.rules.openvino_moves import find_reader
 from export.lint.target import Target
 
 _EIGHT_BITS = frozenset({TensorProto.INT8, TensorProto.UINT8})
@@ -20,7 +21,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields products of odd INT4 weights, 1x1 Convs beside Transposes and Reshapes."""
     for node in graph.of("Gemm", "MatMul"):
         weight = graph.shape(node.input[1])
-        is_int4 = _integers(graph, node.input[1]) in _FOUR_BITS
+        is_int4 = graph.integer_type(node.input[1]) in _FOUR_BITS
         if weight is not None and is_int4 and misreads_int4(node, weight):
             yield Finding(
                 rule=RULE.name,
@@ -32,7 +33,7 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             )
     for node in graph.of("Conv"):
         weight = graph.shape(node.input[1])
-        width = _integers(graph, node.input[1])
+        width = graph.integer_type(node.input[1])
         if weight is None or width is None:
             continue
         beside = _find_misread(graph, node, weight, has_int4_weights=width in _FOUR_BITS)
@@ -52,8 +53,8 @@ def _find_misread(
     graph: LintGraph, node: onnx.NodeProto, weight: tuple[int, ...], *, has_int4_weights: bool
 ) -> onnx.NodeProto | None:
     """Returns the node beside a Conv that is misread; None if none is."""
-    has_integer_input = _integers(graph, node.input[0]) in _EIGHT_BITS
-    reader = _find_reader(graph, node)
+    has_integer_input = graph.integer_type(node.input[0]) in _EIGHT_BITS
+    reader = find_reader(graph, node.output[0], JOINED_WITH_CONV)
     rank = None if reader is None else graph.rank(reader.output[0])
     if misreads_result(
         node,
@@ -67,26 +68,6 @@ def _find_misread(
     maker = graph.producer(node.input[0])
     is_misread = not has_integer_input and misreads_input(node, weight, maker)
     return maker if is_misread else None
-
-
-def _integers(graph: LintGraph, tensor: str) -> int | None:
-    """Returns the type of the integers that a tensor is made of; None where it is in float."""
-    dequantize = graph.dequantizer(tensor)
-    return None if dequantize is None else graph.element_type(dequantize.input[0])
-
-
-def _find_reader(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """Returns the one node that reads a Conv's result, beyond factors and summands."""
-    reader = _sole_reader(graph, node)
-    while reader is not None and reader.op_type in JOINED_WITH_CONV:
-        computed = [name for name in reader.input if name and not graph.is_folded(name)]
-        reader = _sole_reader(graph, reader) if len(computed) == 1 else None
-    return reader
-
-
-def _sole_reader(graph: LintGraph, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    readers = graph.consumers(node.output[0])
-    return readers[0] if len(readers) == 1 and node.output[0] not in graph.outputs else None
 
 
 RULE = Rule(

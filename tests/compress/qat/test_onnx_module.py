@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -13,19 +12,16 @@ from torch import nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
+from artifacts.onnx_inputs import input_tensors
 from compress.qat.onnx_module import OnnxModule
 from export.to_onnx import export_onnx
+from tests.openvino_agreement import run_as_written
 
 REAL = Path(__file__).parents[4] / "shared" / "real"
 
 
 def run_exactly(model: onnx.ModelProto, image: np.ndarray) -> dict[str, np.ndarray]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options)
-    names = [item.name for item in session.get_outputs()]
-    return dict(zip(names, session.run(names, {session.get_inputs()[0].name: image}), strict=True))
+    return run_as_written(model, {next(iter(input_tensors(model))): image})
 
 
 def assert_parity(model: onnx.ModelProto, image: np.ndarray) -> None:
