@@ -27,3 +27,16 @@ def overflows_on_int8(flags: frozenset[str]) -> bool:
         flags: of `read_flags`.
     """
     return "sse2" in flags and not flags & EXACT_FEATURES
+
+
+def takes_zero_points_free(flags: frozenset[str]) -> bool:
+    """Whether OpenVINO takes as long with activations' zero points as without.
+
+    So do its kernels for AVX2 and for AVX-512 VNNI, not those for AMX (docs/experiments.md, "What
+    zero points cost"). Those of other processors were not measured.
+
+    Args:
+        flags: of `read_flags`.
+    """
+    is_measured = "avx512_vnni" in flags or overflows_on_int8(flags)
+    return is_measured and "amx_int8" not in flags

@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ from artifacts.onnx_metadata import (
     VERSIONS_KEY,
     read_metadata,
 )
-from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags
+from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags, takes_zero_points_free
 from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions, OpenedModel
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
@@ -201,6 +201,25 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     return None
 
 
+def keep_free_points(settings: "QuantizeSettings", model: "ModelProto") -> "QuantizeSettings":
+    """Returns the settings with zero points where their time need not be measured here.
+
+    Attention is computed in integers without zero points only, which a measurement decides. So it
+    does with a preference, for which a few percent count.
+
+    Args:
+        settings: how to quantize.
+        model: the float network.
+    """
+    is_open = settings.symmetric is None and settings.allowance is None
+    if settings.target != "openvino" or not is_open or settings.activations != "int8":
+        return settings
+    may_attend = any(node.op_type == "Softmax" for node in model.graph.node)
+    if not takes_zero_points_free(read_flags()) or (may_attend and not settings.is_for_16_bits):
+        return settings
+    return replace(settings, symmetric=False)
+
+
 def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
     """Returns what measures each head's metric on labelled pictures.
 
@@ -294,6 +313,7 @@ def quantize_file(
         progress=progress,
     )
     warn_of_few(calibration)
+    settings = keep_free_points(settings, opened.model)
     clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Workspace().find_state(
         "quantize", _digest_work(opened.sha256, calibration, settings)

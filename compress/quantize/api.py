@@ -25,10 +25,10 @@ from compress.quantize.graph import Array
 from compress.quantize.prepare import FEW_SAMPLES
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.contract import Judge, check_contracts
-from compress.quantize.search.dominant_layers import keep_dominant
+from compress.quantize.search.dominant_layers import name_dominant, time_dominant
 from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.search.precision import Clock
-from compress.quantize.search.preferred import search_precision, take_richer, time_whole
+from compress.quantize.search.preferred import search_precision, take_richer
 from compress.quantize.search.stress import enlarge_quarters
 from compress.quantize.settings import PREFERENCES, QuantizeSettings
 from compress.quantize.timed_forms import Forms, choose_forms
@@ -157,12 +157,12 @@ def _quantize_checked(
         richer = (Work.begin(model, samples, item, progress, log) for item in forms.richer)
         return take_richer(found, work, allowance, richer, clock)
     decisions = work.decide(work.prepared)
-    result = work.write(work.prepared, decisions)
+    result = name_dominant(work, decisions, work.write(work.prepared, decisions))
     if clock is None:
-        return keep_dominant(work, decisions, result, None)
-    choice = time_whole(work, result, clock)
-    if choice.is_faster:
-        return keep_dominant(work, decisions, replace(result, precision=choice), clock)
+        return result
+    result = time_dominant(work, decisions, result, clock)
+    if result.precision is None or result.precision.is_faster:
+        return result
     _log.warning("INT8 is not faster than float here: what gains nothing from it stays in float")
     return search_precision(work, PREFERENCES["speed"], clock, judge)
 

@@ -7,6 +7,7 @@ from compress.quantize.activation_ranges import ActivationRanges
 from compress.quantize.decisions import Decisions
 from compress.quantize.graph import Array
 from compress.quantize.layer_plan import LayerPlan
+from compress.quantize.layer_weights import widest_scales
 from compress.quantize.observers import MinMax
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.rounding import Nearest
@@ -34,6 +35,7 @@ def draft_decisions(
         ranges.share(step.moved)
         if step.quantized is not None and step.quantized.weight is not None:
             plan = LayerPlan.of(prepared.graph, step.quantized, settings)
+            plan = replace(plan, choose_scales=widest_scales)
             weight = prepared.graph.weights[plan.node.input[1]]
             decisions.weights[plan.node.name], _ = plan.round(weight, None)
     return decisions

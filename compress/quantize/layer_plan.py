@@ -7,7 +7,12 @@ import onnx
 
 from artifacts.paired_products import LayerProducts
 from compress.quantize.graph import Array, Graph
-from compress.quantize.layer_weights import QuantizedWeight, WeightLayout
+from compress.quantize.layer_weights import (
+    ChooseScales,
+    QuantizedWeight,
+    WeightLayout,
+    choose_row_scales,
+)
 from compress.quantize.paired_grid import grid_of_layer
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.qparams import IntegerGrid
@@ -25,12 +30,14 @@ class LayerPlan:
         layout: its weight's output channel axis and blocks.
         grid: the integers that are allowed.
         rounding: the method.
+        choose_scales: finds the scale of each row (or block of one).
     """
 
     node: onnx.NodeProto
     layout: WeightLayout
     grid: IntegerGrid
     rounding: Rounding
+    choose_scales: ChooseScales = choose_row_scales
 
     @classmethod
     def of(cls, graph: Graph, choice: QuantizedNode, settings: QuantizeSettings) -> Self:
@@ -45,4 +52,6 @@ class LayerPlan:
 
     def round(self, weight: Array, inputs: LayerInputs | None) -> tuple[QuantizedWeight, str]:
         """Returns the integers of `weight` and, in words, how they were found (`round_layer`)."""
-        return round_layer(self.node, weight, self.layout, self.grid, self.rounding, inputs)
+        return round_layer(
+            *(self.node, weight, self.layout, self.grid, self.rounding, inputs, self.choose_scales)
+        )

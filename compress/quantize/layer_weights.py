@@ -1,5 +1,6 @@
 """A layer's weights as a matrix with one row per output channel, their scales, and as integers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 from compress.quantize.qparams import SMALLEST_SCALE, IntegerGrid
 
+ChooseScales = Callable[[NDArray[np.float64], IntegerGrid], NDArray[np.float64]]
+"""Finds the scale of each row, [channels]: `choose_row_scales` or `widest_scales`."""
 CLIP_FACTORS = np.linspace(0.5, 1.0, 26)
 STILL_SEARCHED = 0.75
 """Rows that are done are dropped when no more than this share is not."""
@@ -189,10 +192,13 @@ def widest_scales(rows: NDArray[np.float64], grid: IntegerGrid) -> NDArray[np.fl
 
 
 def choose_block_scales(
-    rows: NDArray[np.float64], blocks: NDArray[np.int64], grid: IntegerGrid
+    rows: NDArray[np.float64],
+    blocks: NDArray[np.int64],
+    grid: IntegerGrid,
+    choose_scales: ChooseScales = choose_row_scales,
 ) -> NDArray[np.float64]:
-    """Returns `choose_row_scales` of each block of each row, [channels, blocks]."""
+    """Returns the scale of each block of each row, [channels, blocks]."""
     count = int(blocks.max()) + 1
     return np.stack(
-        [choose_row_scales(rows[:, blocks == index], grid) for index in range(count)], axis=1
+        [choose_scales(rows[:, blocks == index], grid) for index in range(count)], axis=1
     )

@@ -85,8 +85,11 @@ def choose_forms(
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
     drafts = _Drafts(prepare_network(model, samples[:1], settings, is_draft=True), samples[:1])
+    others = drafts.write_others(settings)
+    if not others and not drafts.may_vary(settings):
+        return Forms(settings)
     written = drafts.write_points(settings)
-    beside, times = settings, _time(written | drafts.write_others(settings), clock)
+    beside, times = settings, _time(written | others, clock)
     points = _choose_writing(times, list(written))
     fullest, fastest = next(iter(points)), min(points, key=lambda item: points[item])
     if points[fastest] <= (1 - _least_gain(settings)) * points[fullest]:
@@ -124,6 +127,10 @@ class _Drafts:
         self._network, self._samples = network, samples
         layers = {item.node for item in network.quantized}
         self._has_swish = bool(find_swishes(network.graph, layers))
+
+    def may_vary(self, settings: QuantizeSettings) -> bool:
+        """Whether zero points are open, or how a SiLU is written that the network has."""
+        return settings.symmetric is None or (self._has_swish and settings.swish_by_tanh is None)
 
     def write_points(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
         """Returns the network with zero points and without, SiLU written in each way."""

@@ -101,7 +101,8 @@ def squared_errors(tensor: ObservedTensor, choices: Sequence[QParams]) -> NDArra
             strict=True,
         )
     )
-    error = np.rint(centres / scales)
+    error = centres / scales
+    np.rint(error, out=error)
     np.clip(error, lowest - points, highest - points, out=error)
     error *= scales
     error -= centres

@@ -1,11 +1,9 @@
 """Rounds activations and weights as the quantized network will: what repairs are tried on."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.layer_weights import from_rows, to_rows
+from compress.quantize.layer_weights import ChooseScales, from_rows, to_rows
 from compress.quantize.observers import MeanSquaredError, ObservedTensor
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range, round_to_grid
@@ -23,7 +21,7 @@ def round_weight(
     weight: NDArray,
     axis: int,
     grid: IntegerGrid,
-    choose_scales: Callable[[NDArray[np.float64], IntegerGrid], NDArray[np.float64]],
+    choose_scales: ChooseScales,
 ) -> NDArray[np.float64]:
     """Returns a weight rounded with one scale per index of `axis`, of the same shape.
 

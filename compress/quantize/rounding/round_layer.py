@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from compress.quantize.graph import Array
 from compress.quantize.layer_weights import (
+    ChooseScales,
     QuantizedWeight,
     WeightLayout,
     choose_block_scales,
+    choose_row_scales,
     to_rows,
 )
 from compress.quantize.qparams import IntegerGrid
@@ -50,6 +52,7 @@ def round_layer(
     grid: IntegerGrid,
     rounding: Rounding,
     inputs: LayerInputs | None,
+    choose_scales: ChooseScales = choose_row_scales,
 ) -> tuple[QuantizedWeight, str]:
     """Returns a layer's integers and, in words, how they were found.
 
@@ -60,9 +63,10 @@ def round_layer(
         grid: the integers that are allowed.
         rounding: the method.
         inputs: read only if the method needs them; None if it does not.
+        choose_scales: finds the scale of each row (or block of one).
     """
     rows = to_rows(weight, layout.axis)
-    scales = choose_block_scales(rows, layout.blocks, grid)
+    scales = choose_block_scales(rows, layout.blocks, grid, choose_scales)
     fit: Moments | None = None
     held_out: Moments | None = None
     if rounding.needs_inputs and inputs is not None and rows.shape[1] <= MOST_INPUTS:

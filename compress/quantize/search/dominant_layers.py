@@ -8,7 +8,7 @@ on.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import onnx
@@ -28,44 +28,61 @@ _log = logging.getLogger(__name__)
 POOR_DB = 30.0
 """Below this an output's error is more than 3 % of its signal, and worth looking into."""
 DOMINANT_SHARE = 0.5
+EVERY = 2
+"""Of the samples that measure a matrix one in so many: which half of the layers makes more noise is
+seen on few, and the whole network is judged in the end."""
+LEAST_GAIN_DB = 2.0
+"""What an output must gain by the layer in float, on the samples of the search: quantizing once
+more takes a third of the whole time, and layers behind make noise of what the layer spares them."""
 
 
-def keep_dominant(
-    work: Work, decisions: Decisions, result: QuantizeResult, clock: Clock | None
-) -> QuantizeResult:
-    """Returns a poor network with the layers in float that make most of the noise of an output.
-
-    They stay in float where the outputs have more decibels so, and the network is slower by no more
-    than `--prefer quality` allows. Without a clock, or where it is, the result only names them.
+def name_dominant(work: Work, decisions: Decisions, result: QuantizeResult) -> QuantizeResult:
+    """Returns a poor network with the layers named that make most of the noise of an output.
 
     Args:
         work: the quantization.
         decisions: for all layers.
         result: what was made of them.
-        clock: times networks on the target; None where that is not timed.
     """
     known_db = result.measured_db
     if not work.settings.looks_into_poor or min(known_db.values(), default=POOR_DB) >= POOR_DB:
         return result
     dominant = find_dominant(work, decisions)
-    if not dominant:
-        return result
-    costly = CostlyLayers(layers=dominant, int8_db=known_db)
-    named = replace(result, costly=costly)
-    if clock is None:
-        return named
-    network = work.prepared.with_float_nodes(frozenset(dominant))
-    draft = network.write_uncorrected(decisions)
-    float_ms, int8_ms, other_ms = clock([work.prepared.write_float(), result.model, draft])
-    if other_ms > PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
+    costly = CostlyLayers(layers=dominant, int8_db=known_db) if dominant else None
+    return replace(result, costly=costly)
+
+
+def time_dominant(
+    work: Work, decisions: Decisions, result: QuantizeResult, clock: Clock
+) -> QuantizeResult:
+    """Times a network, and returns it or the same with its dominant layers in float.
+
+    They stay in float where the outputs have more decibels so, and the network is slower by no more
+    than `--prefer quality` allows. Where INT8 is not faster than float, the result only says so.
+
+    Args:
+        work: the quantization.
+        decisions: for all layers.
+        result: of `name_dominant`.
+        clock: times networks on the target.
+    """
+    networks = [work.prepared.write_float(), result.model]
+    costly = result.costly
+    if costly is None:
+        return replace(result, precision=PrecisionChoice.of_all(*clock(networks)))
+    network = work.prepared.with_float_nodes(frozenset(costly.layers))
+    float_ms, int8_ms, other_ms = clock([*networks, network.write_uncorrected(decisions)])
+    all_int8 = PrecisionChoice.of_all(float_ms, int8_ms)
+    named = replace(result, precision=all_int8)
+    if not all_int8.is_faster or other_ms > PREFERENCES["quality"].limit_ms(int8_ms, float_ms):
         return named
     other = work.finish(network)
-    if not other.layers or not _is_better(other.measured_db, known_db):
-        _log.info("in float, %s bring no decibels", ", ".join(dominant))
-        return result
+    if not other.layers or not _is_better(other.measured_db, costly.int8_db):
+        _log.info("in float, %s bring no decibels", ", ".join(costly.layers))
+        return replace(named, costly=None)
     costly = replace(costly, float_db=other.measured_db)
     choice = _choose(costly, float_ms, int8_ms, other_ms)
-    declined = (item for item in other.declined if item.node not in dominant)
+    declined = (item for item in other.declined if item.node not in costly.layers)
     kept = (Declined(node=node, reason=reason) for node, reason in choice.float_nodes.items())
     return replace(other, declined=(*declined, *kept), precision=choice, costly=costly)
 
@@ -98,7 +115,10 @@ def _choose(
 
 
 def find_dominant(work: Work, decisions: Decisions) -> dict[str, dict[str, float]]:
-    """Returns the layers that make most of the noise of poor outputs (or parts), with its share."""
+    """Returns the layers that make most of the noise of poor outputs (or parts), with its share.
+
+    Only those that bring an output decibels in float.
+    """
     noise = _Beginnings(work, decisions)
     whole = noise.whole
     found: dict[str, dict[str, float]] = {}
@@ -109,7 +129,15 @@ def find_dominant(work: Work, decisions: Decisions) -> dict[str, dict[str, float
             share = rise / noise.peak(output)
             if share > DOMINANT_SHARE:
                 found.setdefault(layer, {})[output] = share
-    return found
+    if not found:
+        return found
+    spared = noise.measure_without(found)
+    most = 10 ** (-LEAST_GAIN_DB / 10)
+    return {
+        layer: shares
+        for layer, shares in found.items()
+        if any(spared[output] <= most * whole[output] for output in shares)
+    }
 
 
 class _Beginnings:
@@ -127,7 +155,8 @@ class _Beginnings:
         graph, model = work.prepared.graph, work.prepared.write_float()
         parts = graph.find_parts()
         measured = list_measured(graph, {name: (name,) for name in graph.results}, parts)
-        self._judge = HeadJudge(model, pick_measured(work.pick_few()), measured, parts)
+        samples = pick_measured(work.pick_few())[::EVERY]
+        self._judge = HeadJudge(model, samples, measured, parts)
         quantized = enumerate(work.prepared.quantized, 1)
         self._ends = [end for end, item in quantized if not item.tied]
         self._known: dict[int, Mapping[str, float]] = {0: dict.fromkeys(measured, 0.0)}
@@ -140,6 +169,11 @@ class _Beginnings:
     def peak(self, output: str) -> float:
         """Returns the most noise of an output that was seen: layers behind may take some away."""
         return max(known[output] for known in self._known.values())
+
+    def measure_without(self, layers: Collection[str]) -> Mapping[str, float]:
+        """Returns the noise by output with all other layers quantized, and no bias corrected."""
+        network = self._prepared.with_float_nodes(frozenset(layers))
+        return self._measure(network.write_uncorrected(self._decisions))
 
     def find_steepest(self, output: str) -> tuple[str, float] | None:
         """Returns the layer at which most of an output's noise comes in, and that; or None."""
@@ -161,9 +195,12 @@ class _Beginnings:
     def _until(self, count: int) -> Mapping[str, float]:
         """Returns the noise by output with the first `count` layers quantized."""
         if count not in self._known:
-            db = self._judge.measure(self._write(count))
-            self._known[count] = {name: 10 ** (-value / 10) for name, value in db.items()}
+            self._known[count] = self._measure(self._write(count))
         return self._known[count]
+
+    def _measure(self, network: onnx.ModelProto) -> Mapping[str, float]:
+        db = self._judge.measure(network)
+        return {name: 10 ** (-value / 10) for name, value in db.items()}
 
     def _write(self, count: int) -> onnx.ModelProto:
         if count == len(self._ends):

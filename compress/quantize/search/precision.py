@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
+from typing import Self
 
 import onnx
 
@@ -75,6 +76,14 @@ class PrecisionChoice:
     tried: tuple[Candidate, ...]
     findings: tuple[Finding, ...] = ()
     finalists: frozenset[frozenset[str]] = frozenset()
+
+    @classmethod
+    def of_all(cls, float_ms: float, int8_ms: float) -> Self:
+        """Returns the choice of all INT8, which was timed beside the float network."""
+        chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
+        return cls(
+            float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
+        )
 
     @property
     def broken(self) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from compress.errors import LatencyError
 from compress.head_judge import HeadJudge
 from compress.quantize.placement import Declined
 from compress.quantize.result import QuantizeResult
-from compress.quantize.search.candidates import TIMING_TOLERANCE, Candidate, mean_db
+from compress.quantize.search.candidates import TIMING_TOLERANCE, mean_db
 from compress.quantize.search.contract import Judge, measure_contracts
 from compress.quantize.search.precision import (
     Clock,
@@ -96,14 +96,9 @@ def take_richer(
         result_db = mean_db(judge.measure(result.model))
         _log.info("more zero points: %.1f dB instead of %.1f, %.2f ms", result_db, best_db, ms)
         if ms <= limit_ms * (1 + TIMING_TOLERANCE) and result_db > best_db:
-            best = replace(result, precision=_choose_all(float_ms, ms))
+            best = replace(result, precision=PrecisionChoice.of_all(float_ms, ms))
             best_db = result_db
     return best
-
-
-def time_whole(work: Work, result: QuantizeResult, clock: Clock) -> PrecisionChoice:
-    """Returns the latencies of the float network and of the result, as a choice of all INT8."""
-    return _choose_all(*clock([work.prepared.write_float(), result.model]))
 
 
 def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSearch:
@@ -119,14 +114,6 @@ def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSea
     has_contracts = bool(work.settings.contracts)
     return PrecisionSearch(
         work.prepared, decisions, clock, allowance, matrix, has_contracts=has_contracts
-    )
-
-
-def _choose_all(float_ms: float, int8_ms: float) -> PrecisionChoice:
-    """Returns the choice of all INT8, which was timed beside the float network."""
-    chosen = Candidate(float_nodes=frozenset(), latency_ms=int8_ms)
-    return PrecisionChoice(
-        float_nodes={}, float_ms=float_ms, int8_ms=int8_ms, chosen=chosen, tried=(chosen,)
     )
 
 

@@ -66,7 +66,7 @@ def alter_pictures(
     """
     names = [
         name
-        for name, value in samples[0].items()
+        for name, value in (samples[0].items() if len(samples) else ())
         if value.ndim == PICTURE_RANK and np.issubdtype(value.dtype, np.floating)
     ]
     if not names:

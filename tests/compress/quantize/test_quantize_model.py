@@ -115,9 +115,10 @@ def test_a_quantized_network_is_refused(residual_model, samples):
         quantize_model(model, samples)
 
 
-def test_no_samples_are_refused(residual_model):
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_no_samples_are_refused(residual_model, weights):
     with pytest.raises(CalibrationError, match="no calibration samples"):
-        quantize_model(residual_model, [])
+        quantize_model(residual_model, [], QuantizeSettings(weights=weights))
 
 
 def test_an_unknown_target_or_node_is_refused(residual_model, samples):
