@@ -4,7 +4,7 @@
 
 Each network is quantized for OpenVINO with zero points, without them where padded Convs read
 ("spared"), and without any. The files are timed in turn with float, once with the kernels that
-OpenVINO takes here and once without those for AMX. SQNR is that of each output on held-out
+OpenVINO takes here and, where these are for AMX, once without. SQNR is that of each output on held-out
 pictures, and of the parts of one that joins unlike tensors.
 """
 
@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
+from artifacts.processor import read_flags
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import PackageNetwork, fetched_networks
@@ -31,7 +32,11 @@ SCHEMES = {
     "spared": QuantizeSettings(target="openvino", symmetric=False, spares_padded=True),
     "without": QuantizeSettings(target="openvino", symmetric=True),
 }
-KERNELS = {"as they are": {}, "no AMX": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}}
+HAS_AMX = "amx_int8" in read_flags()
+KERNELS: dict[str, dict[str, str]] = {"as they are": {}}
+if HAS_AMX:
+    KERNELS["no AMX"] = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}
+SECTION = "zero_points" if HAS_AMX else "zero_points_without_amx"
 ROUNDS = 100
 
 
@@ -39,9 +44,9 @@ def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     with OtherProcesses() as others:
         rows = [_measure(network) for network in fetched_networks(sys.argv[1:])]
-    write_json(RAW.with_name("zero_points.json"), rows)
+    write_json(RAW.with_name(f"{SECTION}.json"), rows)
     text = PAGE.read_text(encoding="utf-8")
-    write_text(PAGE, replace_section(text, "zero_points", _render(rows, others.share)))
+    write_text(PAGE, replace_section(text, SECTION, _render(rows, others.share)))
 
 
 def _measure(network: PackageNetwork) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from artifacts.processor import overflows_on_int8, read_flags
+from artifacts.processor import overflows_on_int8, read_flags, takes_zero_points_free
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,18 @@ def test_only_x86_without_vnni_overflows(tmp_path, text, overflows) -> None:
     if text is not None:
         path.write_text(text)
     assert overflows_on_int8(read_flags(path)) is overflows
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_free"),
+    [
+        ({"sse2", "avx2"}, True),
+        ({"sse2", "avx2", "avx512_vnni"}, True),
+        ({"sse2", "avx2", "avx512_vnni", "amx_int8"}, False),
+        ({"sse2", "avx2", "avx_vnni"}, False),
+        (set(), False),
+    ],
+    ids=["AVX2", "AVX-512 VNNI", "AMX", "AVX2 VNNI, not measured", "unknown"],
+)
+def test_zero_points_are_free_where_they_were_measured_to_be(flags, is_free) -> None:
+    assert takes_zero_points_free(frozenset(flags)) is is_free

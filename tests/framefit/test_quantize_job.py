@@ -4,7 +4,13 @@ import pytest
 from onnx import helper
 
 import framefit.quantize_job
-from framefit.quantize_job import choose_weights, warn_of_computed_sizes, warn_of_pairs
+from compress.quantize.settings import QuantizeSettings
+from framefit.quantize_job import (
+    choose_weights,
+    keep_free_points,
+    warn_of_computed_sizes,
+    warn_of_pairs,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,34 @@ def test_weights_are_paired_where_they_would_overflow_here(
     assert not caplog.messages
     warn_of_pairs(weights, target)
     assert ("--weights int8" in caplog.text) == (weights == "int8-pairs")
+
+
+VNNI = frozenset({"sse2", "avx512_vnni"})
+AMX = VNNI | {"amx_int8"}
+AVX2 = frozenset({"sse2", "avx2"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "operator", "asked", "symmetric"),
+    [
+        (VNNI, "Relu", {}, False),
+        (AMX, "Relu", {}, None),
+        (VNNI, "Softmax", {}, None),
+        (AVX2, "Softmax", {"weights": "int8-pairs"}, False),
+        (VNNI, "Relu", {"prefer": "speed"}, None),
+        (VNNI, "Relu", {"symmetric": True}, True),
+        (VNNI, "Relu", {"target": "onnxruntime"}, None),
+        (VNNI, "Relu", {"activations": "float"}, None),
+    ],
+)
+def test_zero_points_that_cost_no_time_are_not_timed(
+    flags, operator, asked, symmetric, monkeypatch
+) -> None:
+    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
+    node = helper.make_node(operator, ["x"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "net", [], []))
+    settings = QuantizeSettings(**({"target": "openvino"} | asked))
+    assert keep_free_points(settings, model).symmetric is symmetric
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Layers that make most of the noise of an output, found in few runs and kept in float."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -48,6 +50,32 @@ def test_noise_that_layers_behind_take_away_counts(noise, expected, outlier_mode
     work = Work.begin(model, samples, SETTINGS, None, DecisionLog())
     found = find_dominant(work, work.decide(work.prepared))
     assert found == {layer: {"left": pytest.approx(share)} for layer, share in expected.items()}
+
+
+@pytest.mark.parametrize(("left", "is_found"), [(0.9, False), (0.5, True)])
+def test_a_layer_is_found_only_if_the_output_gains_decibels(
+    left, is_found, outlier_model, monkeypatch
+):
+    """In the network without it, layers behind may make the noise that it made."""
+    model, samples = outlier_model
+    beginnings = "compress.quantize.search.dominant_layers._Beginnings"
+    monkeypatch.setattr(
+        f"{beginnings}.measure_without",
+        lambda self, layers: {name: left * value for name, value in self.whole.items()},
+    )
+    work = Work.begin(model, samples, SETTINGS, None, DecisionLog())
+    assert bool(find_dominant(work, work.decide(work.prepared))) is is_found
+
+
+def test_one_timing_is_for_all_of_it(outlier_model):
+    timed = []
+    clock = make_clock(11.0)
+    model, samples = outlier_model
+    settings = replace(SETTINGS, symmetric=False)
+    quantize_model(
+        model, samples, settings, clock=lambda models: timed.append(len(models)) or clock(models)
+    )
+    assert timed == [3]
 
 
 def test_it_stays_in_float_where_that_costs_little_time(outlier_model):
