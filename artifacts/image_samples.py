@@ -17,6 +17,7 @@ from artifacts.samples import Samples, TensorShape, spread_indices
 _log = logging.getLogger(__name__)
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 _JPEG_SCAN = 0xDA
+COLOURS = 3
 _PNG_START, _PNG_END = b"\x89PNG", b"IEND"
 
 
@@ -113,7 +114,8 @@ class ImageSamples(Samples):
     Args:
         folder: the folder that names are relative to.
         paths: the pictures, in order.
-        inputs: the network's inputs; exactly one, [1, 3 or 1, H, W] or [1, H, W, 3 or 1].
+        inputs: the network's inputs; exactly one, [1, 3 or 1, H, W] or [1, H, W, 3 or 1], or a
+            picture without a batch (torchvision's detectors), [3, H, W] or [H, W, 3].
         spec: how pixels become the tensor.
         limit: use at most this many.
     """
@@ -129,9 +131,10 @@ class ImageSamples(Samples):
         self._paths = [paths[index] for index in spread_indices(len(paths), limit)]
         super().__init__([printable(path.relative_to(folder)) for path in self._paths])
         self._name, self._tensor = _picture_input(inputs)
+        self._sides = _with_batch(self._tensor.shape)[1:]
         self._is_channels_last = _is_channels_last(self._tensor.shape)
         self._spec = spec
-        _check_fit(self._name, self._tensor, self._is_channels_last, spec)
+        _check_fit(self._name, self._tensor, self._sides[-1 if self._is_channels_last else 0], spec)
 
     @property
     def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
@@ -142,16 +145,22 @@ class ImageSamples(Samples):
         return self._prepare(read_picture(self._paths[index]))
 
     def _prepare(self, image: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-        _, *sizes = self._tensor.shape
-        height, width = sizes[:2] if self._is_channels_last else sizes[1:]
+        height, width = self._sides[:2] if self._is_channels_last else self._sides[1:]
         values = self._spec.prepare(image, height, width)
         if self._is_channels_last:
             values = np.ascontiguousarray(values.transpose(1, 2, 0))
-        return {self._name: values[None].astype(self._tensor.dtype)}
+        return {self._name: values.reshape(self._tensor.shape).astype(self._tensor.dtype)}
+
+
+def _with_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of a picture that comes without a batch axis as if it had one."""
+    has_colours = len(shape) == 3 and COLOURS in (shape[0], shape[2])
+    return (1, *shape) if has_colours else shape
 
 
 def _is_picture_like(tensor: TensorShape) -> bool:
-    return len(tensor.shape) == 4 and bool({1, 3} & {tensor.shape[1], tensor.shape[3]})
+    shape = _with_batch(tensor.shape)
+    return len(shape) == 4 and bool({1, COLOURS} & {shape[1], shape[3]})
 
 
 def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
@@ -166,16 +175,14 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
         error.missing = tuple(name for name, item in inputs.items() if not _is_picture_like(item))
         raise error
     name, tensor = next(iter(inputs.items()))
-    if tensor.shape[:1] != (1,):
+    shape = _with_batch(tensor.shape)
+    if shape[:1] != (1,):
         raise InputError(
             f"input '{name}' has the shape {list(tensor.shape)}",
             "a batch of 1 for pictures one by one",
             "export the network with batch 1, or give an .npz",
         )
-    is_picture = len(tensor.shape) == 4 and (
-        tensor.shape[1] in (1, 3) or _is_channels_last(tensor.shape)
-    )
-    if not is_picture:
+    if not (len(shape) == 4 and (shape[1] in (1, COLOURS) or _is_channels_last(shape))):
         raise InputError(
             f"input '{name}' has the shape {list(tensor.shape)}",
             "[1, 3, H, W] or [1, 1, H, W] for a folder of pictures",
@@ -185,11 +192,11 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
 
 
 def _is_channels_last(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 4 and shape[1] not in (1, 3) and shape[3] in (1, 3)
+    whole = _with_batch(shape)
+    return len(whole) == 4 and whole[1] not in (1, COLOURS) and whole[3] in (1, COLOURS)
 
 
-def _check_fit(name: str, tensor: TensorShape, is_channels_last: bool, spec: InputSpec) -> None:
-    channels = tensor.shape[3 if is_channels_last else 1]
+def _check_fit(name: str, tensor: TensorShape, channels: int, spec: InputSpec) -> None:
     if len(spec.mean) != channels:
         raise InputError(
             f"input '{name}' has {channels} channels and the input spec {len(spec.mean)}",

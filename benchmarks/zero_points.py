@@ -4,8 +4,8 @@
 
 Each network is quantized for OpenVINO with zero points, without them where padded Convs read
 ("spared"), and without any. The files are timed in turn with float, once with the kernels that
-OpenVINO takes here and, where these are for AMX, once without. SQNR is that of each output on held-out
-pictures, and of the parts of one that joins unlike tensors.
+OpenVINO takes here and, where these are for AMX, once without. SQNR is that of each output on
+held-out pictures, and of the parts of one that joins unlike tensors.
 """
 
 import os

@@ -207,7 +207,9 @@ def test_input_that_no_picture_fits_is_refused(
         open_samples(tmp_path, inputs, InputSpec())
 
 
-def test_channels_last_grey_and_integer_inputs(tmp_path: Path, picture: np.ndarray) -> None:
+def test_channels_last_grey_unbatched_and_integer_inputs(
+    tmp_path: Path, picture: np.ndarray
+) -> None:
     write(tmp_path / "p.png", picture)
     values = read_one(tmp_path)
     last = open_samples(tmp_path, {"x": TensorShape((1, 8, 12, 3))}, SPEC)[0]["x"]
@@ -215,6 +217,10 @@ def test_channels_last_grey_and_integer_inputs(tmp_path: Path, picture: np.ndarr
     grey = InputSpec(mean=(0.0,), std=(1.0,))
     shape = {"x": TensorShape((1, 1, 8, 12))}
     assert open_samples(tmp_path, shape, grey)[0]["x"].shape == (1, 1, 8, 12)
+    apart = open_samples(tmp_path, {"x": TensorShape((3, 8, 12))}, SPEC)[0]["x"]
+    np.testing.assert_array_equal(apart, values[0])
+    last_apart = open_samples(tmp_path, {"x": TensorShape((8, 12, 3))}, SPEC)[0]["x"]
+    np.testing.assert_array_equal(last_apart, last[0])
     raw = open_samples(tmp_path, {"x": TensorShape((1, 3, 8, 12), "uint8")}, SPEC)[0]["x"]
     assert raw.dtype == np.uint8
     np.testing.assert_array_equal(raw, values)
