@@ -13,8 +13,8 @@ from typing import Any
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
-from benchmarks.peers.cases import Case, CaseFiles, read_feeds
-from benchmarks.peers.makers import OURS, Maker, list_ours, list_peers, make
+from benchmarks.peers.cases import Case, read_feeds
+from benchmarks.peers.makers import OURS, list_ours, list_peers, make
 from benchmarks.peers.measure import case_files, read_versions
 from benchmarks.unseen.__main__ import PAGE, RAW
 from benchmarks.unseen.page import COST_OF
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _measure(case: Case) -> dict[str, Any]:
-    """Returns {"name", "seconds", "peak_mib": each by tool and setting}."""
+    """Returns {"name", "seconds", "peak_mib": each by tool and setting, without what failed}."""
     files = case_files(case, OUT)
     if not files.calibration.exists():
         files.folder.mkdir(parents=True, exist_ok=True)
@@ -65,22 +65,18 @@ def _measure(case: Case) -> dict[str, Any]:
     for _ in range(ROUNDS):
         for maker in makers:
             print(f"{case.name}: {maker.name}", flush=True)
-            costs[maker.name].append(_make(maker, files, count))
+            cost = make(maker, files, count)
+            if "failure" not in cost:
+                costs[maker.name].append(cost)
+    made = {name: rows for name, rows in costs.items() if rows}
     return {
         "name": case.name,
         "seconds": {
             name: min(row["seconds"] + row["import_s"] for row in rows)
-            for name, rows in costs.items()
+            for name, rows in made.items()
         },
-        "peak_mib": {name: min(row["peak_mib"] for row in rows) for name, rows in costs.items()},
+        "peak_mib": {name: min(row["peak_mib"] for row in rows) for name, rows in made.items()},
     }
-
-
-def _make(maker: Maker, files: CaseFiles, count: int) -> dict[str, float]:
-    cost: dict[str, Any] = make(maker, files, count)
-    if "failure" in cost:
-        raise SystemExit(f"{maker.name}: {cost['failure']}")
-    return cost
 
 
 def _render(figures: dict[str, Any]) -> list[str]:
@@ -110,8 +106,10 @@ def _title(name: str) -> str:
 
 
 def _cell(case: dict[str, Any], name: str) -> str:
+    if name not in case["seconds"]:
+        return "failed"
     seconds = case["seconds"][name]
-    fastest = min(case["seconds"][peer] for peer in QUICK_PEERS)
+    fastest = min(case["seconds"][peer] for peer in QUICK_PEERS if peer in case["seconds"])
     share = f" ({seconds / fastest:.2f}x)" if name in COST_OF else ""
     return f"{seconds:.1f}{share}, {case['peak_mib'][name]:.0f}"
 
