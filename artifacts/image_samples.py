@@ -17,8 +17,8 @@ from artifacts.samples import Samples, TensorShape, spread_indices
 _log = logging.getLogger(__name__)
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 _JPEG_SCAN = 0xDA
-COLOURS = 3
 _PNG_START, _PNG_END = b"\x89PNG", b"IEND"
+_COLOURS = 3
 
 
 def find_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
@@ -131,10 +131,13 @@ class ImageSamples(Samples):
         self._paths = [paths[index] for index in spread_indices(len(paths), limit)]
         super().__init__([printable(path.relative_to(folder)) for path in self._paths])
         self._name, self._tensor = _picture_input(inputs)
-        self._sides = _with_batch(self._tensor.shape)[1:]
-        self._is_channels_last = _is_channels_last(self._tensor.shape)
+        shape = _with_batch(self._tensor.shape)
+        self._is_channels_last = _is_channels_last(shape)
+        channels, self._height, self._width = shape[1:]
+        if self._is_channels_last:
+            self._height, self._width, channels = shape[1:]
         self._spec = spec
-        _check_fit(self._name, self._tensor, self._sides[-1 if self._is_channels_last else 0], spec)
+        _check_fit(self._name, self._tensor, channels, spec)
 
     @property
     def extremes(self) -> tuple[dict[str, NDArray[Any]], ...]:
@@ -145,8 +148,7 @@ class ImageSamples(Samples):
         return self._prepare(read_picture(self._paths[index]))
 
     def _prepare(self, image: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-        height, width = self._sides[:2] if self._is_channels_last else self._sides[1:]
-        values = self._spec.prepare(image, height, width)
+        values = self._spec.prepare(image, self._height, self._width)
         if self._is_channels_last:
             values = np.ascontiguousarray(values.transpose(1, 2, 0))
         return {self._name: values.reshape(self._tensor.shape).astype(self._tensor.dtype)}
@@ -154,13 +156,13 @@ class ImageSamples(Samples):
 
 def _with_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape of a picture that comes without a batch axis as if it had one."""
-    has_colours = len(shape) == 3 and COLOURS in (shape[0], shape[2])
+    has_colours = len(shape) == 3 and _COLOURS in (shape[0], shape[2])
     return (1, *shape) if has_colours else shape
 
 
 def _is_picture_like(tensor: TensorShape) -> bool:
     shape = _with_batch(tensor.shape)
-    return len(shape) == 4 and bool({1, COLOURS} & {shape[1], shape[3]})
+    return len(shape) == 4 and bool({1, _COLOURS} & {shape[1], shape[3]})
 
 
 def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
@@ -182,7 +184,7 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
             "a batch of 1 for pictures one by one",
             "export the network with batch 1, or give an .npz",
         )
-    if not (len(shape) == 4 and (shape[1] in (1, COLOURS) or _is_channels_last(shape))):
+    if not (len(shape) == 4 and (shape[1] in (1, _COLOURS) or _is_channels_last(shape))):
         raise InputError(
             f"input '{name}' has the shape {list(tensor.shape)}",
             "[1, 3, H, W] or [1, 1, H, W] for a folder of pictures",
@@ -192,8 +194,7 @@ def _picture_input(inputs: dict[str, TensorShape]) -> tuple[str, TensorShape]:
 
 
 def _is_channels_last(shape: tuple[int, ...]) -> bool:
-    whole = _with_batch(shape)
-    return len(whole) == 4 and whole[1] not in (1, COLOURS) and whole[3] in (1, COLOURS)
+    return len(shape) == 4 and shape[1] not in (1, _COLOURS) and shape[3] in (1, _COLOURS)
 
 
 def _check_fit(name: str, tensor: TensorShape, channels: int, spec: InputSpec) -> None:

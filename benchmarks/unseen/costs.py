@@ -5,8 +5,8 @@ environment. Each tool quantizes in a process of its own, in turn, and each as o
 says; the shortest counts, imports included.
 """
 
+import argparse
 import json
-import sys
 from datetime import date
 from typing import Any
 
@@ -16,7 +16,7 @@ from benchmarks.marked import replace_section, table_lines
 from benchmarks.peers.cases import Case, read_feeds
 from benchmarks.peers.makers import OURS, list_ours, list_peers, make
 from benchmarks.peers.measure import case_files, read_versions
-from benchmarks.unseen.__main__ import PAGE, RAW
+from benchmarks.unseen.__main__ import PAGE, RAW, add_names, parse_names
 from benchmarks.unseen.page import COST_OF
 from benchmarks.unseen.trained import OUT, STEPS, list_cases
 
@@ -28,15 +28,22 @@ QUICK_PEERS = (
     "NNCF default",
 )
 """Each tool's default, and what is faster."""
+_COLUMNS = {name: name for name in QUICK_PEERS} | dict(
+    zip(COST_OF, (f"{OURS}, not timed", f"{OURS}, timed"), strict=True)
+)
+"""The settings of the table, each with its title."""
 
 
 def main() -> None:
     """Measures the networks that are named, or all; writes the raw figures and the section."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.unseen.costs", description=__doc__)
+    add_names(parser, "the others leave the table")
+    names = parse_names(parser).names
     with OtherProcesses() as others:
         cases = [
             _measure(case)
             for case in list_cases(OUT / "weights", STEPS)
-            if not sys.argv[1:] or case.name in sys.argv[1:]
+            if not names or case.name in names
         ]
     figures = {
         "date": date.today().isoformat(),
@@ -81,7 +88,6 @@ def _measure(case: Case) -> dict[str, Any]:
 
 def _render(figures: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    columns = (*QUICK_PEERS, *COST_OF)
     return [
         "## What quantizing these networks takes",
         "",
@@ -94,15 +100,13 @@ def _render(figures: dict[str, Any]) -> list[str]:
         f"{figures['others']:.0%} of the processors' time meanwhile.",
         "",
         *table_lines(
-            ("network", *(_title(name) for name in columns)),
-            ((case["name"], *(_cell(case, name) for name in columns)) for case in figures["cases"]),
+            ("network", *_COLUMNS.values()),
+            (
+                (case["name"], *(_cell(case, name) for name in _COLUMNS))
+                for case in figures["cases"]
+            ),
         ),
     ]
-
-
-def _title(name: str) -> str:
-    titles = dict(zip(COST_OF, (f"{OURS}, not timed", f"{OURS}, timed"), strict=True))
-    return titles.get(name, name)
 
 
 def _cell(case: dict[str, Any], name: str) -> str:

@@ -89,10 +89,8 @@ class Graph:
         """
         maker = self.producer(tensor)
         while maker is not None and maker.op_type in passed:
-            computed = [name for name in maker.input if name and name not in self.weights]
-            if len(computed) != 1:
-                return None
-            maker = self.producer(computed[0])
+            computed = self.computed_inputs(maker)
+            maker = self.producer(computed[0]) if len(computed) == 1 else None
         return maker
 
     def reader_beyond(self, tensor: str, passed: Collection[str]) -> onnx.NodeProto | None:
@@ -104,9 +102,13 @@ class Graph:
         """
         reader = self.sole_consumer(tensor)
         while reader is not None and reader.op_type in passed:
-            computed = [name for name in reader.input if name and name not in self.weights]
-            reader = self.sole_consumer(reader.output[0]) if len(computed) == 1 else None
+            is_alone = len(self.computed_inputs(reader)) == 1
+            reader = self.sole_consumer(reader.output[0]) if is_alone else None
         return reader
+
+    def computed_inputs(self, node: onnx.NodeProto) -> list[str]:
+        """Returns what a node reads that is no constant, by its places."""
+        return [name for name in node.input if name and name not in self.weights]
 
     def producer(self, tensor: str) -> onnx.NodeProto | None:
         """Returns the node that computes `tensor`; None for inputs and initializers."""

@@ -60,7 +60,7 @@ def find_pixelwise(graph: Graph, pictures: Collection[str]) -> set[str]:
     """Returns the tensors each of whose values follows from one value of a picture, these too."""
     found = set(pictures)
     for node in graph.nodes:
-        computed = [name for name in node.input if name and name not in graph.weights]
+        computed = graph.computed_inputs(node)
         if not computed or not found.issuperset(computed):
             continue
         is_pointwise = node.op_type in POINTWISE and len(computed) == 1

@@ -130,7 +130,7 @@ class _Drafts:
 
     def may_vary(self, settings: QuantizeSettings) -> bool:
         """Whether zero points are open, or how a SiLU is written that the network has."""
-        return settings.symmetric is None or (self._has_swish and settings.swish_by_tanh is None)
+        return settings.symmetric is None or self._may_write_swish(settings)
 
     def write_points(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
         """Returns the network with zero points and without, SiLU written in each way."""
@@ -139,7 +139,7 @@ class _Drafts:
         none = _without_points(decisions)
         if settings.symmetric is None and none.activations != decisions.activations:
             found[replace(settings, symmetric=True)] = none
-        if self._has_swish and settings.swish_by_tanh is None:
+        if self._may_write_swish(settings):
             found |= {replace(item, swish_by_tanh=True): known for item, known in found.items()}
         return {item: self._write(item, known) for item, known in found.items()}
 
@@ -177,6 +177,9 @@ class _Drafts:
                     known.append(network.quantized)
                     found[item] = network.write_uncorrected(self._decide(network, item))
         return found
+
+    def _may_write_swish(self, settings: QuantizeSettings) -> bool:
+        return self._has_swish and settings.swish_by_tanh is None
 
     def _decide(self, network: PreparedNetwork, settings: QuantizeSettings) -> Decisions:
         return draft_decisions(network, settings, self._samples)

@@ -101,7 +101,7 @@ def _is_convertible(graph: Graph, node: onnx.NodeProto, tensors: set[str]) -> bo
     """Whether a node with operands among `tensors` has a twin with the channels first."""
     if len(node.output) != 1 or node.output[0] not in graph.float32:
         return False
-    computed = [name for name in node.input if name and name not in graph.weights]
+    computed = graph.computed_inputs(node)
     if not computed or any(name not in tensors for name in computed):
         return False
     constants = [graph.weights[name] for name in node.input if name in graph.weights]

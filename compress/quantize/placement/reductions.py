@@ -63,7 +63,7 @@ def holds_extrema(graph: Graph, node: onnx.NodeProto, known: Set[str]) -> bool:
     """
     if node.op_type in EXTREMA:
         return True
-    computed = {name for name in node.input if name and name not in graph.weights}
+    computed = set(graph.computed_inputs(node))
     if node.op_type in LAYERS | REPEATING or not computed:
         return False
     return computed <= known or not known.isdisjoint(_passed_inputs(graph, node))
@@ -83,7 +83,7 @@ def _find_source(
 
 def _passed_inputs(graph: Graph, node: onnx.NodeProto) -> list[str]:
     """Returns what a node moves, or the one tensor that it computes from; else nothing."""
-    computed = [name for name in node.input if name and name not in graph.weights]
+    computed = graph.computed_inputs(node)
     if node.op_type in REPEATING or (len(computed) > 1 and not moved_inputs(graph, node)):
         return []
     return computed
