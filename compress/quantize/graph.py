@@ -1,6 +1,6 @@
 """An ONNX graph with its edges indexed and its weights as arrays, made for editing."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -87,11 +87,9 @@ class Graph:
             tensor: its name.
             passed: these operators, where they read but one computed tensor.
         """
-        maker = self.producer(tensor)
-        while maker is not None and maker.op_type in passed:
-            computed = self.computed_inputs(maker)
-            maker = self.producer(computed[0]) if len(computed) == 1 else None
-        return maker
+        return self._pass(
+            self.producer(tensor), passed, lambda node: self.producer(self.computed_inputs(node)[0])
+        )
 
     def reader_beyond(self, tensor: str, passed: Collection[str]) -> onnx.NodeProto | None:
         """Returns the one node that reads a tensor, beyond operators that may stand between.
@@ -100,11 +98,20 @@ class Graph:
             tensor: its name.
             passed: these operators, where they read but one computed tensor.
         """
-        reader = self.sole_consumer(tensor)
-        while reader is not None and reader.op_type in passed:
-            is_alone = len(self.computed_inputs(reader)) == 1
-            reader = self.sole_consumer(reader.output[0]) if is_alone else None
-        return reader
+        return self._pass(
+            self.sole_consumer(tensor), passed, lambda node: self.sole_consumer(node.output[0])
+        )
+
+    def _pass(
+        self,
+        node: onnx.NodeProto | None,
+        passed: Collection[str],
+        follow: Callable[[onnx.NodeProto], onnx.NodeProto | None],
+    ) -> onnx.NodeProto | None:
+        """Returns the first node that is not passed; None where one reads several tensors."""
+        while node is not None and node.op_type in passed:
+            node = follow(node) if len(self.computed_inputs(node)) == 1 else None
+        return node
 
     def computed_inputs(self, node: onnx.NodeProto) -> list[str]:
         """Returns what a node reads that is no constant, by its places."""
