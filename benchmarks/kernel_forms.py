@@ -61,13 +61,17 @@ def _networks() -> Iterator[tuple[str, onnx.ModelProto, bool]]:
     )
     shared = nn.PReLU(CHANNELS)
     _randomize_slopes(shared)
-    yield "chain of layers, one PReLU for all", export_module(_chain([shared] * LAYERS)), False
+    yield (
+        "chain of layers, one PReLU for all",
+        export_module(chain_layers([shared] * LAYERS)),
+        False,
+    )
     gates = [nn.Hardsigmoid() for _ in range(LAYERS)]
-    yield "chain of layers, HardSigmoid", export_module(_chain(gates)), False
+    yield "chain of layers, HardSigmoid", export_module(chain_layers(gates)), False
     swishes = [nn.SiLU() for _ in range(LAYERS)]
-    yield "chain of layers, SiLU", export_module(_chain(swishes)), True
+    yield "chain of layers, SiLU", export_module(chain_layers(swishes)), True
     norms = [nn.Sequential(nn.GroupNorm(8, CHANNELS), nn.ReLU()) for _ in range(LAYERS)]
-    yield "chain of layers, GroupNorm and ReLU", export_module(_chain(norms)), False
+    yield "chain of layers, GroupNorm and ReLU", export_module(chain_layers(norms)), False
     convnext = timm.create_model("convnext_tiny", pretrained=False)
     enlarge_branches(convnext)
     yield "ConvNeXt-Tiny (timm), channels last in each block", export_module(convnext), False
@@ -75,10 +79,11 @@ def _networks() -> Iterator[tuple[str, onnx.ModelProto, bool]]:
         yield f"{network.name}, SiLU", network.load(), True
 
 
-def _chain(activations: Sequence[nn.Module]) -> nn.Module:
-    parts: list[nn.Module] = [nn.Conv2d(3, CHANNELS, 3, 2, 1)]
+def chain_layers(activations: Sequence[nn.Module], channels: int = CHANNELS) -> nn.Module:
+    """Returns Convs with a kernel of 3x3, each activation behind one of them."""
+    parts: list[nn.Module] = [nn.Conv2d(3, channels, 3, 2, 1)]
     for activation in activations:
-        parts += [activation, nn.Conv2d(CHANNELS, CHANNELS, 3, 1, 1)]
+        parts += [activation, nn.Conv2d(channels, channels, 3, 1, 1)]
     return nn.Sequential(*parts)
 
 

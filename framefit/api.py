@@ -26,7 +26,7 @@ from framefit.exported_module import export_module
 from framefit.program_samples import Array, Items, ProgramSamples, open_items, read_first
 from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import as_arguments, weigh_by_outputs
-from framefit.quantize_job import choose_clock, choose_weights, keep_free_points
+from framefit.quantize_job import choose_clock, choose_weights, settle_forms
 from framefit.training_samples import TrainingSamples, hold_out
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def quantize(
     given = _gather(data, samples)
     model, plugins = _open_network(network, given)
     calibration = _open_samples(given, model, samples, input_spec)
-    settings = keep_free_points(settings, model)
+    settings = settle_forms(settings, model)
     clock = choose_clock(settings, is_timed=is_timed)
     result = quantize_model(model, calibration, settings, progress, clock)
     return replace(result, model=join_plugins(result.model, plugins))

@@ -21,7 +21,13 @@ from artifacts.onnx_metadata import (
     VERSIONS_KEY,
     read_metadata,
 )
-from artifacts.processor import PAIRED_SUMS, overflows_on_int8, read_flags, takes_zero_points_free
+from artifacts.processor import (
+    PAIRED_SUMS,
+    fuses_silu_best,
+    overflows_on_int8,
+    read_flags,
+    takes_zero_points_free,
+)
 from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions, OpenedModel
 from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
@@ -201,23 +207,33 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     return None
 
 
-def keep_free_points(settings: "QuantizeSettings", model: "ModelProto") -> "QuantizeSettings":
-    """Returns the settings with zero points where their time need not be measured here.
-
-    Attention is computed in integers without zero points only, which a measurement decides. So it
-    does with a preference, for which a few percent count.
+def settle_forms(settings: "QuantizeSettings", model: "ModelProto") -> "QuantizeSettings":
+    """Returns the settings with the forms whose time need not be measured on this processor.
 
     Args:
         settings: how to quantize.
         model: the float network.
     """
+    if settings.target != "openvino":
+        return settings
+    flags = read_flags()
+    if settings.swish_by_tanh is None and fuses_silu_best(flags):
+        settings = replace(settings, swish_by_tanh=False)
+    if takes_zero_points_free(flags) and _may_keep_points(settings, model):
+        settings = replace(settings, symmetric=False)
+    return settings
+
+
+def _may_keep_points(settings: "QuantizeSettings", model: "ModelProto") -> bool:
+    """Whether nothing but their own time is against zero points, if that is 0 to 5 %.
+
+    Attention is computed in integers without zero points only, which a measurement decides. So it
+    does with a preference, for which a few percent count.
+    """
     is_open = settings.symmetric is None and settings.allowance is None
-    if settings.target != "openvino" or not is_open or settings.activations != "int8":
-        return settings
     may_attend = any(node.op_type == "Softmax" for node in model.graph.node)
-    if not takes_zero_points_free(read_flags()) or (may_attend and not settings.is_for_16_bits):
-        return settings
-    return replace(settings, symmetric=False)
+    may_gain = may_attend and not settings.is_for_16_bits
+    return is_open and settings.activations == "int8" and not may_gain
 
 
 def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
@@ -313,7 +329,7 @@ def quantize_file(
         progress=progress,
     )
     warn_of_few(calibration)
-    settings = keep_free_points(settings, opened.model)
+    settings = settle_forms(settings, opened.model)
     clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Workspace().find_state(
         "quantize", _digest_work(opened.sha256, calibration, settings)

@@ -25,7 +25,7 @@ from compress.sqnr import EXACT_DB
 from engines.runtimes import open_session
 from engines.session import Session
 from framefit.paired_times import PairedTimes
-from framefit.quantize_job import choose_clock, choose_weights, keep_free_points
+from framefit.quantize_job import choose_clock, choose_weights, settle_forms
 
 RUNTIME = "openvino"
 """Where the files of all targets run."""
@@ -81,7 +81,7 @@ def _run_stages(
     row["quality_db"], row["layers"], row["stays_float"] = {}, {}, {}
     for target in targets:
         with _stage(row, f"quantize for {target}"):
-            settings = keep_free_points(quick_settings(target), model)
+            settings = settle_forms(quick_settings(target), model)
             clock = choose_clock(settings, is_timed=True)
             result = quantize_model(model, samples, settings, clock=clock)
             save_onnx(result.model, paths[target], metadata={})

@@ -7,7 +7,7 @@ import framefit.quantize_job
 from compress.quantize.settings import QuantizeSettings
 from framefit.quantize_job import (
     choose_weights,
-    keep_free_points,
+    settle_forms,
     warn_of_computed_sizes,
     warn_of_pairs,
 )
@@ -60,7 +60,28 @@ def test_zero_points_that_cost_no_time_are_not_timed(
     node = helper.make_node(operator, ["x"], ["y"])
     model = helper.make_model(helper.make_graph([node], "net", [], []))
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
-    assert keep_free_points(settings, model).symmetric is symmetric
+    assert settle_forms(settings, model).symmetric is symmetric
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked", "by_tanh"),
+    [
+        (AVX2, {}, False),
+        (AVX2, {"prefer": "speed"}, False),
+        (AVX2, {"swish_by_tanh": True}, True),
+        (AVX2, {"target": "onnxruntime"}, None),
+        (AVX2 | {"avx512f"}, {}, None),
+        (VNNI, {}, None),
+        (AMX, {}, None),
+    ],
+)
+def test_silu_stays_as_it_is_where_that_was_always_faster(
+    flags, asked, by_tanh, monkeypatch
+) -> None:
+    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
+    model = helper.make_model(helper.make_graph([], "net", [], []))
+    settings = QuantizeSettings(**({"target": "openvino"} | asked))
+    assert settle_forms(settings, model).swish_by_tanh is by_tanh
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 * SiLU, x sigmoid(x), is fused into the layer before it. In an integer Conv with a kernel larger
   than 1x1 that takes longer on machines with AMX than the Conv and a loop of its own for SiLU. With
   h = x / 2 it is h tanh(h) + h, which is not fused. Which is faster depends on the machine and the
-  network, so a measurement decides (`compress.quantize.timed_forms`).
+  network, so a measurement decides (`compress.quantize.timed_forms`); with kernels for AVX2 it is
+  never faster (`benchmarks/silu_forms.py`).
 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
 (`group_norms`), what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `covering_pools`,
