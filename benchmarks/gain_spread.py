@@ -13,7 +13,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.observers.mse import squared_errors
-from compress.quantize.qparams import IntegerGrid, qparams_for_range
+from compress.quantize.qparams import IntegerGrid, scales_for_ranges
 
 FACTORS = np.concatenate([np.geomspace(0.02, 0.4, 20, endpoint=False), np.linspace(0.4, 2.5, 106)])
 GAINS = 3
@@ -50,8 +50,9 @@ class GainSpread:
         ]
 
         def loss(low: float, high: float) -> float:
-            qparams = qparams_for_range(low, high, grid, symmetric=symmetric)
-            errors = [squared_errors(item, [qparams])[0] for item in brighter]
+            ends = np.array([[low], [high]], np.float64)
+            steps = scales_for_ranges(*ends, grid, symmetric=symmetric)
+            errors = [squared_errors(item, *steps, grid)[0] for item in brighter]
             return float(np.dot(shares / gains**2, errors))
 
         factor = min(FACTORS[::-1], key=lambda f: loss(f * low, f * high))

@@ -125,20 +125,34 @@ def qparams_for_range(low: float, high: float, grid: IntegerGrid, *, symmetric: 
         symmetric: with a zero_point in the middle of the grid (0 for signed ones); for an unsigned
             grid and values that are never negative, 0 as well.
     """
-    low, high = min(low, 0.0), max(high, 0.0)
-    if symmetric and (grid.is_signed or low == 0.0):
-        scale = max(high / grid.highest, low / grid.lowest if grid.lowest else 0.0)
-        return QParams(scale=_usable(scale), zero_point=0, grid=grid)
+    lows, highs = np.array([[low], [high]], np.float64)
+    scales, zero_points = scales_for_ranges(lows, highs, grid, symmetric=symmetric)
+    return QParams(scale=float(scales[0]), zero_point=int(zero_points[0]), grid=grid)
+
+
+def scales_for_ranges(
+    lows: NDArray[np.float64], highs: NDArray[np.float64], grid: IntegerGrid, *, symmetric: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns scales and zero points of ranges, as `qparams_for_range` has them for one.
+
+    Scales are rounded to float32, as they are stored; a tensor that is always 0 gets 1.
+
+    Args:
+        lows: [ranges].
+        highs: [ranges].
+        grid: the integers that are allowed.
+        symmetric: see there.
+    """
+    lows, highs = np.minimum(lows, 0.0), np.maximum(highs, 0.0)
+    is_at_zero = symmetric & (grid.is_signed | (lows == 0.0))
+    about_zero = np.maximum(highs / grid.highest, lows / grid.lowest if grid.lowest else 0.0)
     if symmetric:
-        low, high = min(low, -high), max(high, -low)
-    scale = _usable((high - low) / (grid.highest - grid.lowest))
-    zero_point = min(max(round(grid.lowest - low / scale), grid.lowest), grid.highest)
-    return QParams(scale=scale, zero_point=zero_point, grid=grid)
-
-
-def _usable(scale: float) -> float:
-    """Rounds to float32; a tensor that is always 0 gets the scale 1."""
-    return float(np.float32(scale)) if scale > SMALLEST_SCALE else 1.0
+        lows, highs = np.minimum(lows, -highs), np.maximum(highs, -lows)
+    widths = (highs - lows) / (grid.highest - grid.lowest)
+    exact = np.where(is_at_zero, about_zero, widths)
+    scales = np.where(exact > SMALLEST_SCALE, exact.astype(np.float32), 1.0)
+    points = np.clip(np.rint(grid.lowest - lows / scales), grid.lowest, grid.highest)
+    return scales, np.where(is_at_zero, 0.0, points)
 
 
 def fake_quantize(values: NDArray, qparams: QParams) -> NDArray[np.float32]:

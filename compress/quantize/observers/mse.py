@@ -1,6 +1,6 @@
 """The range with the least squared error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,14 @@ from artifacts.errors import InputError
 from compress.quantize.observers.contract import ObservedTensor, OutputError
 from compress.quantize.observers.factors import choose_factor
 from compress.quantize.observers.unseen import reach_unseen
-from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
+from compress.quantize.qparams import (
+    IntegerGrid,
+    QParams,
+    qparams_for_range,
+    scales_for_ranges,
+)
 
+Ranges = list[tuple[float, float]]
 WIDENINGS = 11
 MOST_UNEXPLAINED = 1.5
 
@@ -53,14 +59,23 @@ class MeanSquaredError:
         if tensor.counts.sum() == 0:
             return low, high
 
-        def errors(ranges: list[tuple[float, float]]) -> NDArray[np.float64]:
-            choices = [qparams_for_range(*ends, grid, symmetric=symmetric) for ends in ranges]
-            return squared_errors(tensor, choices)
+        def errors(ranges: Ranges) -> NDArray[np.float64]:
+            lows, highs = np.array(ranges, np.float64).T
+            steps = scales_for_ranges(lows, highs, grid, symmetric=symmetric)
+            return squared_errors(tensor, *steps, grid)
 
-        factor = choose_factor(lambda factors: errors([(f * low, f * high) for f in factors]))
-        low, high = factor * low, factor * high
+        def search(spread: Callable[[float], tuple[float, float]]) -> tuple[float, float]:
+            factor = choose_factor(
+                lambda factors: errors([spread(factor) for factor in factors]),
+                lambda factor: clipped_error(
+                    tensor, qparams_for_range(*spread(factor), grid, symmetric=symmetric)
+                ),
+            )
+            return spread(factor)
+
+        low, high = search(lambda factor: (factor * low, factor * high))
         if not symmetric and low < 0 < high:
-            low *= choose_factor(lambda factors: errors([(f * low, high) for f in factors]))
+            low, high = search(lambda factor: (factor * low, high))
         widened = self._widen(tensor, (float(low), float(high)), errors)
         reached = reach_unseen(tensor, widened) if self.reaches_unseen else widened
         near, far = errors([widened, reached])
@@ -71,7 +86,7 @@ class MeanSquaredError:
         self,
         tensor: ObservedTensor,
         best: tuple[float, float],
-        errors: Callable[[list[tuple[float, float]]], NDArray[np.float64]],
+        errors: Callable[[Ranges], NDArray[np.float64]],
     ) -> tuple[float, float]:
         """Returns the widest range, up to the headroom, whose error its wider steps explain.
 
@@ -91,19 +106,36 @@ class MeanSquaredError:
         return ranges[int(np.argmax(found <= MOST_UNEXPLAINED * explained))]
 
 
-def squared_errors(tensor: ObservedTensor, choices: Sequence[QParams]) -> NDArray[np.float64]:
-    """Returns [choices], the mean squared rounding error of a tensor, from its histogram."""
+def squared_errors(
+    tensor: ObservedTensor,
+    scales: NDArray[np.float64],
+    zero_points: NDArray[np.float64],
+    grid: IntegerGrid,
+) -> NDArray[np.float64]:
+    """Returns the mean squared rounding error of a tensor, from its histogram, [choices].
+
+    Args:
+        tensor: what was seen of it.
+        scales: [choices].
+        zero_points: [choices].
+        grid: the integers that are allowed.
+    """
     centres, counts = tensor.occupied
-    scales, points, lowest, highest = (
-        np.array(values, np.float64)[:, None]
-        for values in zip(
-            *((q.scale, q.zero_point, q.grid.lowest, q.grid.highest) for q in choices),
-            strict=True,
-        )
-    )
+    scales, points = scales[:, None], zero_points[:, None]
     error = centres / scales
     np.rint(error, out=error)
-    np.clip(error, lowest - points, highest - points, out=error)
+    np.clip(error, grid.lowest - points, grid.highest - points, out=error)
     error *= scales
     error -= centres
     return np.asarray(np.square(error, out=error) @ counts / counts.sum())
+
+
+def clipped_error(tensor: ObservedTensor, qparams: QParams) -> float:
+    """Returns what is lost at least with any range within the one that is represented.
+
+    Its ends may be off by half a step of either range: the zero point is an integer.
+    """
+    centres, counts = tensor.occupied
+    above = np.maximum(centres - (qparams.high + qparams.scale), 0.0)
+    below = np.maximum((qparams.low - qparams.scale) - centres, 0.0)
+    return float(np.square(above + below) @ counts / counts.sum())

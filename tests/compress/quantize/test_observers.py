@@ -1,5 +1,7 @@
 """One contract over every observer."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,11 +16,18 @@ from compress.quantize.observers import (
     MinMax,
     ObservedTensor,
     Percentile,
+    factors,
+    mse,
 )
 from compress.quantize.observers.entropy import divergence
 from compress.quantize.observers.mse import squared_errors
 from compress.quantize.observers.unseen import ENOUGH_VALUES, MOST_GROWTH
-from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.qparams import (
+    IntegerGrid,
+    fake_quantize,
+    qparams_for_range,
+    scales_for_ranges,
+)
 
 SIGNED, UNSIGNED = IntegerGrid(), IntegerGrid(is_signed=False)
 
@@ -66,12 +75,42 @@ def test_mse_is_never_worse_than_the_others(grid, symmetric):
 
     def error(observer):
         ends = observer.choose_range(seen, grid, symmetric=symmetric)
-        choice = qparams_for_range(*ends, grid, symmetric=symmetric)
-        return squared_errors(seen, [choice])[0]
+        steps = scales_for_ranges(*np.array(ends)[:, None], grid, symmetric=symmetric)
+        return squared_errors(seen, *steps, grid)[0]
 
     best = error(MeanSquaredError(headroom=1.0))
     assert best <= error(MinMax())
     assert best <= error(Percentile(percent=99.9)) * 1.02
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    shift=st.floats(-3, 3),
+    degrees=st.sampled_from([1, 2, 3, 30]),
+    bits=st.sampled_from([4, 8, 16]),
+    is_signed=st.booleans(),
+    symmetric=st.booleans(),
+)
+def test_a_search_that_ends_early_finds_what_a_whole_one_does(
+    seed, shift, degrees, bits, is_signed, symmetric
+):
+    values = np.random.default_rng(seed).standard_t(degrees, 500) + shift
+    seen = ObservedTensor.of([values.astype(np.float32)])
+    grid = IntegerGrid(bits=bits, is_signed=is_signed)
+    early = MeanSquaredError().choose_range(seen, grid, symmetric=symmetric)
+    with patch.object(factors, "TRIED_AT_ONCE", len(factors.FACTORS)):
+        whole = MeanSquaredError().choose_range(seen, grid, symmetric=symmetric)
+    assert early == whole
+
+
+def test_a_search_ends_where_nothing_can_be_gained():
+    seen, tried = ObservedTensor.of(heavy_tailed()), []
+    errors = patch.object(mse, "squared_errors", lambda *args: tried.append(args) or real(*args))
+    real = mse.squared_errors
+    with errors:
+        MeanSquaredError().choose_range(seen, IntegerGrid(bits=16), symmetric=True)
+    assert sum(len(scales) for _, scales, *_ in tried) < len(factors.FACTORS)
 
 
 def test_min_max_covers_every_value():
