@@ -190,12 +190,21 @@ def _note_constants(wanted: Sequence[Mapping[str, Tensor]]) -> list[str]:
 def _note_unneeded(channels: Channels) -> list[str]:
     """Names the layers that run for nothing, such as the last of a backbone that no head reads."""
     trace = channels.trace
-    idle = [layer.module for layer in trace.layers if layer.weight in trace.unneeded]
-    if not idle:
-        return []
+    unread = [layer.module for layer in trace.layers if layer.weight in trace.unneeded]
+    constant = [
+        layer.module
+        for layer in trace.layers
+        if layer.is_constant and layer.weight not in trace.unneeded
+    ]
+    about = (
+        (unread, "run whose results no output needs", "an export leaves them out"),
+        (constant, "compute the same for every input", "a runtime computes them once"),
+    )
     return [
-        f"{len(idle)} layers run whose results no output needs: {name_some(idle, _MOST_NAMES)}; "
-        "they stay as they are and count for nothing, since an export leaves them out"
+        f"{len(modules)} layers {what}: {name_some(modules, _MOST_NAMES)}; "
+        f"they count for nothing, since {why}"
+        for modules, what, why in about
+        if modules
     ]
 
 

@@ -98,7 +98,7 @@ def _find(
     outputs = _name_tensors(result)
     for name, tensor in outputs:
         tracer.freeze(tensor, f"output '{name}' of the network")
-    tracer.trace.unneeded = tracer.needed.list_unneeded(tensor for _, tensor in outputs)
+    tracer.trace.unneeded = tracer.sources.list_unneeded(tensor for _, tensor in outputs)
     for name, axes in tracer.trace.weights.items():
         if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
             tracer.trace.sets.freeze(axes[0], "protected by the user")
@@ -120,7 +120,7 @@ def _follow(
     module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned
 ) -> tuple[ChannelTracer, Any]:
     """Follows one run; returns the tracer and what the network returned."""
-    tracer = ChannelTracer(module, RULES, turned)
+    tracer = ChannelTracer(module, inputs, RULES, turned)
     with plain_operators(), follow_modules(module, tracer.stack, tracer.note_inputs), tracer:
         return tracer, run_widely(module, inputs)
 

@@ -15,6 +15,7 @@ TIED_TOGETHER = "all its channels are tied together"
 PICKED_BY_TABLE = "picks channels by a table"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
 NOT_NEEDED = "no output of the network is computed from it; an export leaves it out"
+CONSTANT = "computed the same for every input; a runtime computes it once"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
 
 
@@ -205,7 +206,7 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
         roots = np.where(np.isin(apart, list(staged)), apart, roots)
     inexact = _find_inexact(trace, roots)
     families, alone = [], _left_alone(trace, roots, reasons)
-    producers = _producing_places(trace)
+    producers, busy = _producing_places(trace), _find_busy(trace, roots)
     for shared, members in _group_alike(trace, roots, reasons.keys() | staged):
         place = _producer(shared, producers)
         if place is None:
@@ -215,6 +216,9 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
             continue
         if all(name in trace.unneeded for (name, _), _ in shared):
             alone.append(LeftAlone(place[0], dict(shared)[place] * len(members), NOT_NEEDED))
+            continue
+        if not busy.intersection(members):
+            alone.append(LeftAlone(place[0], dict(shared)[place] * len(members), CONSTANT))
             continue
         is_exact = not set(members) & inexact
         families.append(Family(place[0], place, tuple(members), shared, is_exact))
@@ -280,6 +284,12 @@ def _count_rests(trace: Trace, roots: Ids, families: list[Family]) -> list[Famil
     return [
         replace(family, rest=min(rests[place] for place, _ in family.places)) for family in families
     ]
+
+
+def _find_busy(trace: Trace, roots: Ids) -> set[int]:
+    """Returns the channel groups that layers read or make in each inference."""
+    ends = [ids for layer in trace.needed_layers for ids in (layer.inputs, layer.outputs)]
+    return set(roots[np.concatenate([np.empty(0, np.int64), *ends])].tolist())
 
 
 def _find_inexact(trace: Trace, roots: Ids) -> set[int]:

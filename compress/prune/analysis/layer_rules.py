@@ -236,6 +236,7 @@ def _note_layer(
             inputs=ids[0],
             outputs=ids[1],
             positions=positions,
+            is_constant=not tracer.sources.needs_inputs(ends[1]),
         )
     )
 

@@ -82,6 +82,8 @@ class LayerUse:
         settings: stride, padding, dilation and groups of a convolution.
         inputs, outputs: channel ids of the activations.
         positions: how many times each weight is used in one inference.
+        is_constant: whether its result is the same for every input (the biases of relative
+            positions, a decoder's queries).
     """
 
     module: str
@@ -94,6 +96,7 @@ class LayerUse:
     inputs: Ids
     outputs: Ids
     positions: int
+    is_constant: bool = False
 
 
 @dataclass
@@ -128,5 +131,13 @@ class Trace:
 
     @property
     def needed_layers(self) -> list[LayerUse]:
-        """The layers that an output is computed from; an export leaves the others out."""
-        return [layer for layer in self.layers if layer.weight not in self.unneeded]
+        """The layers that each inference has to compute.
+
+        An export leaves out those that no output is computed from, and a runtime computes those
+        once whose result is always the same.
+        """
+        return [
+            layer
+            for layer in self.layers
+            if layer.weight not in self.unneeded and not layer.is_constant
+        ]

@@ -23,8 +23,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.layer_names import name_in_layer
-from compress.prune.analysis.needed_weights import NeededWeights
 from compress.prune.analysis.trace import AxisIds, Site, Split, Statistic, Trace
+from compress.prune.analysis.value_sources import ValueSources
 
 _RECENT = 64
 HEAD_NAMES = (
@@ -75,6 +75,7 @@ class ChannelTracer(TorchDispatchMode):
 
     Args:
         module: the network.
+        inputs: its arguments.
         rules: what each operator does to ids, by name; `None` as key: for unknown operators.
         turned: places and orders of the splits where channels leave along the second longest axis.
     """
@@ -82,6 +83,7 @@ class ChannelTracer(TorchDispatchMode):
     def __init__(
         self,
         module: nn.Module,
+        inputs: tuple[Tensor, ...],
         rules: Mapping[str, Callable[["ChannelTracer", Call], None]],
         turned: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
@@ -99,7 +101,7 @@ class ChannelTracer(TorchDispatchMode):
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         weights = (*module.named_parameters(), *module.named_buffers())
-        self.needed = NeededWeights(weights)
+        self.sources = ValueSources(weights, inputs)
         for name, tensor in weights:
             owner = self._modules_by_name[name_in_layer(name).rpartition(".")[0]]
             known = 2 if isinstance(owner, nn.modules.conv._ConvNd) else tensor.ndim
@@ -222,7 +224,7 @@ class ChannelTracer(TorchDispatchMode):
         name = func._overloadpacket.__name__
         self._counts[name] += 1
         call = Call(func, name, args, kwargs or {}, out)
-        self.needed.note(call.tensors, call.outputs)
+        self.sources.note(call.tensors, call.outputs)
         self.trace.used.update(
             self.weight_names[tensor] for tensor in call.tensors if tensor in self.weight_names
         )

@@ -1,4 +1,4 @@
-"""Which weights the outputs of a network are computed from."""
+"""What values are computed from: which weights, and whether the inputs of the network."""
 
 from collections.abc import Iterable
 
@@ -6,24 +6,27 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 
-class NeededWeights:
-    """Follows from which weights the values in each storage were computed.
+class ValueSources:
+    """Follows from which weights, and from inputs or not, the values in each storage were computed.
 
     By storage, so that what is written through a view counts for the whole: a value may be said to
-    need more weights than it does, never fewer. The weak references keep addresses from being used
+    have more sources than it has, never fewer. The weak references keep addresses from being used
     again.
 
     Args:
         weights: name and tensor of each parameter and buffer.
+        inputs: of the network.
     """
 
-    def __init__(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def __init__(self, weights: Iterable[tuple[str, Tensor]], inputs: Iterable[Tensor]) -> None:
         self._names: list[str] = []
         self._sources: dict[StorageWeakRef, int] = {}
         self._read_by_code = 0
         for place, (name, tensor) in enumerate(weights):
             self._names.append(name)
             self._add([tensor], 1 << place)
+        self._input = 1 << len(self._names)
+        self._add(inputs, self._input)
 
     def note(self, taken: Iterable[Tensor], made: Iterable[Tensor]) -> None:
         """Notes that an operator made some tensors of others; of none: code reads the values."""
@@ -33,6 +36,10 @@ class NeededWeights:
             self._add(made, sources)
         else:
             self._read_by_code |= sources
+
+    def needs_inputs(self, tensor: Tensor) -> bool:
+        """Returns whether other inputs may give it other values."""
+        return bool((self._sources_of([tensor]) | self._read_by_code) & self._input)
 
     def list_unneeded(self, outputs: Iterable[Tensor]) -> set[str]:
         """Returns the names of the weights that none of these tensors was computed from."""
