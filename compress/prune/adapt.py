@@ -63,6 +63,8 @@ def open_network(
 ) -> PrunableNetwork:
     """Finds what can be pruned and proves it on the network itself.
 
+    What no inference has to compute is left alone, unless it is as wide as what one does.
+
     Args:
         module: the network; it is not changed.
         inputs: arguments to run it with.
@@ -76,10 +78,10 @@ def open_network(
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = add_shuffled_stages(wide, given, find_channels(wide, given, protect))
     network = PrunableNetwork(module, given, channels, frozenset())
-    if not any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
-        return network
-    network.require_repeatable()
-    return _try_families(network, progress)
+    if any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
+        network.require_repeatable()
+        network = _try_families(network, progress)
+    return replace(network, channels=network.channels.without_constant())
 
 
 def _try_families(

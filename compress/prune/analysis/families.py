@@ -115,6 +115,13 @@ class Channels:
         kept = tuple(family for family in self.families if family.name not in reasons)
         return Channels(self.trace, self.roots, kept, self.left_alone + added)
 
+    def without_constant(self) -> "Channels":
+        """Returns the structure without families whose channels no inference has to compute."""
+        ends = [ids for layer in self.trace.needed_layers for ids in (layer.inputs, layer.outputs)]
+        busy = set(self.roots[np.concatenate([np.empty(0, np.int64), *ends])].tolist())
+        idle = [family.name for family in self.families if not busy.intersection(family.roots)]
+        return self.without(dict.fromkeys(idle, CONSTANT))
+
     def join(self, names: Sequence[str], size: int) -> "Channels | None":
         """Returns the structure with families that are equally wide as one.
 
@@ -206,7 +213,7 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
         roots = np.where(np.isin(apart, list(staged)), apart, roots)
     inexact = _find_inexact(trace, roots)
     families, alone = [], _left_alone(trace, roots, reasons)
-    producers, busy = _producing_places(trace), _find_busy(trace, roots)
+    producers = _producing_places(trace)
     for shared, members in _group_alike(trace, roots, reasons.keys() | staged):
         place = _producer(shared, producers)
         if place is None:
@@ -216,9 +223,6 @@ def find_families(trace: Trace, stages: Sequence[Stage] = ()) -> Channels:
             continue
         if all(name in trace.unneeded for (name, _), _ in shared):
             alone.append(LeftAlone(place[0], dict(shared)[place] * len(members), NOT_NEEDED))
-            continue
-        if not busy.intersection(members):
-            alone.append(LeftAlone(place[0], dict(shared)[place] * len(members), CONSTANT))
             continue
         is_exact = not set(members) & inexact
         families.append(Family(place[0], place, tuple(members), shared, is_exact))
@@ -284,12 +288,6 @@ def _count_rests(trace: Trace, roots: Ids, families: list[Family]) -> list[Famil
     return [
         replace(family, rest=min(rests[place] for place, _ in family.places)) for family in families
     ]
-
-
-def _find_busy(trace: Trace, roots: Ids) -> set[int]:
-    """Returns the channel groups that layers read or make in each inference."""
-    ends = [ids for layer in trace.needed_layers for ids in (layer.inputs, layer.outputs)]
-    return set(roots[np.concatenate([np.empty(0, np.int64), *ends])].tolist())
 
 
 def _find_inexact(trace: Trace, roots: Ids) -> set[int]:
