@@ -1,14 +1,20 @@
 """Copies networks, those that keep computed weights between forward passes too."""
 
-from collections.abc import Iterable
+import copyreg
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from types import CellType, FunctionType
+from types import CellType, FunctionType, NoneType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 Module = TypeVar("Module", bound=nn.Module)
+_ATOMS = frozenset({NoneType, bool, int, float, str, FunctionType})
+"""They are the same in a copy, and hold no tensors."""
+_CONTAINERS = frozenset({dict, OrderedDict, list, set})
+"""What modules keep empty ones of, most of them for hooks."""
 
 
 def copy_module(module: Module, shared: Iterable[nn.Module] = ()) -> Module:
@@ -18,21 +24,75 @@ def copy_module(module: Module, shared: Iterable[nn.Module] = ()) -> Module:
     on the module, with its gradient's graph, which `deepcopy` refuses; it is copied off the graph.
     So are features that a network keeps in a list or dictionary.
     """
-    return _copy(module, {id(one): one for one in shared})
+    kept = list(shared)
+    parts = [part for _, part in module.named_modules(memo=set(kept))]
+    return _copy(module, parts, {id(one): one for one in kept})
 
 
-def _copy(module: Module, memo: dict[int, Any]) -> Module:
-    """Copies a network; `memo` has what takes the place of which object, by identity."""
+def _copy(module: Module, parts: Sequence[nn.Module], memo: dict[int, Any]) -> Module:
+    """Copies a network as `deepcopy` does, and several times faster.
+
+    Of a module without copying rules of its own the attributes are copied one by one: most of them
+    are numbers and empty dictionaries of hooks.
+
+    Args:
+        module: the network.
+        parts: its modules that are copied, itself among them.
+        memo: what takes the place of which object, by identity.
+    """
     memo |= {
         id(value): value.detach().clone()
-        for part in module.modules()
-        for value in tree_leaves(vars(part))
+        for value in _list_kept(parts)
         if isinstance(value, Tensor) and not value.is_leaf
     }
-    copy = deepcopy(module, memo)
-    for part in copy.modules():
+    kinds = {kind: _is_plain(kind) for kind in set(map(type, parts))}
+    plain = [part for part in parts if kinds[type(part)]]
+    copies = [type(part).__new__(type(part)) for part in plain]
+    memo |= {id(part): copy for part, copy in zip(plain, copies, strict=True)}
+    for part, copy in reversed(list(zip(plain, copies, strict=True))):
+        state = part.__getstate__()
+        copy.__setstate__({name: _copy_attribute(value, memo) for name, value in state.items()})
+    whole = deepcopy(module, memo)
+    for part in whole.modules():
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             hooks.update({key: _rebound(hook, memo) for key, hook in hooks.items()})
+    return whole
+
+
+def _list_kept(parts: Sequence[nn.Module]) -> Iterator[Any]:
+    """Yields what modules keep beside their parameters and parts, in lists and dictionaries too."""
+    for part in parts:
+        for name, value in vars(part).items():
+            kind = type(value)
+            is_empty = kind in _ATOMS or (kind in _CONTAINERS and not value)
+            if not is_empty and name not in ("_parameters", "_modules"):
+                yield from tree_leaves(value)
+
+
+def _is_plain(kind: type[nn.Module]) -> bool:
+    """Whether modules of a class are copied by their attributes: it has no rules of its own."""
+    has_slots = any(vars(base).get("__slots__") for base in kind.__mro__)
+    has_arguments = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
+    has_rules = hasattr(kind, "__deepcopy__") or kind in copyreg.dispatch_table
+    reductions = ("__reduce_ex__", "__reduce__", "__getstate__")
+    has_rules |= any(getattr(kind, name) is not getattr(nn.Module, name) for name in reductions)
+    return not (has_slots or has_arguments or has_rules)
+
+
+def _copy_attribute(value: Any, memo: dict[int, Any]) -> Any:
+    """Returns a copy as `deepcopy` makes it: of what is empty at once, of dictionaries by value."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind not in _CONTAINERS or id(value) in memo:
+        return deepcopy(value, memo)
+    if not value:
+        copy = memo[id(value)] = kind()
+        return copy
+    if kind not in (dict, OrderedDict) or not _ATOMS.issuperset(map(type, value)):
+        return deepcopy(value, memo)
+    copy = memo[id(value)] = kind()
+    copy.update({key: _copy_attribute(item, memo) for key, item in value.items()})
     return copy
 
 
@@ -48,7 +108,7 @@ def share_values(module: Module) -> Module:
         for one in module.parameters()
         if type(one) is nn.Parameter
     }
-    return _copy(module, memo)
+    return _copy(module, list(module.modules()), memo)
 
 
 def _rebound(hook: Any, memo: dict[int, Any]) -> Any:

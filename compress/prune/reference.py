@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from artifacts.module_copy import share_values
 from compress.prune.analysis.api import output_tensors
-from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.plain_operators import plain_operators
 from compress.prune.analysis.reduction_rules import REDUCTIONS
@@ -51,22 +51,21 @@ def run_zeroed(
     Returns:
         the output tensors.
     """
-    gone = np.array(sorted(removed), np.int64)
+    leaves = channels.find_leaving(removed)
     zeroed = share_values(module)
     tensors = dict((*zeroed.named_parameters(), *zeroed.named_buffers()))
     with torch.no_grad():
         for name, axes in channels.trace.weights.items():
             for axis, ids in axes.items():
-                left = np.flatnonzero(np.isin(channels.roots[ids], gone))
+                left = np.flatnonzero(leaves[ids])
                 if left.size:
                     indices = torch.from_numpy(left)
                     tensors[name].data = tensors[name].index_fill(axis, indices, 0)
     statistics = {
         (item.operator, item.order): {
-            axis: torch.from_numpy(np.flatnonzero(~np.isin(channels.roots[ids], gone)))
-            for axis, ids in item.axes.items()
+            axis: torch.from_numpy(np.flatnonzero(~leaves[ids])) for axis, ids in item.axes.items()
         }
-        for item in _narrowed_statistics(channels, gone)
+        for item in _narrowed_statistics(channels, leaves)
     }
     with plain_operators(), _MaskedStatistics(statistics):
         outputs = output_tensors(run_widely(zeroed, inputs))
@@ -82,7 +81,7 @@ def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str
     Returns:
         operator and module, "mean in 'attention'".
     """
-    found = _narrowed_statistics(channels, np.array(sorted(removed), np.int64))
+    found = _narrowed_statistics(channels, channels.find_leaving(removed))
     names: dict[str, None] = {}
     for item in found:
         kind = _STATISTIC_NAMES.get(item.operator, item.operator)
@@ -91,11 +90,11 @@ def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str
     return tuple(names)
 
 
-def _narrowed_statistics(channels: Channels, gone: Ids) -> list[Statistic]:
+def _narrowed_statistics(channels: Channels, leaves: NDArray[np.bool_]) -> list[Statistic]:
     return [
         item
         for item in channels.trace.statistics
-        if any(np.isin(channels.roots[ids], gone).any() for ids in item.axes.values())
+        if any(leaves[ids].any() for ids in item.axes.values())
     ]
 
 

@@ -110,12 +110,13 @@ class _Narrower:
             place: truncate(pairs, place, self._channels.trace.weights[place[0]][place[1]].size)
             for place in places
         }
+        leaves = self._channels.find_leaving(())
         try:
             edits = edit_places(
                 self._module,
                 self._channels,
                 kept,
-                lambda ids: staged_size(self._channels.roots[ids], pairs, ()),
+                lambda ids: staged_size(self._channels.roots[ids], pairs, leaves[ids]),
                 adjustments,
             )
             narrow = apply_edits(copy_module(self._module), edits)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from compress.prune.analysis.channel_sets import Ids
@@ -38,20 +39,20 @@ def make_edits(
     Raises:
         ConflictError: an attribute would need two values.
     """
-    gone = np.array(sorted(removed), np.int64)
+    leaves = channels.find_leaving(removed)
     stages = list(_narrowed_stages(channels, removed))
     kept: dict[Place, list[int]] = {}
     for name, axes in channels.trace.weights.items():
         for axis, ids in axes.items():
-            roots = channels.roots[ids]
-            stays = ~np.isin(roots, gone)
+            stays = ~leaves[ids]
             if not stays.all():
+                roots = channels.roots[ids]
                 kept[name, axis] = _kept_indices((name, axis), roots, stays, stages, removed)
     return edit_places(
         module,
         channels,
         kept,
-        lambda ids: staged_size(channels.roots[ids], stages, gone),
+        lambda ids: staged_size(channels.roots[ids], stages, leaves[ids]),
         adjustments,
     )
 
@@ -94,18 +95,18 @@ def _kept_indices(
     return found
 
 
-def staged_size(roots: Ids, stages: Sequence[tuple[Stage, int]], gone: Any) -> int:
+def staged_size(roots: Ids, stages: Sequence[tuple[Stage, int]], leaves: NDArray[np.bool_]) -> int:
     """Returns how many of an axis's channels are left.
 
     Args:
         roots: of the channels.
         stages: those that are narrower, with the units that each keeps.
-        gone: the groups that leave.
+        leaves: whether each of the channels leaves.
 
     Raises:
         ConflictError: it would be no whole number.
     """
-    left = ~np.isin(roots, gone)
+    left = ~leaves
     size = 0
     for stage, kept in stages:
         inside = np.isin(roots, stage.members)

@@ -46,6 +46,56 @@ def test_values_in_common_leave_tied_parameters_tied() -> None:
     assert other[1].weight is other[0].weight is not network[0].weight
 
 
+class Stateful(nn.Module):
+    """A module with values of every kind, and with copying rules of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.GRU(3, 4)
+        self.twin = self.part
+        self.sizes, self.names, self.seen = [1, 2], {"part": self.part}, set()
+        self.same = self.seen
+        self.by_part = {self.part: "part"}
+        self.restored = False
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.restored = isinstance(self.part.weight_ih_l0, nn.Parameter)
+
+
+class Ruled(nn.Linear):
+    """A module that says itself how it is copied."""
+
+    def __deepcopy__(self, memo):
+        return Ruled(7, 7)
+
+
+def test_what_modules_keep_is_copied_and_stays_connected() -> None:
+    network = nn.Sequential(Stateful(), Ruled(2, 2))
+    network.append(network[0].part)
+    copy = copy_module(network)
+    first, part = copy[0], copy[0].part
+    assert part is not network[0].part
+    assert part is first.twin is copy[2] is first.names["part"]
+    assert list(first.by_part) == [part]
+    assert first.sizes == [1, 2]
+    assert first.sizes is not network[0].sizes
+    assert first.seen is first.same is not network[0].seen
+    assert first.restored
+    assert copy[1].in_features == 7
+    assert torch.equal(part.weight_ih_l0, network[0].part.weight_ih_l0)
+    assert part.weight_ih_l0 is not network[0].part.weight_ih_l0
+
+
+def test_what_is_shared_stays_the_same_with_all_its_parts() -> None:
+    teacher = nn.Sequential(nn.Linear(2, 2))
+    lesson = nn.ModuleDict({"teacher": teacher, "student": nn.Linear(2, 2)})
+    copy = copy_module(lesson, [teacher])
+    assert copy["teacher"] is teacher
+    assert copy["teacher"][0] is teacher[0]
+    assert copy["student"] is not lesson["student"]
+
+
 class Hooked(nn.Module):
     """Reads a feature that a hook keeps: the hook is a function that closes over the network."""
 

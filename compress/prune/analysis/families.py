@@ -1,7 +1,7 @@
 """Channel groups (what must leave together), gathered into families of groups alike."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,6 +104,14 @@ class Channels:
     roots: Ids
     families: tuple[Family, ...]
     left_alone: tuple[LeftAlone, ...]
+
+    def find_leaving(self, removed: Collection[int]) -> NDArray[np.bool_]:
+        """Returns whether each channel leaves with some groups, by id.
+
+        Args:
+            removed: the groups' roots.
+        """
+        return np.isin(self.roots, np.array(sorted(removed), np.int64))
 
     def without(self, reasons: dict[str, str]) -> "Channels":
         """Returns the structure with some families kept whole, by name and reason."""
