@@ -16,6 +16,8 @@ only where a module is replaced.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from artifacts.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,11 +75,13 @@ def _keep(module: "nn.Module", edit: Edit) -> None:
     if not (
         isinstance(indices, list)
         and indices
-        and all(_is_count(index) and index < size for index in indices)
+        and set(map(type, indices)) == {int}
+        and min(indices) >= 0
+        and max(indices) < size
         and len(set(indices)) == len(indices)
     ):
         raise ValueError(f"indices must differ and lie below {size}")
-    kept = tensor.detach()[(slice(None),) * axis + (indices,)].contiguous()
+    kept = tensor.detach()[(slice(None),) * axis + (np.array(indices),)].contiguous()
     tensor.data = kept
     tensor.grad = None
 

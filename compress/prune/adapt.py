@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations, islice
 
-import numpy as np
 from torch import Tensor, nn
 
 from artifacts.errors import InputError, first_line
@@ -24,6 +23,7 @@ from compress.prune.surgery import (
     Adjustments,
     ConflictError,
     attributes_of,
+    list_parts,
     name_adjustment,
 )
 
@@ -173,9 +173,9 @@ def _families_alike(
     for family in network.channels.families:
         if family.name not in reasons:
             continue
-        members = np.array(family.roots)
+        inside = network.channels.mark_groups(family.roots)
         for site in (*trace.sites, *trace.inputs):
-            if np.isin(network.channels.roots[site.ids], members).any():
+            if inside[site.ids].any():
                 groups.setdefault((site.place, site.ids.size), {})[family.name] = None
     together: dict[str, tuple[dict[str, None], int]] = {}
     for (_, size), group in groups.items():
@@ -188,11 +188,11 @@ def _families_alike(
 
 def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str, int]]:
     """Returns the operators with sizes that a family's channels meet, and where."""
-    members = np.array(family.roots)
+    inside, parts = network.channels.mark_groups(family.roots), list_parts(network.module)
     return frozenset(
-        (type(network.module.get_submodule(site.place)).__name__, site.operator, site.order)
+        (type(parts[site.place]).__name__, site.operator, site.order)
         for site in network.channels.trace.sites
-        if np.isin(network.channels.roots[site.ids], members).any()
+        if inside[site.ids].any()
     )
 
 
@@ -268,18 +268,18 @@ def _rescaled(
 
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
     """Yields sets of attributes equal to a size that the code names, likely ones first."""
-    members = np.array(family.roots)
+    inside, parts = network.channels.mark_groups(family.roots), list_parts(network.module)
     own: dict[tuple[str, str], set[Adjustment]] = {}
     outer: dict[tuple[str, str], set[Adjustment]] = {}
     called: dict[tuple[str, str], set[Adjustment]] = {}
     for site in network.channels.trace.sites:
-        if not np.isin(network.channels.roots[site.ids], members).any():
+        if not inside[site.ids].any():
             continue
-        found = list(attributes_of(network.module, site))
+        found = list(attributes_of(parts, site))
         for owner, name, _ in found:
             is_part = len(owner) > len(site.place)
             chosen = called if is_part else own if owner == found[0][0] else outer
-            use = name_adjustment(network.module, site, owner, name)
+            use = name_adjustment(parts, site, owner, name)
             chosen.setdefault(use[:2], set()).add(use)
     near = [*own.values(), *called.values()][:_MOST_NEAR]
     for count in range(1, min(_MOST_TOGETHER, len(near)) + 1):

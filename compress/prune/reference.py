@@ -51,7 +51,7 @@ def run_zeroed(
     Returns:
         the output tensors.
     """
-    leaves = channels.find_leaving(removed)
+    leaves = channels.mark_groups(removed)
     zeroed = share_values(module)
     tensors = dict((*zeroed.named_parameters(), *zeroed.named_buffers()))
     with torch.no_grad():
@@ -81,7 +81,7 @@ def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str
     Returns:
         operator and module, "mean in 'attention'".
     """
-    found = _narrowed_statistics(channels, channels.find_leaving(removed))
+    found = _narrowed_statistics(channels, channels.mark_groups(removed))
     names: dict[str, None] = {}
     for item in found:
         kind = _STATISTIC_NAMES.get(item.operator, item.operator)

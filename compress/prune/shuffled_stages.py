@@ -26,6 +26,7 @@ from compress.prune.surgery import (
     ConflictError,
     attributes_of,
     edit_places,
+    list_parts,
     name_adjustment,
     staged_size,
 )
@@ -73,12 +74,13 @@ def _in_turn(widths: Sequence[list[int]]) -> Iterable[list[int]]:
 
 def _all_adjustments(module: nn.Module, channels: Channels, stages: Sequence[Stage]) -> Adjustments:
     """Returns every number of a module that might be the size of what a stage is part of."""
-    members = {root for stage in stages for root in stage.members}
+    inside = channels.mark_groups({root for stage in stages for root in stage.members})
+    parts = list_parts(module)
     return frozenset(
-        name_adjustment(module, site, owner, name)
+        name_adjustment(parts, site, owner, name)
         for site in channels.trace.sites
-        if members & set(channels.roots[site.ids].tolist())
-        for owner, name, _ in attributes_of(module, site)
+        if inside[site.ids].any()
+        for owner, name, _ in attributes_of(parts, site)
     )
 
 
@@ -110,7 +112,7 @@ class _Narrower:
             place: truncate(pairs, place, self._channels.trace.weights[place[0]][place[1]].size)
             for place in places
         }
-        leaves = self._channels.find_leaving(())
+        leaves = self._channels.mark_groups(())
         try:
             edits = edit_places(
                 self._module,

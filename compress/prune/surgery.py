@@ -14,6 +14,8 @@ from compress.prune.analysis.shuffles import Place, Stage
 from compress.prune.analysis.trace import Site
 
 Edits = list[dict[str, Any]]
+Parts = Mapping[str, nn.Module]
+"""The modules of a network by name, under each name that one has."""
 Adjustment = tuple[str, str, str, str, int, int]
 Adjustments = frozenset[Adjustment]
 """Numbers that follow the size of a channel axis: class and attribute, and the place that uses
@@ -39,7 +41,7 @@ def make_edits(
     Raises:
         ConflictError: an attribute would need two values.
     """
-    leaves = channels.find_leaving(removed)
+    leaves = channels.mark_groups(removed)
     stages = list(_narrowed_stages(channels, removed))
     kept: dict[Place, list[int]] = {}
     for name, axes in channels.trace.weights.items():
@@ -138,35 +140,40 @@ def edit_places(
         ConflictError: an attribute would need two values.
     """
     edits: Edits = []
+    parts = list_parts(module)
     shapes: dict[str, list[int]] = {}
     for (name, axis), indices in kept.items():
         edits.append({"kind": "keep", "tensor": name, "axis": axis, "indices": indices})
-        shapes.setdefault(name, list(_tensor(module, name).shape))[axis] = len(indices)
-    shapes |= _computed_shapes(module, shapes)
+        shapes.setdefault(name, list(_tensor(parts, name).shape))[axis] = len(indices)
+    shapes |= _computed_shapes(parts, shapes)
     owners = {name.rpartition(".")[0] for name in shapes}
     for owner in sorted(owners):
-        values = _new_attributes(module.get_submodule(owner), owner, shapes, channels)
+        values = _new_attributes(parts[owner], owner, shapes, channels)
         for attribute, value in values.items():
             edits.append({"kind": "attribute", "module": owner, "name": attribute, "value": value})
-    return edits + _site_edits(module, channels, new_size, adjustments)
+    return edits + _site_edits(parts, channels, new_size, adjustments)
 
 
-def _tensor(module: nn.Module, name: str) -> Any:
+def list_parts(module: nn.Module) -> Parts:
+    """Returns the modules of a network by name, itself as ""."""
+    return dict(module.named_modules(remove_duplicate=False))
+
+
+def _tensor(parts: Parts, name: str) -> Any:
     owner, _, leaf = name.rpartition(".")
-    return getattr(module.get_submodule(owner), leaf)
+    return getattr(parts[owner], leaf)
 
 
-def _computed_shapes(module: nn.Module, shapes: dict[str, list[int]]) -> dict[str, list[int]]:
+def _computed_shapes(parts: Parts, shapes: dict[str, list[int]]) -> dict[str, list[int]]:
     """Returns the new shapes of weights that their layers compute from others, equally large."""
     found = {}
     for name, shape in shapes.items():
         in_layer = name_in_layer(name)
         if in_layer == name:
             continue
-        computed = getattr(
-            module.get_submodule(in_layer.rpartition(".")[0]), in_layer.rpartition(".")[2], None
-        )
-        if isinstance(computed, Tensor) and computed.shape == _tensor(module, name).shape:
+        owner, _, leaf = in_layer.rpartition(".")
+        computed = getattr(parts[owner], leaf, None)
+        if isinstance(computed, Tensor) and computed.shape == _tensor(parts, name).shape:
             found[in_layer] = shape
     return found
 
@@ -231,7 +238,7 @@ def _conv_attributes(
 
 
 def _site_edits(
-    module: nn.Module, channels: Channels, new_size: Callable[[Ids], int], adjustments: Adjustments
+    parts: Parts, channels: Channels, new_size: Callable[[Ids], int], adjustments: Adjustments
 ) -> Edits:
     """Returns new values of the attributes by which modules name the size of a channel axis."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}
@@ -240,8 +247,8 @@ def _site_edits(
         new = new_size(site.ids)
         if new == site.ids.size:
             continue
-        for owner, attribute, old in attributes_of(module, site):
-            if name_adjustment(module, site, owner, attribute) not in adjustments:
+        for owner, attribute, old in attributes_of(parts, site):
+            if name_adjustment(parts, site, owner, attribute) not in adjustments:
                 continue
             known = sizes.setdefault((owner, attribute), {})
             if known.setdefault(site.ids.size, new) != new:
@@ -253,11 +260,11 @@ def _site_edits(
     ]
 
 
-def name_adjustment(module: nn.Module, site: Site, owner: str, attribute: str) -> Adjustment:
+def name_adjustment(parts: Parts, site: Site, owner: str, attribute: str) -> Adjustment:
     """Returns what identifies an attribute's use, the same for every module of its class."""
     below = site.place[len(owner) :].lstrip(".")
     return (
-        type(module.get_submodule(owner)).__name__,
+        type(parts[owner]).__name__,
         attribute,
         below,
         site.operator,
@@ -266,15 +273,15 @@ def name_adjustment(module: nn.Module, site: Site, owner: str, attribute: str) -
     )
 
 
-def attributes_of(module: nn.Module, site: Site) -> Iterable[tuple[str, str, Any]]:
+def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
     """Yields owner, name and value of the numbers equal to a site's size, innermost first.
 
     Last come the parts of the innermost module: it may call a method of theirs that is no forward.
     """
-    parts = [name for name, _ in module.get_submodule(site.place).named_children()]
-    called = [f"{site.place}.{name}".lstrip(".") for name in parts]
+    children = [name for name, _ in parts[site.place].named_children()]
+    called = [f"{site.place}.{name}".lstrip(".") for name in children]
     for owner in (*reversed(site.modules), "", *called):
-        part = module.get_submodule(owner)
+        part = parts[owner]
         if type(part).__module__.startswith("torch.nn.modules."):
             continue
         for name, value in vars(part).items():

@@ -105,13 +105,9 @@ class Channels:
     families: tuple[Family, ...]
     left_alone: tuple[LeftAlone, ...]
 
-    def find_leaving(self, removed: Collection[int]) -> NDArray[np.bool_]:
-        """Returns whether each channel leaves with some groups, by id.
-
-        Args:
-            removed: the groups' roots.
-        """
-        return np.isin(self.roots, np.array(sorted(removed), np.int64))
+    def mark_groups(self, roots: Collection[int]) -> NDArray[np.bool_]:
+        """Returns which channels are of these groups, by id."""
+        return np.isin(self.roots, np.array(sorted(roots), np.int64))
 
     def without(self, reasons: dict[str, str]) -> "Channels":
         """Returns the structure with some families kept whole, by name and reason."""
