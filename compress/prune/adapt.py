@@ -129,7 +129,8 @@ def _join_families(
 
     One number or one tensor's size may serve two feature maps (`x.view(b, y.size(1), -1)`,
     `self.width`): if both lose as many channels, the code stays right. So may the size of what a
-    module is given (`b, c, h, w = x.shape`).
+    module is given (`b, c, h, w = x.shape`). Where nothing was found for as many that meet the same
+    code, nothing more is tried.
 
     Args:
         network: what is known so far.
@@ -138,6 +139,12 @@ def _join_families(
         progress: told (what, done, total).
     """
     alike = _families_alike(network, reasons)
+    code_met = {
+        family.name: _code_met(network, family)
+        for family in network.channels.families
+        if any(family.name in group for group, _ in alike)
+    }
+    in_vain: set[tuple[int, int, frozenset[tuple[str, str, int]]]] = set()
     for index, (group, size) in enumerate(alike):
         if progress is not None:
             progress("join", index, len(alike))
@@ -151,8 +158,10 @@ def _join_families(
                 continue
             joined = replace(network, channels=channels)
             whole = next(one for one in channels.families if one.name in names)
-            adapted, problem = _adapt(joined, whole, search)
+            code = len(names), size, frozenset().union(*(code_met[name] for name in names))
+            adapted, problem = _adapt(joined, whole, search if code not in in_vain else None)
             if problem:
+                in_vain.add(code)
                 continue
             network = adapted
             for name in names:
