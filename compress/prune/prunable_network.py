@@ -143,9 +143,9 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        wanted = self._run_zeroed(removed)
         with torch.no_grad():
             found = output_tensors(run_widely(self.narrow(removed, is_wide=True), self.inputs))
+        wanted = self._run_zeroed(removed)
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
         return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
