@@ -51,7 +51,12 @@ def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.silu_forms", description=__doc__)
     known = [*_chains(), *TIMM, *PACKAGED]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(known)}; the others leave the table",
+    )
     names = parser.parse_args().names
     if unknown := set(names) - set(known):
         parser.error(f"no network is called {', '.join(sorted(unknown))}; there are {known}")
