@@ -46,10 +46,9 @@ def _copy(module: Module, parts: Sequence[nn.Module], memo: dict[int, Any]) -> M
         if isinstance(value, Tensor) and not value.is_leaf
     }
     kinds = {kind: _is_plain(kind) for kind in set(map(type, parts))}
-    plain = [part for part in parts if kinds[type(part)]]
-    copies = [type(part).__new__(type(part)) for part in plain]
-    memo |= {id(part): copy for part, copy in zip(plain, copies, strict=True)}
-    for part, copy in reversed(list(zip(plain, copies, strict=True))):
+    copies = [(part, type(part).__new__(type(part))) for part in parts if kinds[type(part)]]
+    memo |= {id(part): copy for part, copy in copies}
+    for part, copy in reversed(copies):
         state = part.__getstate__()
         copy.__setstate__({name: _copy_attribute(value, memo) for name, value in state.items()})
     whole = deepcopy(module, memo)
@@ -63,9 +62,8 @@ def _list_kept(parts: Sequence[nn.Module]) -> Iterator[Any]:
     """Yields what modules keep beside their parameters and parts, in lists and dictionaries too."""
     for part in parts:
         for name, value in vars(part).items():
-            kind = type(value)
-            is_empty = kind in _ATOMS or (kind in _CONTAINERS and not value)
-            if not is_empty and name not in ("_parameters", "_modules"):
+            is_known = name in ("_parameters", "_modules")
+            if not (is_known or type(value) in _ATOMS or _is_empty(value)):
                 yield from tree_leaves(value)
 
 
@@ -84,16 +82,17 @@ def _copy_attribute(value: Any, memo: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
-    if kind not in _CONTAINERS or id(value) in memo:
-        return deepcopy(value, memo)
-    if not value:
-        copy = memo[id(value)] = kind()
-        return copy
-    if kind not in (dict, OrderedDict) or not _ATOMS.issuperset(map(type, value)):
+    is_by_value = kind in (dict, OrderedDict) and _ATOMS.issuperset(map(type, value))
+    if id(value) in memo or not (is_by_value or _is_empty(value)):
         return deepcopy(value, memo)
     copy = memo[id(value)] = kind()
-    copy.update({key: _copy_attribute(item, memo) for key, item in value.items()})
+    if value:
+        copy.update({key: _copy_attribute(item, memo) for key, item in value.items()})
     return copy
+
+
+def _is_empty(value: Any) -> bool:
+    return type(value) in _CONTAINERS and not value
 
 
 def share_values(module: Module) -> Module:

@@ -23,6 +23,7 @@ from torch import nn
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_inputs import input_tensors
+from benchmarks.chosen_names import add_names, parse_names
 from benchmarks.kernel_forms import chain_layers, export_module
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
@@ -51,15 +52,8 @@ def main() -> None:
     """Measures, writes the raw figures and the section of the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.silu_forms", description=__doc__)
     known = [*_chains(), *TIMM, *PACKAGED]
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"of {', '.join(known)}; the others leave the table",
-    )
-    names = parser.parse_args().names
-    if unknown := set(names) - set(known):
-        parser.error(f"no network is called {', '.join(sorted(unknown))}; there are {known}")
+    add_names(parser, known, "the others leave the table")
+    names = parse_names(parser, known).names
     with OtherProcesses() as others:
         rows = [_measure(name, model) for name, model in _networks(names or known)]
     write_json(RAW.with_name(f"{SECTION}.json"), rows)
@@ -100,11 +94,10 @@ def _measure(name: str, model: onnx.ModelProto) -> dict[str, Any]:
     settings = {"SiLU": plain, "tanh": replace(plain, swish_by_tanh=True)}
     with TemporaryDirectory() as folder:
         files = {"float": save_onnx(model, Path(folder, "float.onnx"), metadata={})}
-        count = 0
         for kind, item in settings.items():
             quantized = quantize_model(model, samples, item).model
             files[kind] = save_onnx(quantized, Path(folder, f"{kind}.onnx"), metadata={})
-            count = sum(node.op_type == "Tanh" for node in quantized.graph.node)
+        count = sum(node.op_type == "Tanh" for node in quantized.graph.node)
         times = measure_latency(files, ROUNDS)
     return {"network": name, "count": count, "times": times}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from artifacts.processor import overflows_on_int8, read_flags
+from benchmarks.chosen_names import add_names, parse_names
 from benchmarks.machine import describe_machine
 from benchmarks.marked import replace_section
 from benchmarks.peers.cases import Case
@@ -85,26 +86,18 @@ def _plan(case: Case) -> dict[str, Any]:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.unseen", description=__doc__)
-    add_names(parser, "the others' figures stay")
+    add_names(parser, NETWORKS, "the others' figures stay")
     parser.add_argument("--steps", type=int, default=STEPS, help="of training, each network")
     parser.add_argument(
         "--quick", action="store_true", help=f"in half the time, without {', '.join(SELDOM_BEST)}"
     )
     add_reuse_options(parser)
-    return parse_names(parser)
+    return parse_networks(parser)
 
 
-def add_names(parser: argparse.ArgumentParser, others: str) -> None:
-    """Adds the networks to measure, all by default; `others` says what becomes of the rest."""
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(NETWORKS)}; {others}")
-
-
-def parse_names(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def parse_networks(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Returns the arguments; ends where a network is unknown, or the peers are not installed."""
-    arguments = parser.parse_args()
-    unknown = sorted(set(arguments.names) - NETWORKS.keys())
-    if unknown:
-        parser.error(f"there is no network '{unknown[0]}': {', '.join(NETWORKS)}")
+    arguments = parse_names(parser, NETWORKS)
     if not PEERS_PYTHON.exists():
         raise SystemExit("the peers' virtual environment is missing: run 'make bench-unseen'")
     return arguments

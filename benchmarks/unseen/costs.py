@@ -11,12 +11,14 @@ from datetime import date
 from typing import Any
 
 from artifacts.atomic import write_json, write_text
+from benchmarks.chosen_names import add_names
 from benchmarks.machine import OtherProcesses, describe_machine
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.peers.cases import Case, read_feeds
 from benchmarks.peers.makers import OURS, list_ours, list_peers, make
 from benchmarks.peers.measure import case_files, read_versions
-from benchmarks.unseen.__main__ import PAGE, RAW, add_names, parse_names
+from benchmarks.unseen.__main__ import PAGE, RAW, parse_networks
+from benchmarks.unseen.networks import NETWORKS
 from benchmarks.unseen.page import COST_OF
 from benchmarks.unseen.trained import OUT, STEPS, list_cases
 
@@ -37,8 +39,8 @@ _COLUMNS = {name: name for name in QUICK_PEERS} | dict(
 def main() -> None:
     """Measures the networks that are named, or all; writes the raw figures and the section."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.unseen.costs", description=__doc__)
-    add_names(parser, "the others leave the table")
-    names = parse_names(parser).names
+    add_names(parser, NETWORKS, "the others leave the table")
+    names = parse_networks(parser).names
     with OtherProcesses() as others:
         cases = [
             _measure(case)

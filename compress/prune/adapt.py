@@ -5,7 +5,7 @@ follow is found by trying: a few channels leave, and the pruned network must equ
 those channels zeroed. A family for which nothing works is left alone, with the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, islice
 
@@ -38,6 +38,10 @@ _MOST_TRIALS = 600
 """How often a network runs, in search of what follows its families, before the rest stay whole."""
 _OTHERWISE = "pruned, it computes something else"
 _GIVEN_UP = f"nothing more was tried after {_MOST_TRIALS} trials"
+
+
+Code = frozenset[tuple[str, str, int]]
+"""Operators with sizes that channels meet: the class of the module, the operator, its order."""
 
 
 class _Search:
@@ -94,12 +98,13 @@ def _try_families(
     """
     families = network.channels.families
     reasons: dict[str, str] = {}
-    known: dict[frozenset[tuple[str, str, int]], str] = {}
+    code_met = {family.name: _code_met(network, family) for family in families}
+    known: dict[Code, str] = {}
     search = _Search()
     for index, family in enumerate(families):
         if progress is not None:
             progress("prove", index, len(families))
-        code = _code_met(network, family)
+        code = code_met[family.name]
         if code in known and not known[code]:
             continue
         adapted, problem = _adapt(network, family, search if code not in known else None)
@@ -115,13 +120,14 @@ def _try_families(
         network, problem = _adapt(network, family, search)
         if problem:
             reasons[name] = problem
-    network = _join_families(network, reasons, search, progress)
+    network = _join_families(network, reasons, code_met, search, progress)
     return _settle_together(replace(network, channels=network.channels.without(reasons)))
 
 
 def _join_families(
     network: PrunableNetwork,
     reasons: dict[str, str],
+    code_met: Mapping[str, Code],
     search: _Search,
     progress: Callable[[str, int, int], None] | None,
 ) -> PrunableNetwork:
@@ -135,16 +141,12 @@ def _join_families(
     Args:
         network: what is known so far.
         reasons: why families are left alone, by name; those of joined families are taken out.
+        code_met: of each family, by name.
         search: what may still be tried.
         progress: told (what, done, total).
     """
     alike = _families_alike(network, reasons)
-    code_met = {
-        family.name: _code_met(network, family)
-        for family in network.channels.families
-        if any(family.name in group for group, _ in alike)
-    }
-    in_vain: set[tuple[int, int, frozenset[tuple[str, str, int]]]] = set()
+    in_vain: set[tuple[int, int, Code]] = set()
     for index, (group, size) in enumerate(alike):
         if progress is not None:
             progress("join", index, len(alike))
@@ -195,7 +197,7 @@ def _families_alike(
     return list(dict.fromkeys(one for one in several if len(one[0]) > 1))
 
 
-def _code_met(network: PrunableNetwork, family: Family) -> frozenset[tuple[str, str, int]]:
+def _code_met(network: PrunableNetwork, family: Family) -> Code:
     """Returns the operators with sizes that a family's channels meet, and where."""
     inside, parts = network.channels.mark_groups(family.roots), list_parts(network.module)
     return frozenset(
