@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PEERS_STAMP := .venv-peers/.installed
+ARCHITECTURES_STAMP := .venv-architectures/.installed
 
-.PHONY: setup demo test test-all bench bench-quantize bench-unseen lint clean
+.PHONY: setup demo test test-all bench bench-quantize bench-unseen bench-architectures lint clean
 
 setup: $(STAMP)
 
@@ -45,5 +46,14 @@ bench-quantize: $(PEERS_STAMP)  ## framefit's files beside those of the tools th
 bench-unseen: $(PEERS_STAMP)  ## the same on networks that nothing was tuned to, trained for it
 	$(BIN)/python -m benchmarks.unseen
 
+$(ARCHITECTURES_STAMP): benchmarks/architectures/requirements.txt $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-architectures
+	$(BIN)/uv pip install --quiet --python .venv-architectures/bin/python \
+		-e '.[torch]' -r benchmarks/architectures/requirements.txt
+	touch $(ARCHITECTURES_STAMP)
+
+bench-architectures: $(ARCHITECTURES_STAMP)  ## networks as other packages build them
+	.venv-architectures/bin/python -m benchmarks.architectures
+
 clean:
-	rm -rf .venv .venv-peers out build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-peers .venv-architectures out build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Networks as other packages build them, through quantization, OpenVINO and pruning."""

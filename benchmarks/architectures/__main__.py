@@ -1,0 +1,73 @@
+"""`make bench-architectures`: networks of other packages; writes docs/architectures.md."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from artifacts.atomic import write_json, write_text
+from benchmarks.architectures.child import measure_architecture
+from benchmarks.architectures.other_networks import list_others
+from benchmarks.architectures.page import render
+from benchmarks.architectures.transformers_networks import list_transformers
+from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.own_processes import run_each
+
+PAGE = Path("docs/architectures.md")
+RAW = Path("out/architectures/rows.json")
+TIMEOUT_S = 300.0
+TOOLS = ("framefit", "torch", "openvino", "onnxruntime")
+PACKAGES = {
+    "transformers": "transformers",
+    "segmentation_models_pytorch": "segmentation-models-pytorch",
+    "ultralytics": "ultralytics",
+    "torchvision": "torchvision",
+    "effdet": "effdet",
+    "monai": "monai",
+}
+"""As they are imported, and as they are installed."""
+PRELOADED = ("torch", "onnxruntime", "openvino", "framefit")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs what is asked for, keeps the raw rows, and writes the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
+    parser.add_argument("names", nargs="*", help="networks or packages; default: all")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds per network")
+    options = parser.parse_args(arguments)
+    known = [*list_transformers(), *list_others()]
+    wanted = [
+        item
+        for item in known
+        if not options.names or {item.name, item.package} & set(options.names)
+    ]
+    rows: dict[str, Any] = {}
+
+    def tell(row: dict[str, Any]) -> None:
+        rows[row["name"]] = row
+        write_json(RAW, rows)
+        print(f"{row['name']}: {row.get('problem') or row['seconds']}", flush=True)
+
+    with OtherProcesses() as others:
+        run_each(
+            measure_architecture, wanted, timeout_s=options.timeout, preloaded=PRELOADED, tell=tell
+        )
+    packages = {name: f"{name} {version(PACKAGES[name])}" for name in {i.package for i in wanted}}
+    facts = {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
+        "packages": packages,
+        "others": others.share,
+    }
+    write_text(
+        PAGE, render([{**rows[item.name], "package": item.package} for item in wanted], facts)
+    )
+    print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
+
+
+if __name__ == "__main__":
+    main()

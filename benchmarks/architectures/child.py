@@ -1,0 +1,106 @@
+"""One architecture through quantization, OpenVINO and pruning, in a process of its own."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import framefit
+from artifacts.errors import FramefitError
+from artifacts.synthetic_pictures import draw_pictures
+from benchmarks.architectures.architecture import Architecture
+from benchmarks.own_processes import Row
+from benchmarks.zoo.build import wake_scales
+from compress.prune.settings import PruneSettings
+from framefit.quantize_job import choose_weights
+from framefit.target_check import check_on_target
+
+RUNTIME = "openvino"
+SAMPLES = 8
+RATIO = 0.3
+_SETTLING_MOMENTUM = 0.3
+_BATCH_NORMS = nn.modules.batchnorm._BatchNorm
+
+
+def measure_architecture(architecture: Architecture) -> Row:
+    """Returns the row of one network; `problem` names what stopped it, and where."""
+    row: Row = {
+        "name": architecture.name,
+        "package": architecture.package,
+        "seconds": {},
+        "stage": "build",
+    }
+    try:
+        _run_stages(architecture, row)
+    except FramefitError as error:
+        row["problem"] = f"{row['stage']}: {error}"
+    except Exception as error:
+        line = " ".join(str(error).split())[:300]
+        row["problem"] = f"{row['stage']}: {type(error).__name__}: {line}"
+    return row
+
+
+@contextmanager
+def _stage(row: Row, name: str) -> Iterator[None]:
+    row["stage"] = name
+    start = time.perf_counter()
+    yield
+    row["seconds"][name] = round(time.perf_counter() - start, 2)
+
+
+def _run_stages(architecture: Architecture, row: Row) -> None:
+    data = draw_data(architecture)
+    with _stage(row, "build"):
+        module = _build(architecture, data)
+    with _stage(row, "export"):
+        model = framefit.export(module, data)
+    names = [item.name for item in model.graph.input]
+    feeds = [
+        {name: value.numpy() for name, value in zip(names, item, strict=True)} for item in data
+    ]
+    with _stage(row, "quantize"):
+        settings = framefit.QuantizeSettings(target=RUNTIME, weights=choose_weights(RUNTIME))
+        result = framefit.quantize(model, feeds, settings)
+    row["layers"], row["stays_float"] = len(result.layers), 0
+    if result.precision is not None:
+        row["stays_float"] = len(result.precision.float_nodes)
+        row["float_ms"] = result.precision.float_ms
+        row["int8_ms"] = result.precision.chosen.latency_ms
+    with _stage(row, "run"):
+        check = check_on_target(model, result.model, feeds, RUNTIME, {})
+    row["outputs_db"], row["said_db"] = check.outputs_db, check.said_db
+    with _stage(row, "prune"):
+        pruned = framefit.prune(module, data, framefit.PruneGoal(ratio=RATIO), PruneSettings())
+    row["macs"] = pruned.macs
+    row["stage"] = "done"
+
+
+def draw_data(architecture: Architecture) -> list[tuple[torch.Tensor, ...]]:
+    """Returns samples: blobs of every size for each input."""
+    rng = np.random.default_rng(1)
+    return [
+        tuple(
+            torch.from_numpy(draw_pictures(architecture.shape, rng))
+            for _ in range(architecture.inputs)
+        )
+        for _ in range(SAMPLES)
+    ]
+
+
+def _build(architecture: Architecture, data: list[tuple[torch.Tensor, ...]]) -> nn.Module:
+    """Returns the network in evaluation mode, with batch statistics of its data."""
+    torch.manual_seed(0)
+    module = architecture.build().eval().requires_grad_(requires_grad=False)
+    wake_scales(module, torch.Generator().manual_seed(0))
+    norms: list[Any] = [part for part in module.modules() if isinstance(part, _BATCH_NORMS)]
+    for norm in norms:
+        norm.train()
+        norm.momentum = _SETTLING_MOMENTUM
+    with torch.no_grad():
+        for sample in data:
+            module(*sample)
+    return module.eval()
