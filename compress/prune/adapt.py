@@ -82,10 +82,33 @@ def open_network(
     given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
     channels = add_shuffled_stages(wide, given, find_channels(wide, given, protect))
     network = PrunableNetwork(module, given, channels, frozenset())
-    if any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
-        network.require_repeatable()
-        network = _try_families(network, progress)
+    if not _is_proven(network):
+        network = _adapt_all(network, progress)
     return replace(network, channels=network.channels.without_constant())
+
+
+def _is_proven(network: PrunableNetwork) -> bool:
+    """Whether all families prune together."""
+    trials = all_probes(network.channels)
+    return not any(_problem(network, set().union(*probes.values())) for probes in trials)
+
+
+def _adapt_all(
+    network: PrunableNetwork, progress: Callable[[str, int, int], None] | None
+) -> PrunableNetwork:
+    """Returns the network with what has to follow its families, and without those left alone.
+
+    Where the network takes smaller pictures, it is tried with these, hundreds of times, and proven
+    with its own in the end. If that fails, all is tried with its own.
+    """
+    small = network.shrink()
+    if small is not None:
+        small.require_repeatable()
+        found = _try_families(small, progress).with_inputs(network.inputs)
+        if _is_proven(found):
+            return found
+    network.require_repeatable()
+    return _try_families(network, progress)
 
 
 def _try_families(

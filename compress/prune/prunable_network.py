@@ -1,7 +1,7 @@
 """A network whose channel groups are known, and its copies without some of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from compress.prune.computed_scales import Scale, find_scales, name_changed_scal
 from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
+from compress.prune.small_inputs import shrink_inputs
 from compress.prune.surgery import Adjustments, Edits, make_edits
 
 TOLERANCE = 1e-9
@@ -55,7 +56,7 @@ class PrunableNetwork:
 
     Attributes:
         module: the network.
-        inputs: arguments in float64 with which it was traced.
+        inputs: arguments in float64 with which it is proven.
         channels: its structure.
         adjustments: attributes that have to follow a channel count.
         rescalings: values that make up for scales which the code computes from one.
@@ -67,6 +68,15 @@ class PrunableNetwork:
     adjustments: Adjustments
     rescalings: tuple[Rescaling, ...] = ()
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
+
+    def with_inputs(self, inputs: tuple[Tensor, ...]) -> "PrunableNetwork":
+        """Returns the same network, proven with other arguments."""
+        return replace(self, inputs=inputs, _memory=_Memory(wide=self._wide))
+
+    def shrink(self) -> "PrunableNetwork | None":
+        """Returns the same network with smaller pictures; None where there is no use of them."""
+        small = shrink_inputs(self._wide, self.inputs)
+        return self.with_inputs(small) if small is not None else None
 
     def make_edits(self, removed: set[int]) -> Edits:
         """Returns the edits that remove channel groups."""
