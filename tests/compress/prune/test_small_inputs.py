@@ -1,0 +1,109 @@
+"""What follows channels is looked for with smaller pictures, and proven with the given ones."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compress.prune.adapt import open_network
+from compress.prune.api import PruneSettings, RatioGoal, prune_module
+from compress.prune.prunable_network import TOLERANCE
+from compress.prune.small_inputs import shrink_inputs
+
+LARGE = (1, 3, 256, 384)
+SMALL = (1, 3, 128, 160)
+
+
+class Viewing(nn.Module):
+    """Two maps that the code views by the number of one: both have to lose as many channels.
+
+    Args:
+        literal_from: from this width on, the code names a number that cannot follow.
+        note: is told the width of each picture.
+    """
+
+    def __init__(
+        self, literal_from: int = 10_000, note: Callable[[int], None] = lambda width: None
+    ) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.width, self.literal_from, self.note = 8, literal_from, note
+        self.trunk, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1)
+        self.out = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.note(x.shape[-1])
+        width = 8 if x.shape[-1] >= self.literal_from else self.width
+        first = self.trunk(x).relu().view(1, width, -1, x.shape[-1])
+        return self.out(self.second(first).view(1, width, -1, x.shape[-1]))
+
+
+class Placed(nn.Module):
+    """A network with a position for each pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(1, 3, *LARGE[2:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.places
+
+
+def test_pictures_shrink_by_one_factor_and_other_inputs_stay():
+    class Two(nn.Module):
+        def forward(self, picture, depth, pose):
+            return picture, depth.mean() + pose
+
+    given = (torch.randn(LARGE), torch.randn(1, 1, 64, 96), torch.randn(1, 6))
+    picture, depth, pose = shrink_inputs(Two(), given)
+    assert picture.shape == SMALL
+    assert torch.equal(picture, given[0][..., :128, :160])
+    assert depth.shape == (1, 1, 32, 64)
+    assert pose is given[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Conv2d(3, 4, 1), (1, 3, 128, 128)),
+        (nn.Conv2d(3, 4, 1), (1, 3, 32, 512)),
+        (nn.Linear(512, 4), (1, 512)),
+        (Placed(), LARGE),
+        (nn.Conv2d(3, 4, 200), LARGE),
+    ],
+)
+def test_small_inputs_and_those_of_networks_with_a_size_of_their_own_stay(module, shape):
+    assert shrink_inputs(module, (torch.randn(shape),)) is None
+
+
+def test_most_trials_have_small_pictures_and_the_last_word_the_given_ones():
+    sizes = Counter()
+
+    def note(width: int) -> None:
+        sizes[width] += 1
+
+    network = open_network(Viewing(note=note), (torch.randn(LARGE),))
+    assert sizes[SMALL[-1]] > sizes[LARGE[-1]]
+    removed = {network.channels.families[0].roots[1]}
+    assert network.inputs[0].shape == LARGE
+    assert network.largest_difference(removed) <= TOLERANCE
+
+
+def test_what_cannot_follow_in_large_pictures_only_is_found_with_these():
+    module, given = Viewing(literal_from=300), (torch.randn(LARGE),)
+    network = open_network(module, given)
+    assert network.channels.families == ()
+    reasons = {item.reason for item in network.channels.left_alone}
+    assert any("names a size that cannot follow" in reason for reason in reasons)
+    small = open_network(module, (given[0][..., :128, :160],))
+    assert len(small.channels.families) == 1
+
+
+def test_a_network_of_large_pictures_is_pruned():
+    module, given = Viewing(), (torch.randn(LARGE),)
+    result = prune_module(module, given, RatioGoal(0.5), PruneSettings(importance="magnitude"))
+    assert result.macs[1] < result.macs[0]
+    assert max(result.differences) <= TOLERANCE
+    assert result.module(*given).shape == module(*given).shape
