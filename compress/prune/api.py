@@ -219,6 +219,14 @@ def _cost(goal: RatioGoal | MacsGoal, channels: Channels) -> Cost:
 def _budget(goal: RatioGoal | MacsGoal, cost: Cost, pruner: Pruner) -> float:
     """Returns the cost to reach; refuses what would empty a layer."""
     full, least = cost.total(_all(pruner.channels)), pruner.floor(cost).cost
+    if least == full:
+        limits = pruner.limits
+        raise InputError(
+            f"no layer can lose channels with --round-to {limits.round_to} and "
+            f"--fewest {limits.fewest}",
+            "layers with more channels",
+            "lower --round-to or --fewest",
+        )
     if isinstance(goal, RatioGoal):
         wanted = full * (1 - goal.share)
         if wanted < least:

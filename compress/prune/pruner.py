@@ -14,7 +14,7 @@ from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
-from compress.prune.select import Selection, find_floor, rank_scores, select_groups
+from compress.prune.select import Selection, WidthLimits, find_floor, rank_scores, select_groups
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
@@ -107,6 +107,11 @@ class Pruner:
     def channels(self) -> Channels:
         """What can be pruned, and what not."""
         return self._network.channels
+
+    @property
+    def limits(self) -> WidthLimits:
+        """Which widths its feature maps may get."""
+        return self._settings.limits
 
     def select(self, cost: Cost, goal: float) -> Selection:
         """Chooses what leaves to bring a cost down to `goal`."""

@@ -29,13 +29,13 @@ class Viewing(nn.Module):
     ) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.width, self.literal_from, self.note = 8, literal_from, note
-        self.trunk, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1)
-        self.out = nn.Conv2d(8, 2, 1)
+        self.width, self.literal_from, self.note = 32, literal_from, note
+        self.trunk, self.second = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 1)
+        self.out = nn.Conv2d(32, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         self.note(x.shape[-1])
-        width = 8 if x.shape[-1] >= self.literal_from else self.width
+        width = 32 if x.shape[-1] >= self.literal_from else self.width
         first = self.trunk(x).relu().view(1, width, -1, x.shape[-1])
         return self.out(self.second(first).view(1, width, -1, x.shape[-1]))
 
@@ -103,7 +103,8 @@ def test_what_cannot_follow_in_large_pictures_only_is_found_with_these():
 
 def test_a_network_of_large_pictures_is_pruned():
     module, given = Viewing(), (torch.randn(LARGE),)
-    result = prune_module(module, given, RatioGoal(0.5), PruneSettings(importance="magnitude"))
+    settings = PruneSettings(importance="magnitude")
+    result = prune_module(module, given, RatioGoal(0.5), settings)
     assert result.macs[1] < result.macs[0]
     assert max(result.differences) <= TOLERANCE
     assert result.module(*given).shape == module(*given).shape
