@@ -16,6 +16,7 @@ from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import find_channels
 from compress.prune.analysis.families import Family
 from compress.prune.probes import all_probes, probe_cut, probe_first
+from compress.prune.proof_inputs import enliven_inputs, shrink_inputs, stretch_inputs
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.shuffled_stages import add_shuffled_stages
 from compress.prune.surgery import (
@@ -79,18 +80,14 @@ def open_network(
         InputError: the network cannot run with these inputs, or answers otherwise each time.
     """
     wide = copy_module(module).double().eval()
-    given = tuple(value.double() if value.is_floating_point() else value for value in inputs)
+    given = enliven_inputs(
+        tuple(value.double() if value.is_floating_point() else value for value in inputs)
+    )
     channels = add_shuffled_stages(wide, given, find_channels(wide, given, protect))
     network = PrunableNetwork(module, given, channels, frozenset())
-    if not _is_proven(network):
+    if any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
         network = _adapt_all(network, progress)
     return replace(network, channels=network.channels.without_constant())
-
-
-def _is_proven(network: PrunableNetwork) -> bool:
-    """Whether all families prune together."""
-    trials = all_probes(network.channels)
-    return not any(_problem(network, set().union(*probes.values())) for probes in trials)
 
 
 def _adapt_all(
@@ -98,17 +95,19 @@ def _adapt_all(
 ) -> PrunableNetwork:
     """Returns the network with what has to follow its families, and without those left alone.
 
-    Where the network takes smaller pictures, it is tried with these, hundreds of times, and proven
-    with its own in the end. If that fails, all is tried with its own.
+    It is tried hundreds of times with small pictures where it takes them, and proven in the end
+    with pictures of another size as well: what follows must not depend on it.
     """
-    small = network.shrink()
+    small = shrink_inputs(network.wide, network.inputs)
+    searched = network
     if small is not None:
-        small.require_repeatable()
-        found = _try_families(small, progress).with_inputs(network.inputs)
-        if _is_proven(found):
-            return found
-    network.require_repeatable()
-    return _try_families(network, progress)
+        searched = PrunableNetwork(network.module, small, network.channels, network.adjustments)
+    searched.require_repeatable()
+    found = _try_families(searched, progress)
+    other = network.inputs if small is not None else stretch_inputs(network.wide, network.inputs)
+    if other is not None:
+        found = _settle_together(found.with_inputs(other))
+    return found.with_inputs(network.inputs)
 
 
 def _try_families(

@@ -14,10 +14,10 @@ from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
+from compress.prune.difference import largest_difference
 from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
-from compress.prune.small_inputs import shrink_inputs
 from compress.prune.surgery import Adjustments, Edits, make_edits
 
 TOLERANCE = 1e-9
@@ -60,6 +60,7 @@ class PrunableNetwork:
         channels: its structure.
         adjustments: attributes that have to follow a channel count.
         rescalings: values that make up for scales which the code computes from one.
+        scale_inputs: arguments with which these scales are looked at; None for `inputs`.
     """
 
     module: nn.Module
@@ -67,16 +68,21 @@ class PrunableNetwork:
     channels: Channels
     adjustments: Adjustments
     rescalings: tuple[Rescaling, ...] = ()
+    scale_inputs: tuple[Tensor, ...] | None = None
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
     def with_inputs(self, inputs: tuple[Tensor, ...]) -> "PrunableNetwork":
-        """Returns the same network, proven with other arguments."""
-        return replace(self, inputs=inputs, _memory=_Memory(wide=self._wide))
+        """Returns the same network, proven with other arguments.
 
-    def shrink(self) -> "PrunableNetwork | None":
-        """Returns the same network with smaller pictures; None where there is no use of them."""
-        small = shrink_inputs(self._wide, self.inputs)
-        return self.with_inputs(small) if small is not None else None
+        What makes up for scales stays as it is with those before.
+        """
+        memory = _Memory(scales=self._memory.scales, wide=self.wide)
+        return replace(self, inputs=inputs, scale_inputs=self._scaling, _memory=memory)
+
+    @property
+    def _scaling(self) -> tuple[Tensor, ...]:
+        """The arguments with which scales are looked at."""
+        return self.inputs if self.scale_inputs is None else self.scale_inputs
 
     def make_edits(self, removed: set[int]) -> Edits:
         """Returns the edits that remove channel groups."""
@@ -89,19 +95,19 @@ class PrunableNetwork:
             removed: roots of the groups.
             is_wide: whether in float64.
         """
-        module = share_values(self._wide) if is_wide else copy_module(self.module)
+        module = share_values(self.wide) if is_wide else copy_module(self.module)
         apply_edits(module.eval(), self.make_edits(removed))
         families = {one.name for one in self.channels.families if removed & set(one.roots)}
         chosen = [one for one in self.rescalings if one.family in families]
         if chosen:
-            after = find_scales(copy_module(module).double().eval(), self.inputs)
+            after = find_scales(copy_module(module).double().eval(), self._scaling)
             for one in chosen:
                 factor = one.factor(self._scales, after)
                 rescale(module, self.channels, removed, one, factor)
         return module
 
     @property
-    def _wide(self) -> nn.Module:
+    def wide(self) -> nn.Module:
         """The network in float64; nothing may be written into it, nor may it be run."""
         if self._memory.wide is None:
             self._memory.wide = copy_module(self.module).double().eval()
@@ -110,14 +116,14 @@ class PrunableNetwork:
     @property
     def _scales(self) -> list[Scale]:
         if self._memory.scales is None:
-            self._memory.scales = find_scales(share_values(self._wide), self.inputs)
+            self._memory.scales = find_scales(share_values(self.wide), self._scaling)
         return self._memory.scales
 
     def propose_rescalings(
         self, family: Family, removed: set[int]
     ) -> Iterable[tuple[Rescaling, ...]]:
         """Yields what might make up for scales that are others without these groups."""
-        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        after = find_scales(self.narrow(removed, is_wide=True), self._scaling)
         return propose_rescalings(self.module, self.channels, family, self._scales, after)
 
     def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
@@ -131,13 +137,13 @@ class PrunableNetwork:
             InputError: it does not, so that nothing can be proven of it.
         """
         first, *others = (
-            run_zeroed(self._wide, self.channels, set(), self.inputs) for _ in range(_RUNS)
+            run_zeroed(self.wide, self.channels, set(), self.inputs) for _ in range(_RUNS)
         )
         for other in others:
             if [one.shape for one in first] != [one.shape for one in other]:
                 apart = float("inf")
             else:
-                apart = max(_difference(a, b) for a, b in zip(first, other, strict=True))
+                apart = max(largest_difference(a, b) for a, b in zip(first, other, strict=True))
             if not apart <= TOLERANCE:
                 raise InputError(
                     f"the network answers the same input otherwise each time (by {apart:.1e})",
@@ -148,7 +154,7 @@ class PrunableNetwork:
     def largest_difference(self, removed: set[int]) -> float:
         """Returns how far the pruned network is from the zeroed original.
 
-        Float64; relative to the largest absolute output.
+        Float64; relative, see `compress.prune.difference`.
 
         Raises:
             InputError: the pruned network does not run.
@@ -158,14 +164,14 @@ class PrunableNetwork:
         wanted = self._run_zeroed(removed)
         if [value.shape for value in found] != [value.shape for value in wanted]:
             raise InputError("the pruned network's outputs have other shapes")
-        return float(np.max([_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
+        return float(np.max([largest_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
 
     def _run_zeroed(self, removed: set[int]) -> list[Tensor]:
         """Runs the zeroed original; several trials of the same groups have it in common."""
         for known in self._memory.zeroed:
             if known.roots is self.channels.roots and known.removed == removed:
                 return known.outputs
-        outputs = run_zeroed(self._wide, self.channels, removed, self.inputs)
+        outputs = run_zeroed(self.wide, self.channels, removed, self.inputs)
         one = _Zeroed(self.channels.roots, frozenset(removed), outputs)
         self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
         return outputs
@@ -176,14 +182,5 @@ class PrunableNetwork:
         Args:
             removed: groups without which the network runs.
         """
-        after = find_scales(self.narrow(removed, is_wide=True), self.inputs)
+        after = find_scales(self.narrow(removed, is_wide=True), self._scaling)
         return name_changed_scale(self._scales, after)
-
-
-def _difference(found: Tensor, wanted: Tensor) -> float:
-    if not wanted.is_floating_point():
-        return float((found != wanted).any())
-    if not wanted.numel():
-        return 0.0
-    scale = float(wanted.abs().max()) or 1.0
-    return float((found - wanted).abs().max()) / scale

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from compress.prune.adapt import open_network
 from compress.prune.api import PruneSettings, RatioGoal, prune_module
+from compress.prune.proof_inputs import enliven_inputs, shrink_inputs, stretch_inputs
 from compress.prune.prunable_network import TOLERANCE
-from compress.prune.small_inputs import shrink_inputs
 
 LARGE = (1, 3, 256, 384)
 SMALL = (1, 3, 128, 160)
@@ -92,13 +92,74 @@ def test_most_trials_have_small_pictures_and_the_last_word_the_given_ones():
 
 
 def test_what_cannot_follow_in_large_pictures_only_is_found_with_these():
-    module, given = Viewing(literal_from=300), (torch.randn(LARGE),)
-    network = open_network(module, given)
+    network = open_network(Viewing(literal_from=300), (torch.randn(LARGE),))
     assert network.channels.families == ()
     reasons = {item.reason for item in network.channels.left_alone}
     assert any("names a size that cannot follow" in reason for reason in reasons)
-    small = open_network(module, (given[0][..., :128, :160],))
-    assert len(small.channels.families) == 1
+
+
+def test_what_cannot_follow_in_larger_pictures_is_found_with_small_ones():
+    families = open_network(Viewing(literal_from=10), (torch.randn(1, 3, 8, 8),)).channels.families
+    assert families == ()
+    families = open_network(Viewing(literal_from=20), (torch.randn(1, 3, 8, 8),)).channels.families
+    assert len(families) == 1
+
+
+class Scaling(nn.Module):
+    """Attention that is scaled by channels and positions together: no weight makes up for both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.query, self.key, self.value = (nn.Conv2d(3, 16, 1) for _ in range(3))
+        self.out = nn.Conv2d(16, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (one(x).flatten(2) for one in (self.query, self.key, self.value))
+        weights = query.transpose(1, 2) @ key * 20 / (query.shape[1] + query.shape[2])
+        y = value @ weights.softmax(-1).transpose(1, 2)
+        return self.out(y.view(1, value.shape[1], *x.shape[2:]))
+
+
+def test_what_makes_up_for_a_scale_in_pictures_of_one_size_only_is_left_alone():
+    network = open_network(Scaling(), (torch.randn(1, 3, 4, 4),))
+    assert [family.count for family in network.channels.families] == [16]
+    removed = set(network.channels.families[0].roots[:8])
+    for size in ((4, 4), (16, 16)):
+        other = network.with_inputs((torch.randn(1, 3, *size, dtype=torch.float64),))
+        assert other.largest_difference(removed) <= TOLERANCE
+
+
+def test_pictures_stretch_and_other_inputs_stay():
+    class Posed(nn.Module):
+        def forward(self, picture, pose):
+            return picture + pose.mean()
+
+    picture, pose = torch.randn(1, 3, 4, 6), torch.randn(1, 6)
+    wide, same = stretch_inputs(Posed(), (picture, pose))
+    assert same is pose
+    assert wide.shape == (1, 3, 4, 12)
+    assert torch.equal(wide[..., :6], picture)
+    assert torch.equal(wide[..., 6:], picture.flip(-1))
+    assert stretch_inputs(Placed(), (torch.randn(LARGE),)) is None
+
+
+def test_inputs_that_are_one_number_are_enlivened():
+    picture, black, index = (
+        torch.randn(1, 3, 4, 4),
+        torch.zeros(1, 3, 4, 4),
+        torch.zeros(1, 2).long(),
+    )
+    kept, lively, same = enliven_inputs((picture, black, index))
+    assert kept is picture
+    assert same is index
+    assert lively.std() > 0.5
+
+
+@pytest.mark.parametrize("level", [0.0, 0.3])
+def test_a_proof_with_a_plain_picture_sees_what_is_wrong(level):
+    families = open_network(Scaling(), (torch.full((1, 3, 4, 4), level),)).channels.families
+    assert [family.count for family in families] == [16]
 
 
 def test_a_network_of_large_pictures_is_pruned():
