@@ -5,7 +5,7 @@ follow is found by trying: a few channels leave, and the pruned network must equ
 those channels zeroed. A family for which nothing works is left alone, with the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
@@ -137,7 +137,8 @@ def _try_families(
         if adapted.rescalings == network.rescalings:
             known[code] = ""
         network = adapted
-    for name in _find_disturbers(replace(network, channels=network.channels.without(reasons))):
+    remaining = network.channels.without(reasons)
+    for name in _find_disturbers(replace(network, channels=remaining), all_probes(remaining)):
         family = next(one for one in families if one.name == name)
         network, problem = _adapt(network, family, search)
         if problem:
@@ -322,17 +323,38 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
 
 def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
     """Leaves families alone until all others prune together."""
-    return replace(network, channels=network.channels.without(_find_disturbers(network)))
+    disturbers = _find_disturbers(network, all_probes(network.channels))
+    return replace(network, channels=network.channels.without(disturbers))
 
 
-def _find_disturbers(network: PrunableNetwork) -> dict[str, str]:
+def spare_disturbers(network: PrunableNetwork, removed: set[int]) -> PrunableNetwork:
+    """Leaves families alone with which a cut is none of channels that count for nothing.
+
+    Code may do something else below a width that no trial reached (`if c < 20`).
+
+    Args:
+        network: the network.
+        removed: roots of the groups that were to leave.
+    """
+    probes = {one.name: removed & set(one.roots) for one in network.channels.families}
+    cut = {name: roots for name, roots in probes.items() if roots}
+    return replace(network, channels=network.channels.without(_find_disturbers(network, [cut])))
+
+
+def _find_disturbers(
+    network: PrunableNetwork, trials: Sequence[Mapping[str, set[int]]]
+) -> dict[str, str]:
     """Adds families in order; returns those with which the ones before no longer prune, and why.
 
     As many at once as prune together: where some do not, they are added in two halves, so that one
     of many is found in few proofs.
+
+    Args:
+        network: the network.
+        trials: what leaves of each family, by name; one after the other.
     """
     reasons: dict[str, str] = {}
-    for probes in all_probes(network.channels):
+    for probes in trials:
         left = {name: probe for name, probe in probes.items() if name not in reasons}
         removed: set[int] = set()
         waiting = [list(left)] if left else []

@@ -1,7 +1,8 @@
 """Prunes a network to a share of its channels, to a count of multiplications, or to a latency."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
 from compress.prune.latency import LatencyGoal, cut_to_latency
-from compress.prune.pruner import Cut, PruneData, Pruner, probe_quality, run_all
+from compress.prune.pruner import Cut, PruneData, Pruner, UnprovenError, probe_quality, run_all
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.prune.training_parts import note_training
@@ -156,13 +157,13 @@ def _prune(
         pruner = Pruner(run.module, inputs, settings, data, progress)
         first = first or pruner
         if isinstance(goal, LatencyGoal):
-            cut = _cut_to_latency(pruner, goal, run, progress)
+            cut = _prove(pruner, partial(_cut_to_latency, pruner, goal, run, progress))
         else:
-            cost = _cost(goal, pruner.channels)
+            now = _cost(goal, pruner.channels).total(_all(pruner.channels))
             if not step:
-                start, budget = cost.total(_all(pruner.channels)), _budget(goal, cost, pruner)
-            share = (step + 1) / steps
-            cut = pruner.cut(pruner.select(cost, start + (budget - start) * share))
+                start, budget = now, _budget(goal, pruner)
+            share = (start + (budget - start) * (step + 1) / steps) / now
+            cut = _prove(pruner, partial(_cut_to_share, pruner, goal, share))
         if not _take(run, pruner, cut, settings, data, wanted):
             break
         if progress is not None:
@@ -172,6 +173,24 @@ def _prune(
     run.notes += note_training(module, run.module, inputs, first.channels.trace)
     run.notes += _note_constants(wanted) + _note_unneeded(first.channels)
     return _result(run, first)
+
+
+def _prove(pruner: Pruner, make_cut: Callable[[], Cut]) -> Cut:
+    """Returns a cut that stands the proof, without the families with which it did not."""
+    while True:
+        try:
+            return make_cut()
+        except UnprovenError as error:
+            pruner.spare_disturbers(error.selection)
+
+
+def _cut_to_share(pruner: Pruner, goal: RatioGoal | MacsGoal, share: float) -> Cut:
+    """Returns the cut that leaves a share of the cost."""
+    cost = _cost(goal, pruner.channels)
+    wanted = share * cost.total(_all(pruner.channels))
+    if wanted < pruner.floor(cost).cost:
+        raise _too_far(goal, pruner)
+    return pruner.cut(pruner.select(cost, wanted))
 
 
 def _note_constants(wanted: Sequence[Mapping[str, Tensor]]) -> list[str]:
@@ -216,34 +235,41 @@ def _cost(goal: RatioGoal | MacsGoal, channels: Channels) -> Cost:
     return ChannelCount(channels) if isinstance(goal, RatioGoal) else LayerSum(channels, count_macs)
 
 
-def _budget(goal: RatioGoal | MacsGoal, cost: Cost, pruner: Pruner) -> float:
+def _budget(goal: RatioGoal | MacsGoal, pruner: Pruner) -> float:
     """Returns the cost to reach; refuses what would empty a layer."""
+    cost = _cost(goal, pruner.channels)
+    full, least = cost.total(_all(pruner.channels)), pruner.floor(cost).cost
+    if isinstance(goal, RatioGoal):
+        wanted = full * (1 - goal.share)
+    else:
+        wanted = goal.macs * full if goal.macs <= 1 else goal.macs
+    if wanted < least:
+        raise _too_far(goal, pruner)
+    return wanted
+
+
+def _too_far(goal: RatioGoal | MacsGoal, pruner: Pruner) -> InputError:
+    """Returns the error for a goal that would empty a layer."""
+    cost, limits = _cost(goal, pruner.channels), pruner.limits
     full, least = cost.total(_all(pruner.channels)), pruner.floor(cost).cost
     if least == full:
-        limits = pruner.limits
-        raise InputError(
+        return InputError(
             f"no layer can lose channels with --round-to {limits.round_to} and "
             f"--fewest {limits.fewest}",
             "layers with more channels",
             "lower --round-to or --fewest",
         )
     if isinstance(goal, RatioGoal):
-        wanted = full * (1 - goal.share)
-        if wanted < least:
-            raise InputError(
-                f"--ratio {goal.share:g} would empty a layer or leave it below its fewest channels",
-                f"{1 - least / full:.3f} at most for this network",
-                "lower the ratio, --round-to or --fewest",
-            )
-        return wanted
-    wanted = goal.macs * full if goal.macs <= 1 else goal.macs
-    if wanted < least:
-        raise InputError(
-            f"--macs {goal.macs:g} would empty a layer or leave it below its fewest channels",
-            f"{least:g} at least for this network ({least / full:.3f} of its {full:g})",
-            "raise it, or lower --round-to or --fewest",
+        return InputError(
+            f"--ratio {goal.share:g} would empty a layer or leave it below its fewest channels",
+            f"{1 - least / full:.3f} at most for this network",
+            "lower the ratio, --round-to or --fewest",
         )
-    return wanted
+    return InputError(
+        f"--macs {goal.macs:g} would empty a layer or leave it below its fewest channels",
+        f"{least:g} at least for this network ({least / full:.3f} of its {full:g})",
+        "raise it, or lower --round-to or --fewest",
+    )
 
 
 def _cut_to_latency(pruner: Pruner, goal: LatencyGoal, run: _Run, progress: Progress | None) -> Cut:

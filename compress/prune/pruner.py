@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from compress.progress import Progress
-from compress.prune.adapt import open_network
+from compress.prune.adapt import open_network, spare_disturbers
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
@@ -61,6 +61,23 @@ class Cut:
     narrowed_statistics: tuple[str, ...] = ()
 
 
+class UnprovenError(InputError):
+    """A pruned network that does not compute what the zeroed original does.
+
+    Args:
+        selection: what left.
+        difference: how far the two are apart.
+    """
+
+    def __init__(self, selection: Selection, difference: float) -> None:
+        self.selection = selection
+        super().__init__(
+            f"the pruned network differs from the zeroed original by {difference:.1e}",
+            f"{TOLERANCE:.0e} at most",
+            "protect the part that is to blame with --protect",
+        )
+
+
 class Pruner:
     """Knows a network's channels and their importance, and makes cuts.
 
@@ -94,14 +111,17 @@ class Pruner:
         self._settings = settings
         self._data = data
         with use_threads(settings.threads):
-            self._network: PrunableNetwork = open_network(
-                module, inputs, protect=settings.protect, progress=progress
-            )
+            network = open_network(module, inputs, protect=settings.protect, progress=progress)
+        self._know(network)
+
+    def _know(self, network: PrunableNetwork) -> None:
+        """Takes over what is known of the network's channels, and finds what matters of them."""
+        self._network = network
         if not self.channels.families:
             raise _nothing_to_remove(self.channels)
-        score = IMPORTANCES[settings.importance]
-        raw = score(module, self.channels, data.importance)
-        self._scores = rank_scores(self.channels, raw, settings.ranking)
+        score = IMPORTANCES[self._settings.importance]
+        raw = score(self.module, self.channels, self._data.importance)
+        self._scores = rank_scores(self.channels, raw, self._settings.ranking)
 
     @property
     def channels(self) -> Channels:
@@ -129,22 +149,28 @@ class Pruner:
         """Removes channels, proves that nothing else changed, and renews BatchNorm's statistics.
 
         Raises:
-            InputError: the narrower network computes something else.
+            UnprovenError: the narrower network computes something else.
         """
         with use_threads(self._settings.threads):
             difference = self._network.largest_difference(selection.removed)
         if not difference <= TOLERANCE:
             self._network.require_repeatable()
-            raise InputError(
-                f"the pruned network differs from the zeroed original by {difference:.1e}",
-                f"{TOLERANCE:.0e} at most",
-                "protect the part that is to blame with --protect",
-            )
+            raise UnprovenError(selection, difference)
         edits = self._network.make_edits(selection.removed)
         module = self._network.narrow(selection.removed)
         self._renew_statistics(module)
         statistics = self._network.narrowed_statistics(selection.removed)
         return Cut(module, edits, selection, difference, statistics)
+
+    def spare_disturbers(self, selection: Selection) -> None:
+        """Leaves those families alone with which a cut was not proven, one of them at least.
+
+        Raises:
+            InputError: nothing is left that can be pruned.
+        """
+        with use_threads(self._settings.threads):
+            network = spare_disturbers(self._network, selection.removed)
+        self._know(network)
 
     def _renew_statistics(self, module: nn.Module) -> None:
         """Re-estimates BatchNorm where that brings the outputs nearer to those before the cut."""

@@ -24,9 +24,8 @@ def find(monkeypatch):
             return f"wrong with {wrong}" if wrong else "clash" * together
 
         families = [{f"family {index}": {index} for index in range(FAMILIES)}]
-        monkeypatch.setattr(adapt, "all_probes", lambda channels: families)
         monkeypatch.setattr(adapt, "_problem", problem)
-        return adapt._find_disturbers(SimpleNamespace(channels=None)), len(proven)
+        return adapt._find_disturbers(SimpleNamespace(channels=None), families), len(proven)
 
     return find_among
 
