@@ -20,6 +20,7 @@ from compress.sqnr import SignalToNoise
 
 Array = NDArray[Any]
 Opener = Callable[[onnx.ModelProto, Sequence[str]], Runner]
+_PICTURE_RANK, _MOST_COLORS = 3, 4
 
 
 class OutputComparison:
@@ -29,7 +30,7 @@ class OutputComparison:
     with the largest value; classes are on axis 1, and on the shorter one of the axes 1 and 2 of a
     tensor with three axes ([N, anchors, classes] or [N, classes, anchors]), unless it is a map
     [N, height, width] in the proportions of the picture. Where there is a single class, none, or a
-    vector, it is the side of the reference's mean.
+    vector, it is the side of the reference's mean. Integers are decisions themselves.
 
     Args:
         ends: indices of samples that have a figure of their own, such as the last of sequences.
@@ -54,8 +55,7 @@ class OutputComparison:
             self._end_noise.add(alone)
         self._per_sample_db.append(alone.sqnr_db)
         self._noise.add(alone)
-        axis = _find_classes(reference.shape, pictures)
-        alike = _decide(reference, reference, axis) == _decide(candidate, reference, axis)
+        alike = _find_alike(reference, candidate, pictures)
         self._agreeing += int(np.count_nonzero(alike))
         self._decisions += alike.size
         first = self._first = reference if self._first is None else self._first
@@ -113,6 +113,23 @@ class DecidedComparison:
         return min(found, key=lambda item: item["sqnr_db"]) | {"agreement": agreement}
 
 
+def _find_pictures(feeds: Mapping[str, Array]) -> list[tuple[int, int]]:
+    """Returns heights and widths of inputs that may be pictures, channels in front or behind."""
+    shapes = [value.shape for value in feeds.values() if value.ndim >= _PICTURE_RANK]
+    behind = [shape[-3:-1] for shape in shapes if shape[-1] <= _MOST_COLORS]
+    return [(shape[0], shape[1]) for shape in (*(shape[-2:] for shape in shapes), *behind)]
+
+
+def _find_alike(
+    reference: Array, candidate: Array, pictures: Sequence[tuple[int, int]]
+) -> NDArray[np.bool_]:
+    """Returns where both decide alike."""
+    if reference.dtype.kind in "biu":
+        return np.asarray(reference == candidate)
+    axis = _find_classes(reference.shape, pictures)
+    return _decide(reference, reference, axis) == _decide(candidate, reference, axis)
+
+
 def _find_classes(shape: Sequence[int], pictures: Sequence[tuple[int, int]]) -> int | None:
     """Returns the axis of an output's classes; None where there are none."""
     if len(shape) == 3 and any(shape[1] * width == shape[2] * height for height, width in pictures):
@@ -164,7 +181,7 @@ def compare_outputs(
         if progress is not None:
             progress("compare", done, len(samples))
         expected, got = reference(samples[done]), candidate(samples[done])
-        pictures = [value.shape[2:] for value in samples[done].values() if value.ndim == 4]
+        pictures = _find_pictures(samples[done])
         for name, value in expected.items():
             if name not in got:
                 raise InputError(

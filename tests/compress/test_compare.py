@@ -67,6 +67,26 @@ def test_a_map_without_channels_has_no_classes(height, width):
     assert _beside_a_picture(depth, changed)["agreement"] == pytest.approx(1 - 1 / height)
 
 
+@pytest.mark.parametrize("shape", [(1, 12, 20, 3), (1, 2, 3, 12, 20), (3, 12, 20), (1, 1, 12, 20)])
+def test_a_map_is_known_beside_pictures_of_any_layout(shape):
+    depth = np.random.default_rng(0).standard_normal((1, 6, 10))
+    changed = depth.copy()
+    changed[0, 0] = 2 * depth.mean() - depth[0, 0]
+    samples = [{"image": np.zeros(shape, np.float32)}]
+    runs = (lambda feeds, value=value: {"y": value} for value in (depth, changed))
+    figures = compare_outputs(*runs, samples)["outputs"]["y"]
+    assert figures["agreement"] == pytest.approx(1 - 1 / 6)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_])
+@pytest.mark.parametrize("shape", [(4,), (1, 6, 10), (1, 5, 6, 10), (50, 3)])
+def test_integers_agree_where_they_are_equal(shape, dtype):
+    labels = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    changed = labels.copy()
+    changed.flat[0] = 1 - changed.flat[0]
+    assert _beside_a_picture(labels, changed)["agreement"] == pytest.approx(1 - 1 / labels.size)
+
+
 def test_queries_and_classes_beside_a_picture_stay_classes():
     scores = np.random.default_rng(0).standard_normal((1, 100, 3))
     assert _beside_a_picture(scores, scores + 5)["agreement"] == 1.0
