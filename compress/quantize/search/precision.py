@@ -32,7 +32,7 @@ from compress.quantize.search.candidates import (
 from compress.quantize.search.contract import Finding
 from compress.quantize.search.proposals import Proposer, list_rounds
 from compress.quantize.search.sensitivity import SensitivityMatrix
-from compress.quantize.settings import Allowance
+from compress.quantize.settings import PREFERENCES, Allowance
 
 Clock = Callable[[Sequence[onnx.ModelProto]], Sequence[float]]
 """Times networks side by side on the target; returns the latency of each in ms."""
@@ -136,6 +136,8 @@ class PrecisionSearch:
         clock: measures latencies.
         allowance: the time that layers in float may cost.
         matrix: what each layer costs each head; None if only speed is considered.
+        dominant: layers that make most of the noise of a poor output. In float they may take what
+            `--prefer quality` allows, as they may without a preference.
         has_contracts: whether more time may be spent than is allowed, to keep contracts.
     """
 
@@ -147,6 +149,7 @@ class PrecisionSearch:
         allowance: Allowance,
         matrix: SensitivityMatrix | None = None,
         *,
+        dominant: frozenset[str] = frozenset(),
         has_contracts: bool = False,
     ) -> None:
         self._prepared = prepared
@@ -154,13 +157,14 @@ class PrecisionSearch:
         self._clock = clock
         self._allowance = allowance
         self._matrix = matrix
+        self._dominant = dominant
         self._float_model, self._int8_model = prepared.write_float(), self._write(frozenset())
         self._final_ms: dict[frozenset[str], list[float]] = {}
         self._floats_ms: list[float] = []
         self._latencies: dict[frozenset[str], float] = {}
         first = [*list_cheap_sets(prepared), *list_kinds(prepared)]
         if matrix is not None:
-            first += [*list_ends(prepared), *list_sensitive_sets(prepared, matrix)]
+            first += [*list_ends(prepared), *list_sensitive_sets(prepared, matrix), dominant]
         self._latencies = self._time(first, with_float=True)
         self._join_faster()
         if matrix is not None:
@@ -265,7 +269,7 @@ class PrecisionSearch:
         """
         if self._final_ms:
             return
-        limit_ms = _limit(self.tried, self.float_ms, self._allowance)
+        limit_ms = self._limit_ms(self.tried)
         for shares in FINALIST_LIMITS:
             self._time_again(self.tried, [share * limit_ms for share in shares])
             if self._matrix is None or self._best_finalist().float_nodes:
@@ -274,14 +278,14 @@ class PrecisionSearch:
             challengers = self._find_challengers()
             if not challengers:
                 break
-            limit_ms = _limit(self._list_finalists(), self.float_ms, self._allowance)
+            limit_ms = self._limit_ms(self._list_finalists())
             limits_ms = [share * limit_ms for share in CHALLENGER_LIMITS]
             self._time_again(challengers, limits_ms, self._best_finalist().float_nodes)
 
     def _find_challengers(self) -> list[Candidate]:
         """Returns what was timed but once and may be better than every finalist."""
         best = self._best_finalist()
-        limit_ms = _limit(self._list_finalists(), self.float_ms, self._allowance)
+        limit_ms = self._limit_ms(self._list_finalists())
         return [
             item
             for item in self.tried
@@ -313,19 +317,22 @@ class PrecisionSearch:
     def _best_finalist(self) -> Candidate:
         """Returns the finalist that the allowance asks for."""
         finalists = self._list_finalists()
-        return _choose_best(finalists, _limit(finalists, self.float_ms, self._allowance))
+        return _choose_best(finalists, self._limit_ms(finalists))
+
+    def _limit_ms(self, tried: Sequence[Candidate]) -> float:
+        """Returns the longest latency that may be chosen; equally fast is as good as fastest."""
+        fastest_ms = min(item.latency_ms for item in tried)
+        allowed_ms = self._allowance.limit_ms(fastest_ms, self.float_ms)
+        if self._dominant:
+            dominant_ms = self._latencies.get(self._dominant, math.inf)
+            if dominant_ms <= PREFERENCES["quality"].limit_ms(fastest_ms, self.float_ms):
+                allowed_ms = max(allowed_ms, dominant_ms)
+        return max(allowed_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
 def is_faster(latency_ms: float, float_ms: float) -> bool:
     """Whether a network is faster than the float one by as much as timings tell apart."""
     return latency_ms <= (1 - TIMING_TOLERANCE) * float_ms
-
-
-def _limit(tried: Sequence[Candidate], float_ms: float, allowance: Allowance) -> float:
-    """Returns the longest latency that may be chosen; equally fast is as good as fastest."""
-    fastest_ms = min(item.latency_ms for item in tried)
-    allowed_ms = allowance.limit_ms(fastest_ms, float_ms)
-    return max(allowed_ms, fastest_ms * (1 + TIMING_TOLERANCE))
 
 
 def _choose_best(finalists: Sequence[Candidate], limit_ms: float) -> Candidate:

@@ -13,6 +13,7 @@ from compress.quantize.placement import Declined
 from compress.quantize.result import QuantizeResult
 from compress.quantize.search.candidates import TIMING_TOLERANCE, mean_db
 from compress.quantize.search.contract import Judge, measure_contracts
+from compress.quantize.search.dominant_layers import find_dominant
 from compress.quantize.search.precision import (
     Clock,
     PrecisionChoice,
@@ -111,9 +112,13 @@ def _open_search(work: Work, allowance: Allowance, clock: Clock) -> PrecisionSea
         matrix, *unlike = measure_layers(work.prepared, decisions, sets, progress=work.progress)
         for other in unlike:
             matrix = take_worse(matrix, other) if np.isfinite(other.noise).all() else matrix
-    has_contracts = bool(work.settings.contracts)
+    settings = work.settings
+    is_sought = settings.weighs_quality and settings.looks_into_poor and settings.within_ms is None
+    dominant = find_dominant(work, decisions) if is_sought else {}
     return PrecisionSearch(
-        work.prepared, decisions, clock, allowance, matrix, has_contracts=has_contracts
+        *(work.prepared, decisions, clock, allowance, matrix),
+        dominant=frozenset(dominant),
+        has_contracts=bool(work.settings.contracts),
     )
 
 

@@ -158,3 +158,25 @@ def watch(model, tensor):
     if tensor not in {item.name for item in copy.graph.output}:
         copy.graph.output.append(onnx.ValueInfoProto(name=tensor))
     return copy
+
+
+@pytest.mark.parametrize(
+    ("prefer", "slower", "stays"),
+    [("balanced", 1.15, True), ("balanced", 1.3, False), ("quality", 1.15, True)],
+)
+def test_a_preference_for_quality_keeps_what_no_preference_would_keep(
+    prefer, slower, stays, outlier_model
+):
+    model, samples = outlier_model
+
+    def measure(network):
+        makers = {name: node.op_type for node in network.graph.node for name in node.output}
+        layers = [node for node in network.graph.node if node.op_type in ("Conv", "Gemm")]
+        in_float = {node.name for node in layers if makers.get(node.input[1]) is None}
+        if len(in_float) == len(layers):
+            return 20.0
+        return 10.0 * slower if in_float == {"reader"} else 10.0 if not in_float else 15.0
+
+    settings = replace(SETTINGS, prefer=prefer, symmetric=False)
+    result = quantize_model(model, samples, settings, clock=lambda models: [*map(measure, models)])
+    assert ("reader" in result.precision.float_nodes) is stays
