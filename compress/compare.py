@@ -127,7 +127,8 @@ def _find_alike(
     if reference.dtype.kind in "biu":
         return np.asarray(reference == candidate)
     axis = _find_classes(reference.shape, pictures)
-    return _decide(reference, reference, axis) == _decide(candidate, reference, axis)
+    decisions = (_decide(values, reference, axis) for values in (reference, candidate))
+    return np.equal(*decisions)
 
 
 def _find_classes(shape: Sequence[int], pictures: Sequence[tuple[int, int]]) -> int | None:

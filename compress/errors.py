@@ -3,7 +3,8 @@
 InputError
 ├── AlreadyQuantizedError   the network carries Q/DQ pairs or integer operators already
 ├── CalibrationError        the calibration samples do not fit, or drive the network to NaN
-└── LatencyError            no network that was found is as fast as was asked for
+├── LatencyError            no network that was found is as fast as was asked for
+└── FastEnoughError         the network is as fast as was asked for, as it is
 """
 
 from artifacts.errors import InputError
@@ -28,3 +29,16 @@ class LatencyError(InputError):
     def __init__(self, what: str, expected: str, fix: str, *, fastest_ms: float) -> None:
         super().__init__(what, expected, fix)
         self.fastest_ms = fastest_ms
+
+
+class FastEnoughError(InputError):
+    """The network is as fast as was asked for, as it is.
+
+    Args:
+        what, expected: see `FramefitError`.
+        latency_ms: what it takes.
+    """
+
+    def __init__(self, what: str, expected: str, *, latency_ms: float) -> None:
+        super().__init__(what, expected)
+        self.latency_ms = latency_ms

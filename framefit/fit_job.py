@@ -12,6 +12,7 @@ from framefit.budget_job import read_check_settings
 from framefit.fit_ladder import Fitted, climb
 from framefit.fit_workshop import FitSettings, FitWorkshop
 from latency_budget.budget import Budget
+from latency_budget.gate import Verdict
 from latency_budget.report import NETWORK_STAGE, Report
 
 Progress = Callable[[str, int, int], None]
@@ -41,10 +42,16 @@ class FitOutcome:
 
     @property
     def exit_code(self) -> int:
-        """That of the network's verdict; 1 where none keeps the budget, 4 where none could tell."""
+        """That of the network's verdict; where none was taken, of why.
+
+        1 where none keeps the budget, 3 where too few frames were measured to tell, 4 where this
+        machine could not.
+        """
         if self.fitted.chosen is not None:
             return self.fitted.chosen.report.verdict.exit_code
-        return UnavailableError.exit_code if self.fitted.is_undecided else 1
+        if self.fitted.is_undecided:
+            return UnavailableError.exit_code
+        return Verdict.INCONCLUSIVE.exit_code if self.fitted.is_inconclusive else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome as `fit.json` holds it."""

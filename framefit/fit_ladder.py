@@ -5,9 +5,10 @@
 3. where the weights can be trained, fewer channels, as many as integers need to be fast enough,
    distilled from the original, and integers.
 
-The first rung that keeps the budget is taken. On a machine that is too disturbed to measure, a
-network is measured again, and where that does not help, no rung is left behind: the ladder ends
-there. A search sees latencies back to back, a budget limits
+The first rung that keeps the budget is taken, or that keeps it as far as it was measured: where
+only frames are missing for a proof, a faster network has no more of them. On a machine that is too
+disturbed to measure, a network is measured again, and where that does not help, no rung is left
+behind: the ladder ends there. A search sees latencies back to back, a budget limits
 the P99 of frames at the camera's rate: between the two lies what the machine adds, which is
 measured with each network that is judged and put into the goal of the next.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from artifacts.errors import MissingExtraError
-from compress.errors import LatencyError
+from compress.errors import FastEnoughError, LatencyError
 from latency_budget.gate import Verdict
 from latency_budget.report import Report
 
@@ -79,7 +80,8 @@ class Fitted:
 
     Attributes:
         tried: every network that was judged, in order.
-        chosen: the one that keeps the budget; None where none does.
+        chosen: the one that keeps the budget, or for whose proof only frames are missing; None
+            where there is none.
         notes: why rungs were left out or left behind.
         lacks_extra: a rung was left out because a package for it is not installed.
     """
@@ -94,6 +96,11 @@ class Fitted:
         """Whether a network might keep the budget that this machine could not make or measure."""
         is_invalid = bool(self.tried) and self.tried[-1].is_invalid
         return self.chosen is None and (self.lacks_extra or is_invalid)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether a network might keep the budget of which too few frames were measured."""
+        return self.chosen is None and any(item.keeps is None for item in self.tried)
 
 
 class Workshop(Protocol):
@@ -125,6 +132,7 @@ class Workshop(Protocol):
 
         Raises:
             LatencyError: the narrowest network is not that fast.
+            FastEnoughError: the original is that fast.
             MissingExtraError: nothing can be distilled here.
         """
 
@@ -149,7 +157,7 @@ class _Climb:
         self.workshop.tell(line)
 
     def attempt(self, make: Callable[[], Tried]) -> Tried | None:
-        """Judges a network; returns it if it keeps the budget."""
+        """Judges a network; returns it if it keeps the budget, as far as it was measured."""
         found = make()
         for _ in range(MEASUREMENTS - 1):
             if found.is_invalid:
@@ -159,6 +167,11 @@ class _Climb:
             self.note(f"{found.name}: the machine was too disturbed to measure it")
             return None
         if found.keeps:
+            return found
+        if found.keeps is None and found.bound_ms <= self.limit_ms:
+            self.note(
+                f"{found.name}: fast enough in the frames that were measured, too few to prove it"
+            )
             return found
         self.note(f"{found.name}: P99 at most {found.bound_ms:.2f} ms")
         return None
@@ -238,6 +251,9 @@ def _narrow(state: _Climb) -> Tried | None:
                 f"{aim_ms:.2f} would do"
             )
             return None
+        except FastEnoughError as error:
+            margin = MARGIN * error.latency_ms / state.within_ms
+            continue
         except MissingExtraError as error:
             state.note(f"fewer channels: {error}")
             state.lacks_extra = True

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from artifacts.errors import InputError
-from compress.errors import LatencyError
+from compress.errors import FastEnoughError, LatencyError
 from compress.progress import Progress
 from compress.prune.cost import LayerCost, LayerSum, count_macs
 from compress.prune.pruner import Cut, Pruner
@@ -54,12 +54,13 @@ class LatencyGoal:
         """Refuses a target that the original keeps already.
 
         Raises:
-            InputError: it does.
+            FastEnoughError: it does.
         """
         if self.share(original_ms) >= 1:
-            raise InputError(
+            raise FastEnoughError(
                 f"--target-ms {self.target_ms:g} is not below the network's latency",
                 f"less than {original_ms:.3g} ms",
+                latency_ms=original_ms,
             )
 
     def share(self, original_ms: float) -> float:

@@ -12,6 +12,12 @@ from compress.quantize.settings import QuantizeSettings
 from compress.quantize.survey import observe_surveyed, survey_tensors
 from compress.quantize.tied_scales import TiedScales
 
+UNSEEN_REACH = 4.0
+"""How far integers of 16 bits reach beyond the range that was chosen: two of their bits cost
+nothing that is seen beside weights of 8, and what the calibration data never reached is not
+clipped."""
+_WIDE_BITS = 16
+
 
 class ActivationRanges:
     """Chooses the qparams of a network's activations, each once.
@@ -83,9 +89,11 @@ class ActivationRanges:
         is_signed = grid.is_signed or bool(self._signed & self._tied.group(tensor))
         grid = replace(grid, bits=self._settings.activation_bits, is_signed=is_signed)
         symmetric = placement.symmetric
+        reach = UNSEEN_REACH if grid.bits == _WIDE_BITS else 1.0
 
         def qparams(ends: tuple[float, float]) -> QParams:
-            return qparams_for_range(*ends, grid, symmetric=symmetric)
+            low, high = ends
+            return qparams_for_range(reach * low, reach * high, grid, symmetric=symmetric)
 
         error = None if output_error is None else lambda ends: output_error(qparams(ends))
         chosen = self._settings.observer.choose_range(

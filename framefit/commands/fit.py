@@ -130,7 +130,8 @@ def show_outcome(outcome: "FitOutcome") -> None:
         typer.echo(note)
     if fitted.chosen is None:
         undecided = "whether a network keeps the budget could not be told here"
-        typer.echo(undecided if fitted.is_undecided else "no network keeps the budget")
+        is_open = fitted.is_undecided or fitted.is_inconclusive
+        typer.echo(undecided if is_open else "no network keeps the budget")
         return
     report = fitted.chosen.report
     broken = [gate for gate in report.gates if gate.verdict.value != "pass"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.errors import MissingExtraError
-from compress.errors import LatencyError
+from compress.errors import FastEnoughError, LatencyError
 from framefit.commands.fit import show_outcome
 from framefit.fit_job import FitOutcome
 from framefit.fit_ladder import LATENCY_GATES, MEASUREMENTS, Tried, climb
@@ -41,6 +41,8 @@ class FakeWorkshop:
     disturbances: int = 0
     is_trainable: bool = False
     lacks_extra: bool = False
+    unproven: tuple[str, ...] = ()
+    fast_enough_ms: float = 0.0
     slower_than_aimed: float = 1.0
     measured_again: int = 0
     goals: list = field(default_factory=list)
@@ -71,6 +73,8 @@ class FakeWorkshop:
         if self.lacks_extra:
             raise MissingExtraError("lightning_fabric", "train")
         self.aims.append(int8_ms)
+        if self.fast_enough_ms and int8_ms >= self.fast_enough_ms:
+            raise FastEnoughError("not below", "less", latency_ms=self.fast_enough_ms)
         if int8_ms < self.narrowest_ms:
             raise LatencyError("too fast", "", "allow less with --fewest", fastest_ms=1.0)
         return Path("narrow.pt")
@@ -78,6 +82,8 @@ class FakeWorkshop:
     def _judge(self, name, latency_ms):
         bound = latency_ms * self.spread + self.added_ms
         verdict = Verdict.PASS if bound <= LIMIT_MS else Verdict.FAIL
+        if name in self.unproven:
+            verdict = Verdict.INCONCLUSIVE
         gates = tuple(Gate(gate, verdict, "") for gate in LATENCY_GATES)
         variant = FakeVariant({"p99_upper_ms": bound}, {"max": bound})
         whole = Verdict.INVALID if self.disturbances > 0 else verdict
@@ -200,6 +206,38 @@ def test_too_few_frames_are_no_answer_unless_a_limit_is_broken(first, second, ke
     report = FakeReport(gates, (FakeVariant({}, {"max": 1.0}),), Verdict.FAIL)
     tried = Tried(name="INT8", artifact=Path("a"), latency_ms=1.0, report=report)
     assert tried.keeps is keeps
+
+
+@pytest.mark.parametrize(("float_ms", "name"), [(15.0, "float"), (30.0, "INT8")])
+def test_where_only_frames_are_missing_no_rung_is_left_behind(float_ms, name, capsys):
+    workshop = FakeWorkshop(float_ms=float_ms, unproven=("float", "INT8"), is_trainable=True)
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is found.tried[-1]
+    assert [item.name for item in found.tried] == [name]
+    assert not workshop.aims
+    outcome = FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality={})
+    assert outcome.exit_code == 3
+    assert "too few to prove it" in found.notes[-1]
+
+
+def test_what_may_be_too_slow_is_left_behind_and_is_no_proof_that_none_keeps_the_budget(capsys):
+    workshop = FakeWorkshop(float_ms=15.0, spread=2.0, fastest_ms=12.0, unproven=("float", "INT8"))
+    found = climb(workshop, LIMIT_MS)
+    assert found.chosen is None
+    assert [item.name for item in found.tried] == ["float"]
+    outcome = FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality={})
+    assert outcome.exit_code == 3
+    quality = {item.artifact: {"outputs": {"y": {"sqnr_db": 40.0}}} for item in found.tried}
+    show_outcome(FitOutcome(limit_ms=LIMIT_MS, fitted=found, quality=quality))
+    assert "could not be told" in capsys.readouterr().out
+
+
+def test_a_network_that_is_fast_enough_as_it_is_is_narrowed_further():
+    workshop = FakeWorkshop(spread=2.5, fast_enough_ms=5.0, fastest_ms=8.0, is_trainable=True)
+    found = climb(workshop, LIMIT_MS)
+    first, second = workshop.aims[:2]
+    assert second < 5.0 <= first
+    assert found.chosen is not None
 
 
 def test_a_machine_that_is_never_fast_enough_ends():
