@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from inspect import signature
+from inspect import Parameter, signature
 from itertools import takewhile
 from pathlib import Path
 
@@ -165,17 +165,21 @@ def _shapes(
     return found
 
 
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
 def _match_arguments(module: nn.Module, arrays: Mapping[str, tuple[int, ...]]) -> Shapes:
     """Returns the shapes of a module's arguments from the arrays that are called as they are.
 
     A single array is the single argument whatever it is called. Empty where an argument that has no
-    default has no array.
+    default has no array, such as a state that frames are given without.
     """
-    if len(arrays) == 1:
-        return {INPUT_NAME: next(iter(arrays.values()))}
     arguments = signature(module.forward).parameters.values()
+    needed = [one for one in arguments if one.default is one.empty and one.kind in _BY_PLACE]
+    if len(arrays) == 1 and len(needed) <= 1:
+        return {INPUT_NAME: next(iter(arrays.values()))}
     taken = list(takewhile(lambda one: one.name in arrays, arguments))
-    if any(one.default is one.empty and one not in taken for one in arguments):
+    if any(one not in taken for one in needed):
         return {}
     return {one.name: arrays[one.name] for one in taken}
 

@@ -8,7 +8,7 @@ from torch import nn
 from artifacts.checkpoint import Checkpoint, save_checkpoint
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
-from export.network_file import NetworkOptions, export_network_file
+from export.network_file import NetworkOptions, export_network_file, open_network
 from perception.network import build
 
 CONFIG = {"backbone": "resnet10t", "out_indices": [1, 2], "height": 32, "width": 64}
@@ -90,3 +90,34 @@ def test_other_files_and_names_are_refused(tmp_path, checkpoint):
         export_network_file(checkpoint, tmp_path / "model.pb")
     with pytest.raises(InputError):
         export_network_file(tmp_path / "missing.pt")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [
+        ({"picture": (1, 3, 16, 24)}, {"picture": (1, 3, 8, 12), "state": (1, 4, 8, 12)}),
+        (
+            {"picture": (1, 3, 16, 24), "state": (1, 4, 16, 24)},
+            {"picture": (1, 3, 16, 24), "state": (1, 4, 16, 24)},
+        ),
+    ],
+)
+def test_a_single_array_is_no_shape_of_a_network_that_takes_more(
+    arrays, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tracking_networks.py").write_text(
+        "from torch import nn\n"
+        "class Tracking(nn.Conv2d):\n"
+        "    def forward(self, picture, state, gain=2.0):\n"
+        "        return gain * state + super().forward(picture)\n"
+        "def build():\n    return Tracking(3, 4, 1)\n"
+    )
+    path = tmp_path / "weights.pt"
+    torch.save(nn.Conv2d(3, 4, 1).state_dict(), path)
+    options = NetworkOptions(
+        factory="tracking_networks:build",
+        sample_shapes=arrays,
+        twin_shapes={"picture": (1, 3, 8, 12), "state": (1, 4, 8, 12)},
+    )
+    assert open_network(path, options)[1] == expected

@@ -427,6 +427,16 @@ def test_finer_activations_lose_less(outlier_model, activations, gain_db):
     assert bool(quantizers) == (activations == "int16")
 
 
+@pytest.mark.parametrize(("activations", "is_clipped"), [("int16", False), ("int8", True)])
+def test_integers_of_16_bits_reach_what_calibration_did_not(outlier_model, activations, is_clipped):
+    model, samples = outlier_model
+    network = quantize_model(model, samples, settings(activations=activations)).model
+    brighter = [{name: 2.5 * value for name, value in item.items()} for item in samples]
+    seen, unseen = (compare_models(model, network, data)["outputs"] for data in (samples, brighter))
+    lost_db = [seen[name]["sqnr_db"] - unseen[name]["sqnr_db"] for name in seen]
+    assert (max(lost_db) > 10) is is_clipped
+
+
 def test_a_contract_on_agreement_is_kept(outlier_model):
     model, samples = outlier_model
     plain = quantize_model(model, samples, settings())
