@@ -125,6 +125,7 @@ def qat_file(
     _require_trainable(quantized)
     _require_float(guide)
     _require_trainable(guide)
+    _require_same_inputs(quantized, guide)
     spec, warning = choose_spec(
         quantized.spec or guide.spec,
         Workspace().read_settings().input,
@@ -197,6 +198,23 @@ def _read_states(teacher: OpenedModel, options: ModelOptions | None) -> FrameSta
     """Returns what gives frames the teacher's states; None where it has none."""
     recurrence = options.recurrence if options is not None else None
     return FrameStates(teacher.model, recurrence) if recurrence is not None else None
+
+
+def _require_same_inputs(quantized: OpenedModel, teacher: OpenedModel) -> None:
+    """Refuses a teacher that does not take what the quantized network takes."""
+    wanted, got = (
+        [(name, list(tensor.shape)) for name, tensor in input_tensors(opened.model).items()]
+        for opened in (quantized, teacher)
+    )
+    if [shape for _, shape in wanted] != [shape for _, shape in got]:
+        taken, expected = (
+            ", ".join(f"{name}{shape}" for name, shape in inputs) for inputs in (got, wanted)
+        )
+        raise InputError(
+            f"the teacher {teacher.path} takes {taken}",
+            f"{expected} as {quantized.path}",
+            "give the float network that was quantized",
+        )
 
 
 def _require_float(teacher: OpenedModel) -> None:

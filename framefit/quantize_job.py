@@ -204,8 +204,8 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     is_int8 = settings.weights != "int4" and settings.activations == "int8"
     if settings.allowance is not None and settings.weights == "int4":
         _log.warning(
-            "INT4 weights make a file smaller, not faster, and a preference goes by latency: layers "
-            "that it leaves in float are larger instead; leave it out for the size"
+            "INT4 weights make a file smaller, not faster, and a preference goes by latency: "
+            "layers that it leaves in float are larger instead; leave it out for the size"
         )
     if settings.allowance is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
         return open_clock(settings)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
+from artifacts.module_run import run_module
 from artifacts.state_dict import load_by_name
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
 from compress.distill.losses import own_losses
@@ -292,9 +293,15 @@ def _match(
     heads: Mapping[str, Any] | None,
 ) -> OutputMatch:
     heads = heads if heads is not None else getattr(student, "heads_metadata", None)
-    return match_outputs(
-        name_outputs(student, student(*example)), name_outputs(teacher, teacher(*example)), heads
-    )
+    answers = (_answer("student", student, example), _answer("teacher", teacher, example))
+    return match_outputs(*answers, heads)
+
+
+def _answer(whose: str, module: nn.Module, example: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    try:
+        return name_outputs(module, run_module(module, example))
+    except InputError as error:
+        raise InputError(f"the {whose}: {error.what}", error.expected, error.fix) from error
 
 
 @torch.no_grad()

@@ -244,6 +244,11 @@ def test_a_network_of_three_inputs_is_quantized_and_trained(run, pair: Path) -> 
     assert result.code == 0, result.err
     stated = json.loads(Path("q.json").read_text())
     assert stated["score"]["after"] <= stated["score"]["before"] * (1 + 1e-6)
+    smaller = options("pair_network:make", ("left=1,3,8,12", "right=1,3,8,12", "state=1,4"))[:-2]
+    assert run("export", "onnx", pair, *smaller, "--out", "other.onnx").code == 0
+    result = run("compress", "qat", "pair.int4.onnx", "--teacher", "other.onnx", *data, *QUICK)
+    assert result.code == 2
+    assert "the teacher other.onnx takes left[1, 3, 8, 12], right[1, 3, 8, 12]" in result.err
 
 
 def test_an_input_without_a_batch_axis_is_refused(run, pair: Path) -> None:

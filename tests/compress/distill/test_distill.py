@@ -170,6 +170,14 @@ def test_a_run_goes_on_only_with_what_it_began_with(tmp_path: Path, other: str) 
     assert (tmp_path / "run.state").exists()
 
 
+@pytest.mark.parametrize("whose", ["student", "teacher"])
+def test_a_network_that_does_not_take_the_samples_is_named(whose) -> None:
+    networks = {"student": TwoHeads(6, 1), "teacher": TwoHeads(6, 1)}
+    networks[whose] = torch.nn.Conv2d(7, 4, 1)
+    with pytest.raises(InputError, match=f"the {whose}: the forward pass failed with inputs of"):
+        distill_module(*networks.values(), samples(16), samples(4, 1), training=TRAINING)
+
+
 def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
     student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
     result = distill_module(
