@@ -184,12 +184,14 @@ def prune(
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
     require_package("torch", "torch")
+    from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.settings import PruneSettings
 
     check_values(goal)
     given, shapes = _open_for_module(module, data, samples)
     images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
     with evaluation_mode(module):
+        require_raw_outputs(module, images[0])
         return prune_to_goal(
             module,
             images[0],

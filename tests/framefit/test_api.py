@@ -175,6 +175,23 @@ def test_without_settings_weights_fit_this_processor(
     assert ("no VNNI" in caplog.text) == bool(said)
 
 
+def test_a_module_that_chooses_boxes_is_refused_by_name(network, loader) -> None:
+    ops = pytest.importorskip("torchvision.ops")
+
+    class Detector(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, image: Tensor) -> Tensor:
+            scores = self.network(image)["segmentation"].flatten(2)[0]
+            boxes = torch.cat([scores[:2], scores[:2] + 1.0]).T
+            return boxes[ops.nms(boxes, scores[4], 0.5)]
+
+    with pytest.raises(InputError, match=r"the network answers boxes that 'nms' chose"):
+        framefit.prune(Detector(), loader, PruneGoal(ratio=0.3))
+
+
 def test_a_module_is_pruned_to_a_latency(network, loader, monkeypatch) -> None:
     monkeypatch.setattr(NetworkClock, "__call__", lambda _, models: [*map(count_weights, models)])
     monkeypatch.setattr(LayerTimes, "_time", lambda _, model: count_weights(model))
