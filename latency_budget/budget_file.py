@@ -16,11 +16,11 @@ MARGIN = 1.1
 def render_budget(
     run: Run, *, rate_hz: float, margin: float = MARGIN, heads: tuple[str, ...] = ()
 ) -> str:
-    """Returns the text of a budget.toml whose stages `run` keeps.
+    """Returns the text of a budget.toml whose stages `run` keeps, as far as the deadline allows.
 
     Each stage gets what its P99 is at most (95 % confidence; of too few frames, the P99 itself)
-    times `margin`; the deadline is the frame period, rounded down to 0.1 ms. What was measured
-    stands beside the limits that do not follow from it.
+    times `margin`, and no more than the deadline; the deadline is the frame period, rounded down to
+    0.1 ms. What was measured stands beside the limits that do not follow from it.
 
     Args:
         run: the measured frames, at least one of which was processed.
@@ -54,8 +54,7 @@ def render_budget(
     for name in run.stage_names:
         ordered = np.sort(run.stage_ns(name))
         worst = bound_ns(ordered, 0.99, 0.95, upper=True) or percentile_ns(ordered, 0.99)
-        limit_ns = (worst or int(ordered[-1])) * margin
-        lines.append(f"{json.dumps(name)} = {max(0.01, math.ceil(limit_ns / 1e4) / 100):g}")
+        lines.append(_stage_line(name, (worst or int(ordered[-1])) / 1e6, margin, deadline_ms))
     for head in heads:
         lines += [
             "",
@@ -65,3 +64,14 @@ def render_budget(
         ]
     lines += ["", "[tiers.pr]", f"frames = {TIERS['pr'].frames}"]
     return "\n".join(lines) + "\n"
+
+
+def _stage_line(name: str, measured_ms: float, margin: float, deadline_ms: float) -> str:
+    """Returns the line of a stage's budget; none is longer than the frame may take."""
+    limit_ms = max(0.01, math.ceil(measured_ms * margin * 100) / 100)
+    if limit_ms <= deadline_ms:
+        return f"{json.dumps(name)} = {limit_ms:g}"
+    late = ", so these frames break it" if measured_ms > deadline_ms else ""
+    return (
+        f"{json.dumps(name)} = {deadline_ms:g}   # the deadline; measured: {measured_ms:.2f}{late}"
+    )

@@ -209,3 +209,17 @@ def test_a_jitter_that_the_budget_does_not_allow_is_said_beside_it(tmp_path, slo
     text = render_budget(read_for_budget(path).run, rate_hz=30.0)
     assert f"measured: {slow_ms / 20:.2f}" in text
     assert ("so these frames break it" in text) is is_broken
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "expected"),
+    [
+        (20, '"network" = 22\n'),
+        (32, '"network" = 33.3   # the deadline; measured: 32.00\n'),
+        (90, '"network" = 33.3   # the deadline; measured: 90.00, so these frames break it\n'),
+    ],
+)
+def test_no_stage_has_more_than_the_deadline(tmp_path, slow_ms, expected):
+    path = tmp_path / "times.csv"
+    path.write_text("latency_ms,network_ms\n" + f"{slow_ms},{slow_ms}\n" * 400)
+    assert expected in render_budget(read_for_budget(path).run, rate_hz=30.0)
