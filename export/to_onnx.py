@@ -64,6 +64,7 @@ def export_onnx(
     *,
     input_shape: tuple[int, ...] | Mapping[str, tuple[int, ...]],
     input_spec: InputSpec | None = None,
+    integers: Mapping[str, NDArray[Any]] | None = None,
     heads: Mapping[str, Any] | None = None,
     metadata: Mapping[str, str] | None = None,
     outputs: Sequence[str] = (),
@@ -84,6 +85,8 @@ def export_onnx(
         input_shape: [N, C, H, W] of the one input (named `input`), or a shape per input by name in
             the order of the module's arguments.
         input_spec: how pixels become the input; stored in the file.
+        integers: values of the inputs that are integers (bytes of a picture, indices), by name;
+            all others are float32.
         heads: what each head's outputs are; left out, the module's own `heads_metadata`.
         metadata: further `framefit.*` entries for the file.
         outputs: names of those that the file has, in this order; all without names.
@@ -101,7 +104,10 @@ def export_onnx(
     _check_shapes(shapes)
     order = tuple(getattr(module, "output_names", None) or ())
     spec = input_spec or InputSpec()
-    samples = [_sample(module, shapes, spec, _SEED + index) for index in range(_PARITY_SAMPLES)]
+    samples = [
+        _sample(module, shapes, spec, integers or {}, _SEED + index)
+        for index in range(_PARITY_SAMPLES)
+    ]
     with evaluation_mode(module), torch.no_grad(), _answering(module, samples[0], order, notify):
         wanted = [_run_module(module, sample, order) for sample in samples]
         require_names(outputs, list(wanted[0]), "output of the module")
@@ -260,14 +266,19 @@ def _answering(
 
 
 def _sample(
-    module: nn.Module, shapes: Mapping[str, tuple[int, ...]], spec: InputSpec, seed: int
+    module: nn.Module,
+    shapes: Mapping[str, tuple[int, ...]],
+    spec: InputSpec,
+    integers: Mapping[str, NDArray[Any]],
+    seed: int,
 ) -> dict[str, Tensor]:
     rng = np.random.default_rng(seed)
     weight = next(module.parameters(), torch.zeros(()))
-    return {
-        name: torch.from_numpy(_draw(shape, rng, spec)).to(weight.device)
+    arrays = {
+        name: integers[name] if name in integers else _draw(shape, rng, spec)
         for name, shape in shapes.items()
     }
+    return {name: torch.from_numpy(array).to(weight.device) for name, array in arrays.items()}
 
 
 def _draw(shape: tuple[int, ...], rng: np.random.Generator, spec: InputSpec) -> NDArray[np.float32]:

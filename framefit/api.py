@@ -281,7 +281,9 @@ def _open_network(
     if isinstance(network, onnx.ModelProto):
         return check_onnx(network), None
     first = read_first(network, _require_items(given))
-    return export_module(network, {name: array.shape for name, array in first.items()}), None
+    shapes = {name: array.shape for name, array in first.items()}
+    integers = {name: array for name, array in first.items() if array.dtype.kind in "biu"}
+    return export_module(network, shapes, integers), None
 
 
 def _open_samples(

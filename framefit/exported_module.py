@@ -12,18 +12,25 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def export_module(module: "nn.Module", shapes: Mapping[str, tuple[int, ...]]) -> "ModelProto":
+def export_module(
+    module: "nn.Module",
+    shapes: Mapping[str, tuple[int, ...]],
+    integers: "Mapping[str, NDArray] | None" = None,
+) -> "ModelProto":
     """Exports a module.
 
     Args:
         module: left as it is.
         shapes: of the inputs, by name.
+        integers: values of the inputs that are integers, by name.
     """
     from artifacts.onnx_file import load_onnx
     from export.to_onnx import export_onnx
 
     with TemporaryDirectory(prefix="framefit-module-") as folder:
-        return load_onnx(export_onnx(module, Path(folder, "model.onnx"), input_shape=dict(shapes)))
+        path = Path(folder, "model.onnx")
+        export_onnx(module, path, input_shape=dict(shapes), integers=integers)
+        return load_onnx(path)
 
 
 @dataclass(frozen=True)

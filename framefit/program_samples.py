@@ -151,6 +151,13 @@ def read_first(module: "nn.Module", items: Items) -> Sample:
     if len(items.values) == 0:
         raise _no_samples()
     named = name_arrays(items.values[0], name_arguments(module))
+    for name, array in named.items():
+        if items.has_batch and not array.ndim:
+            raise InputError(
+                f"'{name}' of the first item is a single number",
+                "arrays with a batch axis in front",
+                "as a DataLoader gives them, or pass a Dataset, whose items have none",
+            )
     return {name: array[:1] if items.has_batch else array[None] for name, array in named.items()}
 
 

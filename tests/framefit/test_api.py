@@ -175,6 +175,37 @@ def test_without_settings_weights_fit_this_processor(
     assert ("no VNNI" in caplog.text) == bool(said)
 
 
+class Bytes(nn.Module):
+    """A network that takes pictures as a camera gives them, and the number of the camera."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cameras = nn.Embedding(4, 16)
+        self.first, self.out = nn.Conv2d(3, 16, 3, 2, 1), nn.Conv2d(16, 4, 1)
+
+    def forward(self, picture: Tensor, camera: Tensor) -> Tensor:
+        features = self.first(picture.permute(0, 3, 1, 2).float() / 255).relu()
+        return self.out(features + self.cameras(camera)[..., None, None])
+
+
+def test_integers_stay_integers() -> None:
+    rng = np.random.default_rng(0)
+    items = [
+        (rng.integers(0, 256, (1, 32, 48, 3), np.uint8), np.array([index % 4]))
+        for index in range(8)
+    ]
+    module = Bytes().eval()
+    result = framefit.quantize(module, items, QuantizeSettings(target="openvino"), is_timed=False)
+    types = [item.type.tensor_type.elem_type for item in result.model.graph.input]
+    assert types == [onnx.TensorProto.UINT8, onnx.TensorProto.INT64]
+    assert len(result.layers) == 2
+    figures = framefit.compare(module, result.model, items)
+    assert min(item["sqnr_db"] for item in figures.values()) > 30
+    with pytest.raises(InputError, match="'camera' of the first item is a single number"):
+        framefit.quantize(module, [(items[0][0], np.array(1))])
+
+
 def test_a_module_that_chooses_boxes_is_refused_by_name(network, loader) -> None:
     ops = pytest.importorskip("torchvision.ops")
 
