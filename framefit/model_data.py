@@ -1,7 +1,7 @@
 """Opens a model together with its data: one input spec for both."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
@@ -124,21 +124,25 @@ def _open_frames(
 def _with_states_named(error: MissingInputsError, model: onnx.ModelProto) -> InputError:
     """Returns the error with the `--state` options that make up for the inputs without data."""
     inputs = input_tensors(model)
-    found = {name: _find_next_state(model, name) for name in error.missing}
-    states = {name: output for name, output in found.items() if output is not None}
-    if not states or len(found) == len(inputs):
+    states: dict[str, str] = {}
+    for name in error.missing:
+        output = _find_next_state(model, name, states.values())
+        if output is not None:
+            states[name] = output
+    if not states or len(error.missing) == len(inputs):
         return error
     return error.naming_states(states)
 
 
-def _find_next_state(model: onnx.ModelProto, name: str) -> str | None:
+def _find_next_state(model: onnx.ModelProto, name: str, taken: Collection[str]) -> str | None:
     """Returns the output that looks most like an input's next state: its shape, and a like name.
 
-    What the file does not say of an output's shape may be the state's.
+    What the file does not say of an output's shape may be the state's. None is that of two states.
     """
     like = next(item for item in model.graph.input if item.name == name)
     outputs = [item.name for item in model.graph.output if _may_follow(item, like)]
-    return max(outputs, key=lambda out: SequenceMatcher(None, name, out).ratio(), default=None)
+    left = [output for output in outputs if output not in taken]
+    return max(left, key=lambda out: SequenceMatcher(None, name, out).ratio(), default=None)
 
 
 def _may_follow(output: onnx.ValueInfoProto, state: onnx.ValueInfoProto) -> bool:

@@ -63,6 +63,7 @@ class GraphTensors:
         for node in model.graph.node:
             for name in node.input:
                 self.consumers[name].append(node)
+        self.inputs = {value.name for value in model.graph.input}
         self.outputs = {value.name for value in model.graph.output}
         self._constants = {tensor.name for tensor in model.graph.initializer}
         for node in model.graph.node:

@@ -95,7 +95,8 @@ class NetworkCosts:
     Attributes:
         nodes: every node that computes or moves something, in the graph's order.
         kernels: the same work, fused.
-        unknown: operators that have no rule; their operations are missing in the sums.
+        unknown: operators that have no rule, or whose sizes depend on the picture
+            (NonMaxSuppression and what follows it); their work is missing in the sums.
     """
 
     nodes: tuple[NodeCost, ...]
@@ -152,7 +153,7 @@ def count_network(
         heads: graph outputs of each head; None for those of the model's metadata.
 
     Raises:
-        InputError: a shape is not known.
+        InputError: the shape of an input is not known.
     """
     from artifacts.ownership import node_owners
     from latency_budget.why.folded_shapes import with_known_shapes
@@ -165,6 +166,9 @@ def count_network(
     unknown: list[str] = []
     for node in model.graph.node:
         if node.op_type in _FREE or all(tensors.is_constant(name) for name in node.output if name):
+            continue
+        if not _has_known_sizes(node, tensors):
+            unknown.append(node.op_type)
             continue
         counted = count_operations(node, tensors)
         if counted is None:
@@ -184,6 +188,19 @@ def count_network(
         kernels=_fuse(model, nodes, tensors, kernel_of),
         unknown=tuple(dict.fromkeys(unknown)),
     )
+
+
+def _has_known_sizes(node: "onnx.NodeProto", tensors: GraphTensors) -> bool:
+    """Whether what a node reads and writes has sizes that no picture changes.
+
+    Raises:
+        InputError: it reads an input of the network of which that is not known.
+    """
+    names = [tensors.source(name) for name in (*node.input, *node.output) if name]
+    for name in names:
+        if name in tensors.inputs:
+            tensors.shape(name)
+    return all(tensors.is_known(name) for name in names)
 
 
 def _find_kernel(node: "onnx.NodeProto", tensors: GraphTensors, kernel_of: dict[str, str]) -> str:

@@ -137,6 +137,29 @@ def test_the_state_named_may_have_a_batch_that_the_file_does_not_say(
     assert result.err.rstrip().endswith("--state h=h_next")
 
 
+def test_no_output_is_named_as_that_of_two_states(run, recurrent, folder) -> None:
+    model = onnx.load(recurrent)
+    model.graph.input.append(
+        helper.make_tensor_value_info("other", TensorProto.FLOAT, [1, 6, 8, 12])
+    )
+    model.graph.node.append(helper.make_node("Identity", ["other"], ["other_next"], "keep"))
+    model.graph.output.append(
+        helper.make_tensor_value_info("other_next", TensorProto.FLOAT, [1, 6, 8, 12])
+    )
+    for old, new in (("h_next", "output_2"), ("other_next", "output_3")):
+        for node in model.graph.node:
+            for names in (node.input, node.output):
+                names[:] = [new if name == old else name for name in names]
+        for value in model.graph.output:
+            value.name = new if value.name == old else value.name
+    del model.graph.output[0]
+    onnx.save(model, recurrent)
+    np.savez(folder / "frames.npz", image=np.zeros((4, 3, 8, 12), np.float32))
+    result = run("compress", "quantize", recurrent, "--data", "frames.npz")
+    assert result.code == 2
+    assert result.err.rstrip().endswith("--state h=output_2 --state other=output_3")
+
+
 def test_data_without_the_state_name_the_option(run, recurrent, folder) -> None:
     np.savez(folder / "frames.npz", image=np.zeros((4, 3, 8, 12), np.float32))
     np.savez(folder / "states.npz", h=np.zeros((4, 6, 8, 12), np.float32))

@@ -129,6 +129,25 @@ def test_unknown_operators_are_named_and_not_guessed():
     assert count_network(model).unknown == ("Det",)
 
 
+def test_what_follows_suppressed_boxes_is_named_and_not_guessed():
+    """How many boxes there are depends on the picture."""
+    model = build(
+        [
+            ("relu", "Relu", ["scores"], ["r"], {}),
+            ("choose", "NonMaxSuppression", ["boxes", "r", "most"], ["chosen"], {}),
+            ("places", "Slice", ["chosen", "from", "to", "to"], ["place"], {}),
+            ("take", "GatherND", ["r", "chosen"], ["kept"], {}),
+        ],
+        {"boxes": ((1, 20, 4), FLOAT), "scores": ((1, 2, 20), FLOAT)},
+        {"kept": (("boxes",), FLOAT), "place": (("boxes", 1), TensorProto.INT64)},
+        [(name, np.array([place])) for place, name in enumerate(("from", "to", "most"))],
+    )
+    costs = count_network(model)
+    assert costs.unknown == ("NonMaxSuppression", "Slice", "GatherND")
+    (relu,) = costs.nodes
+    assert (relu.name, relu.read_bytes) == ("relu", 4 * 40)
+
+
 def test_an_unknown_shape_is_an_error_that_says_what_to_do():
     model = build(
         [("node", "Relu", ["x"], ["y"], {})],
