@@ -66,3 +66,7 @@ def __getattr__(name: str) -> Any:
         from artifacts.errors import find_missing_extra
 
         raise find_missing_extra(error, f"framefit.{name}") or error from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

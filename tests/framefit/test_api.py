@@ -175,6 +175,10 @@ def test_without_settings_weights_fit_this_processor(
     assert ("no VNNI" in caplog.text) == bool(said)
 
 
+def test_what_a_program_calls_is_listed() -> None:
+    assert {"quantize", "prune", "distill", "compare", "QuantizeSettings"} <= set(dir(framefit))
+
+
 class Bytes(nn.Module):
     """A network that takes pictures as a camera gives them, and the number of the camera."""
 
