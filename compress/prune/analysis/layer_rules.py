@@ -9,7 +9,7 @@ from torch import Tensor
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.movement_rules import tie_rows
 from compress.prune.analysis.pointwise_rules import combine_axes
-from compress.prune.analysis.trace import AxisIds, LayerUse
+from compress.prune.analysis.trace import AxisIds, LayerUse, lose_whole_groups
 from compress.prune.analysis.tracer import Call, ChannelTracer
 
 STAYS = "its input's channels cannot leave"
@@ -84,14 +84,13 @@ def _convolve_groups(
 ) -> Ids:
     """Ties a grouped convolution so that its groups stay equal; returns the output's ids.
 
-    Whole groups leave where there are more groups than channels in one (a depthwise convolution is
-    the extreme case); otherwise the same places leave from every group.
+    Whole groups leave, or the same places from every group, see `lose_whole_groups`.
     """
     sets = tracer.trace.sets
     first, second = _row(tracer, weight, 0), _row(tracer, weight, 1)
     grouped_in = inputs.reshape(groups, -1)
     by_group = first.reshape(groups, -1)
-    if groups >= max(grouped_in.shape[1], by_group.shape[1], second.size):
+    if lose_whole_groups(groups, inputs.size, (first.size, second.size)):
         tracer.trace.whole_groups.add(tracer.place)
         sets.tie(grouped_in, grouped_in[:, :1], STAYS)
         sets.tie(by_group, grouped_in[:, :1], STAYS)
