@@ -184,12 +184,14 @@ def prune(
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
     require_package("torch", "torch")
+    import torch
+
     from compress.prune.settings import PruneSettings
 
     check_values(goal)
-    given, shapes = _open_for_module(module, data, samples)
-    images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
-    with evaluation_mode(module):
+    with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
+        given, shapes = _open_for_module(module, data, samples)
+        images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
         return prune_to_goal(
             module,
             images[0],

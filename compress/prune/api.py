@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
@@ -136,7 +137,7 @@ def prune_module(
             cannot be pruned.
     """
     settings = settings or PruneSettings()
-    with use_threads(settings.threads):
+    with use_threads(settings.threads), torch.inference_mode(mode=False), torch.enable_grad():
         return _prune(module, inputs, goal, settings, data or PruneData(), progress)
 
 

@@ -9,8 +9,15 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from compress.prune.adapt import open_network  # noqa: E402
+from compress.prune.api import (  # noqa: E402
+    PruneData,
+    PruneSettings,
+    RatioGoal,
+    prune_module,
+)
 from compress.prune.importance import IMPORTANCES, ImportanceData  # noqa: E402
 from compress.prune.importance.gradient import output_distance  # noqa: E402
+from compress.prune.select import WidthLimits  # noqa: E402
 
 QUIET = 5
 
@@ -104,3 +111,18 @@ def test_a_quiet_channel_is_the_least_important_one(name: str, importance: str) 
     found = scores[channels.roots[ids]]
     assert int(np.argmin(found)) == QUIET
     assert np.unique(found).size == found.size
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_a_program_that_takes_no_gradients_may_prune(context: type) -> None:
+    torch.manual_seed(0)
+    network, samples = Sequence().eval(), [(torch.randn(1, 4, 20),) for _ in range(4)]
+    data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
+    settings = PruneSettings(importance="fisher", limits=WidthLimits(round_to=1, fewest=2))
+    with context():
+        result = prune_module(
+            network, samples[0], RatioGoal(0.4), settings, PruneData(importance=data)
+        )
+    assert result.differences[0] < 1e-9
+    assert result.module.first.out_channels < 16
+    assert not result.module.first.weight.is_inference()
