@@ -116,10 +116,11 @@ def test_a_quiet_channel_is_the_least_important_one(name: str, importance: str) 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 def test_a_program_that_takes_no_gradients_may_prune(context: type) -> None:
     torch.manual_seed(0)
-    network, samples = Sequence().eval(), [(torch.randn(1, 4, 20),) for _ in range(4)]
+    samples = [(torch.randn(1, 4, 20),) for _ in range(4)]
     data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
     settings = PruneSettings(importance="fisher", limits=WidthLimits(round_to=1, fewest=2))
     with context():
+        network = Sequence().eval()
         result = prune_module(
             network, samples[0], RatioGoal(0.4), settings, PruneData(importance=data)
         )
