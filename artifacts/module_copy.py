@@ -110,6 +110,15 @@ def share_values(module: Module) -> Module:
     return _copy(module, list(module.modules()), memo)
 
 
+def leave_inference(module: Module) -> Module:
+    """Returns the network, or a copy where it was made in inference mode.
+
+    Of tensors that are made in that mode autograd takes no gradients.
+    """
+    values = (*module.parameters(), *module.buffers())
+    return copy_module(module) if any(value.is_inference() for value in values) else module
+
+
 def _rebound(hook: Any, memo: dict[int, Any]) -> Any:
     """Returns a hook for the copy: a function that closes over the network closes over its copy.
 

@@ -181,7 +181,7 @@ def prune_to_speed(case: PruneCase, speed_up: float, export: Exporter) -> PruneR
     inputs = (case.example,)
     times = LayerTimes(export.runtime, LAYERS, is_int8=bool(export.samples))
     trace = find_channels(case.module, inputs).trace
-    times.build(trace.layers, trace.whole_groups, tell_tenths)
+    times.build(trace.layers, tell_tenths)
     clock = ExportedClock(case.module, export)
     goal = LatencyGoal(speed_up=speed_up, measure=clock, layer_time=times)
     return prune_module(case.module, inputs, goal, PruneSettings(), case.data, tell_tenths)

@@ -184,13 +184,15 @@ def prune(
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
     require_package("torch", "torch")
+    import torch
+
     from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.settings import PruneSettings
 
     check_values(goal)
-    given, shapes = _open_for_module(module, data, samples)
-    images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
-    with evaluation_mode(module):
+    with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
+        given, shapes = _open_for_module(module, data, samples)
+        images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
         require_raw_outputs(module, images[0])
         return prune_to_goal(
             module,

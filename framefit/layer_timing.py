@@ -50,7 +50,6 @@ class LayerTimes:
     def build(
         self,
         layers: Sequence["LayerUse"],
-        whole_groups: set[str],
         progress: Progress | None = None,
     ) -> None:
         """Measures every layer at some channel counts, or reads what was measured before.
@@ -58,8 +57,7 @@ class LayerTimes:
         The table is written after each layer, so that a run that is killed loses one at most.
         """
         wanted = {
-            describe_layer(layer, whole_groups=layer.module in whole_groups): layer
-            for layer in layers
+            describe_layer(layer, whole_groups=layer.loses_whole_groups): layer for layer in layers
         }
         path = None if self.folder is None else self.folder / f"layers-{self._digest(wanted)}.json"
         if path is not None and path.is_file():

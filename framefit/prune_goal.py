@@ -154,5 +154,5 @@ def _make_goal(
     if goal.target_ms is not None and min(clock(module)) <= goal.target_ms:
         latency.require_faster(max(clock(module)))
     trace = find_channels(module, samples[-1]).trace
-    times.build(trace.needed_layers, trace.whole_groups, progress)
+    times.build(trace.needed_layers, progress)
     return latency

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
+from artifacts.module_copy import leave_inference
 from artifacts.wording import name_some
 from compress.constant_outputs import describe_constant, warn_of_constant
 from compress.progress import Progress
@@ -136,8 +138,10 @@ def prune_module(
             cannot be pruned.
     """
     settings = settings or PruneSettings()
-    with use_threads(settings.threads):
-        return _prune(module, inputs, goal, settings, data or PruneData(), progress)
+    with use_threads(settings.threads), torch.inference_mode(mode=False), torch.enable_grad():
+        return _prune(
+            leave_inference(module), inputs, goal, settings, data or PruneData(), progress
+        )
 
 
 def _prune(

@@ -96,7 +96,6 @@ class LayerSum:
     def __init__(self, channels: Channels, layer_cost: LayerCost, rest: float = 0.0) -> None:
         self._cost = layer_cost
         self._rest = rest
-        self._whole = channels.trace.whole_groups
         family_of = {root: family.name for family in channels.families for root in family.roots}
         layers = channels.trace.needed_layers
         self._layers = [(layer, _find_ends(channels, layer, family_of)) for layer in layers]
@@ -129,7 +128,7 @@ class LayerSum:
         layer, ends = self._layers[index]
         inputs = ends.fixed_inputs + sum(n * kept[name] for name, n in ends.inputs.items())
         outputs = ends.fixed_outputs + sum(n * kept[name] for name, n in ends.outputs.items())
-        return self._cost(layer, inputs, outputs, whole_groups=layer.module in self._whole)
+        return self._cost(layer, inputs, outputs, whole_groups=layer.loses_whole_groups)
 
 
 def _find_ends(channels: Channels, layer: LayerUse, family_of: dict[int, str]) -> _Ends:

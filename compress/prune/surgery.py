@@ -191,7 +191,7 @@ def _new_attributes(
     if isinstance(part, nn.modules.batchnorm._NormBase):
         known = shape or shapes.get(f"{prefix}running_mean")
         return {"num_features": known[0]} if known else {}
-    if isinstance(part, nn.LayerNorm) and shape:
+    if isinstance(part, nn.LayerNorm | nn.RMSNorm) and shape:
         return {"normalized_shape": shape}
     if isinstance(part, nn.GroupNorm) and shape:
         groups = part.num_groups

@@ -30,7 +30,7 @@ def build(folder, monkeypatch, killed_after=LAYERS):
 
     monkeypatch.setattr(times, "_measure", measure)
     with suppress(KeyboardInterrupt):
-        times.build(trace.layers, trace.whole_groups)
+        times.build(trace.layers)
     return times, measured
 
 

@@ -1,6 +1,7 @@
 """Layers with weights: convolutions, matrix products, normalizations."""
 
 import math
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.movement_rules import tie_rows
 from compress.prune.analysis.pointwise_rules import combine_axes
-from compress.prune.analysis.trace import AxisIds, LayerUse
+from compress.prune.analysis.trace import AxisIds, LayerUse, lose_whole_groups
 from compress.prune.analysis.tracer import Call, ChannelTracer
 
 STAYS = "its input's channels cannot leave"
@@ -84,14 +85,13 @@ def _convolve_groups(
 ) -> Ids:
     """Ties a grouped convolution so that its groups stay equal; returns the output's ids.
 
-    Whole groups leave where there are more groups than channels in one (a depthwise convolution is
-    the extreme case); otherwise the same places leave from every group.
+    Whole groups leave, or the same places from every group, see `lose_whole_groups`.
     """
     sets = tracer.trace.sets
     first, second = _row(tracer, weight, 0), _row(tracer, weight, 1)
     grouped_in = inputs.reshape(groups, -1)
     by_group = first.reshape(groups, -1)
-    if groups >= max(grouped_in.shape[1], by_group.shape[1], second.size):
+    if lose_whole_groups(groups, inputs.size, (first.size, second.size)):
         tracer.trace.whole_groups.add(tracer.place)
         sets.tie(grouped_in, grouped_in[:, :1], STAYS)
         sets.tie(by_group, grouped_in[:, :1], STAYS)
@@ -114,7 +114,7 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
     rows = [tracer.ids(a).get(a.ndim - 1), tracer.ids(b).get(max(b.ndim - 2, 0))]
     if rows[0] is not None and b in tracer.weight_names:
         tracer.keep_bins(rows[0])
-    inputs = tie_rows(tracer, rows, reason)
+    tie_rows(tracer, rows, reason)
     axes: AxisIds = {}
     if call.out.ndim == 3:
         batch = tie_rows(tracer, [tracer.ids(a).get(0), tracer.ids(b).get(0)], reason)
@@ -128,13 +128,25 @@ def multiply(tracer: ChannelTracer, call: Call) -> None:
     if call.name in ("addmm", "baddbmm", "addmv"):
         axes = combine_axes(tracer, [call.args[0], call.out], call.out)
         tracer.set_ids(call.out, axes)
-    if call.out.ndim > 1 and _name_weight(tracer, b, is_matrix=True):
-        ids = tuple(
-            np.full(size, FIXED) if found is None else found
-            for found, size in ((inputs, a.shape[-1]), (outputs, b.shape[-1]))
-        )
-        ends = a.reshape(-1, a.shape[-1]), call.out.reshape(-1, call.out.shape[-1])
-        _note_layer(tracer, "linear", b, ends, {}, (ids[0], ids[1]), ends[0].shape[0])
+    if call.out.ndim > 1:
+        _note_product(tracer, a, b, call.out)
+
+
+def _note_product(tracer: ChannelTracer, a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Notes a matrix product as a layer where one of its operands is a weight.
+
+    The first operand is one in `weight @ x`, as long as no input has a part in it.
+    """
+    if _name_weight(tracer, b, is_matrix=True):
+        weight, x, made, axis = b, a, out, b.ndim - 1
+    elif b.ndim > 1 and not tracer.sources.needs_inputs(a):
+        weight, x, made, axis = a, b.mT, out.mT, a.ndim - 2
+    else:
+        return
+    if _name_weight(tracer, weight, is_matrix=True):
+        ids = _row(tracer, weight, 2 * weight.ndim - 3 - axis), _row(tracer, weight, axis)
+        ends = x.reshape(-1, x.shape[-1]), made.reshape(-1, made.shape[-1])
+        _note_layer(tracer, "linear", weight, ends, {}, ids, ends[0].shape[0])
 
 
 def normalize_batch(tracer: ChannelTracer, call: Call) -> None:
@@ -250,19 +262,22 @@ def _name_weight(tracer: ChannelTracer, weight: Tensor, *, is_matrix: bool) -> s
 def _name_computed(tracer: ChannelTracer, weight: Tensor, *, is_matrix: bool) -> str:
     """Returns the name of the parameter from which a weight was computed channel by channel.
 
-    A matrix may be turned, be a part of one (keys and values beside queries), and be one of several
-    that lie in one parameter; it is a weight only where both its axes are a parameter's.
+    A matrix may be turned, be a part of one (keys and values beside queries), be one of several
+    that lie in one parameter, and have further axes of size 1 (as in `torch.einsum`); it is a
+    weight only where both its axes are a parameter's.
     """
     ids = tracer.ids(weight)
     last = weight.ndim - 1
     if not ids or (is_matrix and not ids.keys() >= {last - 1, last}):
         return ""
-    swapped = {last: last - 1, last - 1: last} if is_matrix else {}
-    turned = {swapped.get(axis, axis): row for axis, row in ids.items()}
     for name, axes in tracer.trace.weights.items():
+        orders = permutations(axes, len(ids)) if is_matrix else [tuple(ids)]
         if any(
-            all(axis in axes and _is_part(row, axes[axis]) for axis, row in one.items())
-            for one in (ids, turned)
+            all(
+                axis in axes and _is_part(row, axes[axis])
+                for axis, row in zip(order, ids.values(), strict=True)
+            )
+            for order in orders
         ):
             return name
     return ""
@@ -274,6 +289,8 @@ def _is_part(row: Ids, whole: Ids) -> bool:
     They may do so several times: one axis of a matrix may be the outputs of all experts of a layer.
     """
     start = int(np.argmax(whole == row[0]))
+    if whole[start] != row[0]:
+        return False
     once = row[np.sort(np.unique(row, return_index=True)[1])]
     times = row.size // once.size
     return np.array_equal(whole[start : start + once.size], once) and any(

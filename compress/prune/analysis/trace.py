@@ -1,5 +1,6 @@
 """What following the channels of a network finds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +98,27 @@ class LayerUse:
     outputs: Ids
     positions: int
     is_constant: bool = False
+
+    @property
+    def loses_whole_groups(self) -> bool:
+        """Whether whole groups of a convolution leave, see `lose_whole_groups`."""
+        groups = self.settings.get("groups", 1)
+        return lose_whole_groups(groups, self.inputs.size, self.weight_shape)
+
+
+def lose_whole_groups(groups: int, inputs: int, weight_shape: Sequence[int]) -> bool:
+    """Returns whether a convolution loses whole groups, and not the same places of every group.
+
+    It does where there are at least as many groups as channels in one (a depthwise convolution is
+    the extreme case).
+
+    Args:
+        groups: how many it has.
+        inputs: its input channels.
+        weight_shape: of its weight.
+    """
+    most = max(inputs // groups, weight_shape[0] // groups, weight_shape[1])
+    return 1 < groups >= most
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from compress.prune.analysis.families import Channels
+from compress.prune.analysis.families import Channels, Family
 from compress.prune.analysis.shuffles import Place
 
 HeadLosses = Callable[[nn.Module, Any], Mapping[str, Tensor]]
@@ -69,6 +69,19 @@ def family_places(channels: Channels) -> list[Place]:
     """Lists the places of needed weights that any prunable family occupies, each once."""
     places = {place: None for family in channels.families for place, _ in family.places}
     return [place for place in places if place[0] not in channels.trace.unneeded]
+
+
+def maker_places(channels: Channels, families: Sequence[Family]) -> list[Place]:
+    """Lists the weights that make the channels of some families, and the biases added to them."""
+    found: dict[Place, None] = {}
+    for family in families:
+        name, axis = family.source
+        bias = name.rpartition(".")[0] + ".bias", 0
+        found[name, axis] = None
+        if bias in dict(family.places):
+            found[bias] = None
+    wanted = set(family_places(channels))
+    return [place for place in found if place in wanted]
 
 
 def consumer_places(channels: Channels) -> list[Place]:

@@ -2,8 +2,10 @@
 
 To first order a loss changes by s = Σ g·w where the columns w of every layer that takes a channel
 group in are removed (g: their gradient); that sum is the gradient of the group's activation times
-the activation. Taylor (Molchanov et al., 2019) averages |s| over samples, Fisher (Theis et al.,
-2018; Liu et al., 2021, "Group Fisher") s².
+the activation. Channels that no layer takes in, such as those of queries and keys, which are
+multiplied with each other, have it from the weights and the bias that make them. Taylor (Molchanov
+et al., 2019) averages |s| over samples, Fisher (Theis et al., 2018; Liu et al., 2021, "Group
+Fisher") s².
 
 Every head gives a score of its own, divided by its mean over all groups; a group's score is the
 largest of them. So the shared trunk keeps what any one head needs.
@@ -21,10 +23,12 @@ from artifacts.errors import InputError
 from artifacts.module_outputs import name_outputs
 from artifacts.module_run import explain_gradient
 from compress.prune.analysis.families import Channels
+from compress.prune.analysis.shuffles import Place
 from compress.prune.importance.contract import (
     GroupSums,
     ImportanceData,
     consumer_places,
+    maker_places,
     sum_over_others,
 )
 from compress.train.saved_values import keep_saved_values
@@ -86,28 +90,40 @@ def _score(
 ) -> Scores:
     if data.losses is None or not data.batches:
         raise ValueError("gradients need batches and losses")
-    places = consumer_places(channels)
     parameters = dict(module.named_parameters())
+    readers = [place for place in consumer_places(channels) if place[0] in parameters]
+    unread = [one for one in channels.families if not set(readers) & set(dict(one.places))]
+    makers = [place for place in maker_places(channels, unread) if place[0] in parameters]
+    roots = np.array([root for family in unread for root in family.roots], np.int64)
     modes = {name: value.requires_grad for name, value in parameters.items()}
-    names = {name for name, _ in places}
+    names = {name for name, _ in (*readers, *makers)}
     for name, value in parameters.items():
         value.requires_grad_(name in names)
     per_head: dict[str, Scores] = {}
     try:
         for batch in data.batches:
             for head in _compute_gradients(module, batch, data.losses):
-                sums = GroupSums(channels)
-                for name, axis in places:
-                    gradient = parameters[name].grad
-                    if gradient is not None:
-                        values = sum_over_others(gradient * parameters[name].detach(), axis)
-                        sums.add((name, axis), values)
-                per_head[head] = per_head.get(head, 0.0) + size(sums.totals)
+                changes = _sum_changes(parameters, channels, readers)
+                changes[roots] = _sum_changes(parameters, channels, makers)[roots]
+                per_head[head] = per_head.get(head, 0.0) + size(changes)
     finally:
         module.zero_grad(set_to_none=True)
         for name, value in parameters.items():
             value.requires_grad_(modes[name])
     return _largest_relative(per_head, channels)
+
+
+def _sum_changes(
+    parameters: Mapping[str, Tensor], channels: Channels, places: Sequence[Place]
+) -> Scores:
+    """Returns Σ g·w of each group over the indices that it has of these axes."""
+    sums = GroupSums(channels)
+    for name, axis in places:
+        gradient = parameters[name].grad
+        if gradient is not None:
+            values = sum_over_others(gradient * parameters[name].detach(), axis)
+            sums.add((name, axis), values)
+    return sums.totals
 
 
 def _compute_gradients(

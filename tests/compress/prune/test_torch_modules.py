@@ -76,6 +76,18 @@ def test_attention_takes_narrower_keys_and_values() -> None:
     assert (narrower.attention.kdim, narrower.attention.vdim) == (9, 9)
 
 
+def test_the_shape_of_an_rms_norm_follows() -> None:
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.RMSNorm(12), nn.Linear(12, 20), nn.SiLU(), nn.Linear(20, 12))
+    network = nn.Sequential(nn.Linear(8, 12), block, nn.RMSNorm(12), nn.Linear(12, 3)).eval()
+    pruning = open_network(network, (torch.randn(1, 5, 8),))
+    assert [family.count for family in pruning.channels.families] == [12, 20, 12]
+    removed = {root for family in pruning.channels.families for root in family.roots[::3]}
+    assert pruning.largest_difference(removed) < 1e-9
+    narrow = apply_edits(network, pruning.make_edits(removed))
+    assert narrow[2].normalized_shape == (8,)
+
+
 class Decoded(nn.Module):
     """Queries that attend to themselves and to features: PyTorch's layers with packed weights."""
 

@@ -1,0 +1,129 @@
+"""Channels that do almost nothing are the least important ones, whatever reads them."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from compress.prune.adapt import open_network  # noqa: E402
+from compress.prune.api import (  # noqa: E402
+    PruneData,
+    PruneSettings,
+    RatioGoal,
+    prune_module,
+)
+from compress.prune.importance import IMPORTANCES, ImportanceData  # noqa: E402
+from compress.prune.importance.gradient import output_distance  # noqa: E402
+from compress.prune.select import WidthLimits  # noqa: E402
+
+QUIET = 5
+
+
+class Correlation(nn.Module):
+    """Features of two pictures, whose products no layer takes in channel by channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(4, 2, 1)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        a, b = self.features(left), self.features(right)
+        shifted = [(a * b.roll(shift, 3)).sum(1) for shift in range(4)]
+        return self.last(torch.stack(shifted, 1))
+
+
+class Attention(nn.Module):
+    """Queries and keys of a single head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(8, 16) for _ in range(3))
+        self.last = nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.queries(x) @ self.keys(x).transpose(1, 2) * 0.3
+        return self.last(scores.softmax(-1) @ self.values(x))
+
+
+class Functions(nn.Module):
+    """Convolutions that a module of its own calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(16, 3, 3, 3))
+        self.last = nn.Conv2d(16, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.relu(F.conv2d(x, self.first)))
+
+
+class Product(nn.Module):
+    """A matrix product with a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Parameter(torch.randn(8, 16)), nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.relu(x @ self.first))
+
+
+class Sequence(nn.Module):
+    """Convolutions along one axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv1d(4, 16, 3), nn.Conv1d(16, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.relu(self.first(x)))
+
+
+NETWORKS = {
+    "correlation": (Correlation, "features.weight", 0, [(1, 3, 8, 8), (1, 3, 8, 8)]),
+    "queries": (Attention, "queries.weight", 0, [(1, 9, 8)]),
+    "functions": (Functions, "first", 0, [(1, 3, 8, 8)]),
+    "product": (Product, "first", 1, [(1, 9, 8)]),
+    "sequence": (Sequence, "first.weight", 0, [(1, 4, 20)]),
+}
+
+
+@pytest.mark.parametrize("importance", ["fisher", "taylor", "activation"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_quiet_channel_is_the_least_important_one(name: str, importance: str) -> None:
+    make, weight, axis, shapes = NETWORKS[name]
+    torch.manual_seed(0)
+    network = make().eval()
+    parameters = dict(network.named_parameters())
+    with torch.no_grad():
+        parameters[weight].select(axis, QUIET).mul_(1e-3)
+        for owner in ("features", "queries", "first"):
+            if f"{owner}.bias" in parameters:
+                parameters[f"{owner}.bias"][QUIET] = 0
+    samples = [tuple(torch.randn(*shape) for shape in shapes) for _ in range(8)]
+    channels = open_network(network, samples[0]).channels
+    data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
+    scores = IMPORTANCES[importance](network, channels, data)
+    ids = channels.trace.weights[weight][axis]
+    found = scores[channels.roots[ids]]
+    assert int(np.argmin(found)) == QUIET
+    assert np.unique(found).size == found.size
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_a_program_that_takes_no_gradients_may_prune(context: type) -> None:
+    torch.manual_seed(0)
+    samples = [(torch.randn(1, 4, 20),) for _ in range(4)]
+    data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
+    settings = PruneSettings(importance="fisher", limits=WidthLimits(round_to=1, fewest=2))
+    with context():
+        network = Sequence().eval()
+        result = prune_module(
+            network, samples[0], RatioGoal(0.4), settings, PruneData(importance=data)
+        )
+    assert result.differences[0] < 1e-9
+    assert result.module.first.out_channels < 16
+    assert not result.module.first.weight.is_inference()
