@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import copy_module, share_values
 from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
@@ -119,10 +119,14 @@ def follow_channels(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
 def _follow(
     module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned
 ) -> tuple[ChannelTracer, Any]:
-    """Follows one run; returns the tracer and what the network returned."""
-    tracer = ChannelTracer(module, inputs, RULES, turned)
-    with plain_operators(), follow_modules(module, tracer.stack, tracer.note_inputs), tracer:
-        return tracer, run_widely(module, inputs)
+    """Follows one run of a copy; returns the tracer and what the network returned.
+
+    What a run leaves on the module (a state, a table) would be constant in the next.
+    """
+    running = share_values(module)
+    tracer = ChannelTracer(running, inputs, RULES, turned)
+    with plain_operators(), follow_modules(running, tracer.stack, tracer.note_inputs), tracer:
+        return tracer, run_widely(running, inputs)
 
 
 def _tie_as_in_training(
