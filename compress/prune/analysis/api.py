@@ -31,7 +31,10 @@ RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
 def find_channels(
-    module: nn.Module, inputs: tuple[Tensor, ...], protect: tuple[str, ...] = ()
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    protect: tuple[str, ...] = (),
+    turned: Turned = frozenset(),
 ) -> Channels:
     """Finds what can be pruned in a network by following one run of it.
 
@@ -42,6 +45,7 @@ def find_channels(
         module: the network, in evaluation mode.
         inputs: its arguments.
         protect: modules whose outputs stay whole, by name.
+        turned: splits where channels leave along the second longest axis.
 
     Returns:
         the channel groups; outputs of the network are protected.
@@ -58,11 +62,10 @@ def find_channels(
             "build the network without torch.jit.script; the names of its weights stay",
         )
     require_modules(module, protect)
-    found = _find(module, inputs, protect, frozenset())
-    turned: Turned = frozenset()
+    found = _find(module, inputs, protect, turned)
     for places in _splits_left_whole(found):
         other = _find(module, inputs, protect, turned | places)
-        if _count(other) > _count(found):
+        if count_channels(other) > count_channels(found):
             found, turned = other, turned | places
     return found
 
@@ -82,7 +85,7 @@ def _splits_left_whole(channels: Channels) -> list[Turned]:
     return list(found.values())
 
 
-def _count(channels: Channels) -> int:
+def count_channels(channels: Channels) -> int:
     """Returns how many channels can be removed."""
     return sum(family.count * family.width for family in channels.families)
 
