@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
-from compress.prune.analysis.api import find_channels
+from compress.prune.analysis.api import Turned, find_channels
 from compress.prune.analysis.families import Family
 from compress.prune.probes import all_probes, probe_cut, probe_first
 from compress.prune.proof_inputs import enliven_inputs, shrink_inputs, stretch_inputs
@@ -27,6 +27,7 @@ from compress.prune.surgery import (
     list_parts,
     name_adjustment,
 )
+from compress.prune.turned_splits import turn_splits
 
 _MOST_TOGETHER = 3
 _MOST_NEAR, _MOST_FAR = 5, 8
@@ -83,14 +84,30 @@ def open_network(
     given = enliven_inputs(
         tuple(value.double() if value.is_floating_point() else value for value in inputs)
     )
-    channels = add_shuffled_stages(wide, given, find_channels(wide, given, protect))
-    network = PrunableNetwork(module, given, channels, frozenset())
-    if any(_problem(network, set().union(*probes.values())) for probes in all_probes(channels)):
-        network = _adapt_all(network, progress)
+
+    def find(turned: Turned) -> PrunableNetwork:
+        found = find_channels(wide, given, protect, turned)
+        channels = add_shuffled_stages(wide, given, found)
+        return PrunableNetwork(module, given, channels, frozenset())
+
+    def prove(trial: PrunableNetwork) -> PrunableNetwork:
+        return _adapt_all(trial, progress)
+
+    network = turn_splits(find, prove, lambda trial, gone: not _problem(trial, gone))
     return replace(network, channels=network.channels.without_constant())
 
 
 def _adapt_all(
+    network: PrunableNetwork, progress: Callable[[str, int, int], None] | None
+) -> PrunableNetwork:
+    """Returns the network as it is where all families prune together, else with what follows."""
+    trials = [set().union(*probes.values()) for probes in all_probes(network.channels)]
+    if any(_problem(network, removed) for removed in trials):
+        return _adapt_families(network, progress)
+    return network
+
+
+def _adapt_families(
     network: PrunableNetwork, progress: Callable[[str, int, int], None] | None
 ) -> PrunableNetwork:
     """Returns the network with what has to follow its families, and without those left alone.

@@ -3,19 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module, share_values
-from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels, Family
+from compress.prune.answer import Answer, find_answer
 from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
 from compress.prune.difference import largest_difference
-from compress.prune.double_precision import run_widely
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
 from compress.prune.surgery import Adjustments, Edits, make_edits
@@ -32,7 +29,7 @@ class _Zeroed:
 
     roots: Ids
     removed: frozenset[int]
-    outputs: list[Tensor]
+    answer: Answer
 
 
 @dataclass
@@ -137,7 +134,7 @@ class PrunableNetwork:
             InputError: it does not, so that nothing can be proven of it.
         """
         first, *others = (
-            run_zeroed(self.wide, self.channels, set(), self.inputs) for _ in range(_RUNS)
+            run_zeroed(self.wide, self.channels, set(), self.inputs).outputs for _ in range(_RUNS)
         )
         for other in others:
             if [one.shape for one in first] != [one.shape for one in other]:
@@ -159,22 +156,21 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        with torch.no_grad():
-            found = output_tensors(run_widely(self.narrow(removed, is_wide=True), self.inputs))
+        found = find_answer(self.narrow(removed, is_wide=True), self.inputs)
         wanted = self._run_zeroed(removed)
-        if [value.shape for value in found] != [value.shape for value in wanted]:
+        if [value.shape for value in found.outputs] != [value.shape for value in wanted.outputs]:
             raise InputError("the pruned network's outputs have other shapes")
-        return float(np.max([largest_difference(a, b) for a, b in zip(found, wanted, strict=True)]))
+        return found.difference(wanted)
 
-    def _run_zeroed(self, removed: set[int]) -> list[Tensor]:
+    def _run_zeroed(self, removed: set[int]) -> Answer:
         """Runs the zeroed original; several trials of the same groups have it in common."""
         for known in self._memory.zeroed:
             if known.roots is self.channels.roots and known.removed == removed:
-                return known.outputs
-        outputs = run_zeroed(self.wide, self.channels, removed, self.inputs)
-        one = _Zeroed(self.channels.roots, frozenset(removed), outputs)
+                return known.answer
+        answer = run_zeroed(self.wide, self.channels, removed, self.inputs)
+        one = _Zeroed(self.channels.roots, frozenset(removed), answer)
         self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
-        return outputs
+        return answer
 
     def name_computed_scale(self, removed: set[int]) -> str:
         """Names a number that the code computes from how many channels there are, if there is one.

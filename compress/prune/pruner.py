@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.module_copy import share_values
 from artifacts.module_outputs import name_outputs
 from compress.progress import Progress
 from compress.prune.adapt import open_network, spare_disturbers
@@ -120,7 +121,7 @@ class Pruner:
         if not self.channels.families:
             raise _nothing_to_remove(self.channels)
         score = IMPORTANCES[self._settings.importance]
-        raw = score(self.module, self.channels, self._data.importance)
+        raw = score(share_values(self.module), self.channels, self._data.importance)
         self._scores = rank_scores(self.channels, raw, self._settings.ranking)
 
     @property
@@ -203,8 +204,13 @@ def _nothing_to_remove(channels: Channels) -> InputError:
 
 @torch.no_grad()
 def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[dict[str, Tensor]]:
-    """Returns the outputs on each sample, by name."""
-    return [name_outputs(module, module(*inputs)) for inputs in samples]
+    """Returns the outputs on each sample, by name.
+
+    What a forward pass writes (counters, recurrent states) is kept from sample to sample, and not
+    in the network.
+    """
+    running = share_values(module)
+    return [name_outputs(running, running(*inputs)) for inputs in samples]
 
 
 def probe_quality(

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from artifacts.module_copy import share_values
-from compress.prune.analysis.api import output_tensors
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.plain_operators import plain_operators
 from compress.prune.analysis.reduction_rules import REDUCTIONS
 from compress.prune.analysis.trace import Statistic
-from compress.prune.double_precision import run_widely
+from compress.prune.answer import Answer, find_answer
 
 _DIVISIONS = frozenset({"div", "div_", "reciprocal", "rsqrt"})
 _STATISTIC_NAMES = {
@@ -35,7 +34,7 @@ _STATISTIC_NAMES = {
 
 def run_zeroed(
     module: nn.Module, channels: Channels, removed: set[int], inputs: tuple[Tensor, ...]
-) -> list[Tensor]:
+) -> Answer:
     """Runs the network at its full size, with every weight of some channel groups at zero.
 
     Where a normalization, a mean or a softmax computes over channels, the zeroed ones are left out
@@ -49,7 +48,7 @@ def run_zeroed(
         inputs: the arguments.
 
     Returns:
-        the output tensors.
+        its answer.
     """
     leaves = channels.mark_groups(removed)
     zeroed = share_values(module)
@@ -68,11 +67,11 @@ def run_zeroed(
         for item in _narrowed_statistics(channels, leaves)
     }
     with plain_operators(), _MaskedStatistics(statistics):
-        outputs = output_tensors(run_widely(zeroed, inputs))
-    if all(bool(torch.isfinite(value).all()) for value in outputs):
-        return outputs
+        answer = find_answer(zeroed, inputs)
+    if all(bool(torch.isfinite(value).all()) for value in answer.outputs):
+        return answer
     with plain_operators(), _ZeroQuotients(), _MaskedStatistics(statistics):
-        return output_tensors(run_widely(zeroed, inputs))
+        return find_answer(zeroed, inputs)
 
 
 def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import share_values
 from artifacts.module_run import evaluation_mode
 from compress.train.run_state import digest_values
 
@@ -119,12 +119,13 @@ class StatisticsRenewal:
         """Keeps new statistics only where the score gets lower, see `improve_batch_norm`."""
         if not count_batch_norms(module):
             return None
-        candidate = copy_module(module)
-        self.renew(candidate)
+        run, candidate = share_values(module), share_values(module)
+        self.renew(run)
+        _copy_statistics(run, candidate)
         new, old = score(candidate), score(module)
         if not new < old:
             return old
-        module.load_state_dict(candidate.state_dict())
+        _copy_statistics(run, module)
         return new
 
     @torch.no_grad()
@@ -159,6 +160,13 @@ class StatisticsRenewal:
         if len(self._known) == MOST_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[weights] = {name: value.clone() for name, value in buffers.items()}
+
+
+def _copy_statistics(source: nn.Module, module: nn.Module) -> None:
+    """Takes over the statistics of BatchNorms, and nothing else that running a network writes."""
+    for name in name_norms(source):
+        norm, same = source.get_submodule(name), module.get_submodule(name)
+        same.load_state_dict(dict(norm.named_buffers()), strict=False)
 
 
 def _smallest(batches: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
-from artifacts.module_copy import copy_module
+from artifacts.module_copy import copy_module, share_values
 from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
@@ -31,7 +31,10 @@ RULES = {**POINTWISE_RULES, **REDUCTION_RULES, **MOVEMENT_RULES, **LAYER_RULES}
 
 
 def find_channels(
-    module: nn.Module, inputs: tuple[Tensor, ...], protect: tuple[str, ...] = ()
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    protect: tuple[str, ...] = (),
+    turned: Turned = frozenset(),
 ) -> Channels:
     """Finds what can be pruned in a network by following one run of it.
 
@@ -42,6 +45,7 @@ def find_channels(
         module: the network, in evaluation mode.
         inputs: its arguments.
         protect: modules whose outputs stay whole, by name.
+        turned: splits where channels leave along the second longest axis.
 
     Returns:
         the channel groups; outputs of the network are protected.
@@ -58,11 +62,10 @@ def find_channels(
             "build the network without torch.jit.script; the names of its weights stay",
         )
     require_modules(module, protect)
-    found = _find(module, inputs, protect, frozenset())
-    turned: Turned = frozenset()
+    found = _find(module, inputs, protect, turned)
     for places in _splits_left_whole(found):
         other = _find(module, inputs, protect, turned | places)
-        if _count(other) > _count(found):
+        if count_channels(other) > count_channels(found):
             found, turned = other, turned | places
     return found
 
@@ -82,7 +85,7 @@ def _splits_left_whole(channels: Channels) -> list[Turned]:
     return list(found.values())
 
 
-def _count(channels: Channels) -> int:
+def count_channels(channels: Channels) -> int:
     """Returns how many channels can be removed."""
     return sum(family.count * family.width for family in channels.families)
 
@@ -119,10 +122,14 @@ def follow_channels(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
 def _follow(
     module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned
 ) -> tuple[ChannelTracer, Any]:
-    """Follows one run; returns the tracer and what the network returned."""
-    tracer = ChannelTracer(module, inputs, RULES, turned)
-    with plain_operators(), follow_modules(module, tracer.stack, tracer.note_inputs), tracer:
-        return tracer, run_widely(module, inputs)
+    """Follows one run of a copy; returns the tracer and what the network returned.
+
+    What a run leaves on the module (a state, a table) would be constant in the next.
+    """
+    running = share_values(module)
+    tracer = ChannelTracer(running, inputs, RULES, turned)
+    with plain_operators(), follow_modules(running, tracer.stack, tracer.note_inputs), tracer:
+        return tracer, run_widely(running, inputs)
 
 
 def _tie_as_in_training(

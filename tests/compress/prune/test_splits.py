@@ -1,5 +1,7 @@
 """Along which axis channels leave, where code views one as several."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -74,3 +76,38 @@ def test_each_attention_keeps_what_it_names() -> None:
     narrow = network.narrow(removed)
     assert (narrow.first.dim, narrow.second.dim) == (7, 8)
     assert narrow.second.packed.out_channels == 3 * 3 * 8
+
+
+class NamedWidth(nn.Module):
+    """Attention that names the width of a head, and lets the heads be as many as they are."""
+
+    def __init__(self, dim: int, *, is_fused: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.dim, self.is_fused = dim, is_fused
+        self.embed = nn.Linear(8, 32)
+        self.q, self.k, self.v, self.project = (nn.Linear(32, 32) for _ in range(4))
+        self.out = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.embed(x)
+        parts = (layer(y) for layer in (self.q, self.k, self.v))
+        q, k, v = (part.view(*y.shape[:2], -1, self.dim).transpose(1, 2) for part in parts)
+        if self.is_fused:
+            attended = nn.functional.scaled_dot_product_attention(q, k, v)
+        else:
+            attended = (q @ k.mT / math.sqrt(self.dim)).softmax(-1) @ v
+        return self.out(y + self.project(attended.transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_whole_heads_leave_where_their_width_is_named(*, is_fused: bool) -> None:
+    tokens = (torch.rand(1, 5, 8, generator=torch.Generator().manual_seed(0)),)
+    network = open_network(NamedWidth(8, is_fused=is_fused).eval(), tokens)
+    families = {family.name: family for family in network.channels.families}
+    assert {item.weight for item in network.channels.left_alone} == {"out.weight"}
+    heads = families["q.weight"].roots
+    assert len(heads) == 4
+    assert network.largest_difference({heads[1], heads[3]}) <= TOLERANCE
+    narrow = network.narrow({heads[1], heads[3]})
+    assert (narrow.v.out_features, narrow.project.in_features, narrow.dim) == (16, 16, 8)

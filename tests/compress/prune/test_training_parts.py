@@ -73,7 +73,7 @@ def test_heads_of_training_are_narrowed_and_compute_what_they_did(build: type[nn
     assert network.largest_difference(removed) < TOLERANCE
     batch = repeat_sample(network.inputs)
     training = copy_module(network.module).double().train()
-    wanted = run_zeroed(training, network.channels, removed, batch)
+    wanted = run_zeroed(training, network.channels, removed, batch).outputs
     narrow = apply_edits(training, network.make_edits(removed))
     with torch.no_grad():
         found = output_tensors(run_module(narrow, batch))

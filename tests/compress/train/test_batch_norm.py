@@ -41,6 +41,27 @@ def test_worse_statistics_are_not_kept() -> None:
     assert not torch.equal(module[1].running_mean, before)
 
 
+class Counting(nn.Module):
+    """Counts its frames in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = network()
+        self.register_buffer("frames", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.frames += 1
+        return self.layers(x)
+
+
+def test_nothing_else_that_the_batches_write_is_kept() -> None:
+    module, scores = Counting().eval(), iter([1.0, 2.0])
+    batches = [(torch.randn(2, 3, 4, 4),)] * 3
+    assert improve_batch_norm(module, batches, lambda _: next(scores)) == 1.0
+    assert int(module.layers[1].num_batches_tracked) == 3
+    assert int(module.frames) == 0
+
+
 class Pooled(nn.Module):
     """A BatchNorm behind a mean over the picture, as in ASPP, DAPPM and BiSeNet."""
 
