@@ -186,6 +186,7 @@ def prune(
     require_package("torch", "torch")
     import torch
 
+    from artifacts.module_copy import copy_module
     from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.settings import PruneSettings
 
@@ -193,7 +194,7 @@ def prune(
     with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
         given, shapes = _open_for_module(module, data, samples)
         images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
-        require_raw_outputs(module, images[0])
+        require_raw_outputs(copy_module(module), images[0])
         return prune_to_goal(
             module,
             images[0],
