@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from artifacts.atomic import write_json
 from artifacts.builder import call_builder, find_builder
 from artifacts.checkpoint_fields import ASSUMED_KEY, SHAPES_KEY, check_fields, read_shapes
 from artifacts.dropped_objects import STAND_INS, holds_dropped
@@ -20,7 +21,11 @@ from artifacts.errors import InputError, UnsafeFileError
 from artifacts.file_kind import printable, require_file, sniff_kind
 from artifacts.input_spec import InputSpec
 from artifacts.safetensors_check import check_safetensors
-from artifacts.safetensors_checkpoint import read_content, write_safetensors
+from artifacts.safetensors_checkpoint import (
+    read_content,
+    write_plain_safetensors,
+    write_safetensors,
+)
 from artifacts.state_dict import check_weights, fit_weights, require_module
 from artifacts.torch_file import load_torch, write_torch
 from artifacts.wrapped_weights import find_weights, name_state_dicts
@@ -59,7 +64,10 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
-    """Writes a checkpoint (`.pt` or `.safetensors`) atomically; equal content, equal bytes."""
+    """Writes a checkpoint (`.pt` or `.safetensors`) atomically; equal content, equal bytes.
+
+    Beside a `.safetensors` the edits lie in `.edits.json`, for code that reads the weights alone.
+    """
     content: dict[str, Any] = {
         "format": FORMAT,
         "builder": checkpoint.builder,
@@ -73,6 +81,8 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         content[ASSUMED_KEY] = True
     if Path(path).suffix == ".safetensors":
         write_safetensors(Path(path), content, checkpoint.state_dict)
+        if checkpoint.edits:
+            write_json(Path(path).with_suffix(".edits.json"), checkpoint.edits)
         return Path(path)
     content["state_dict"] = {
         name: tensor.detach().cpu().contiguous().clone()
@@ -80,6 +90,24 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
     }
     write_torch(path, content)
     return Path(path)
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Writes plain weights (`.pt` or `.safetensors`) atomically."""
+    if path.suffix == ".safetensors":
+        write_plain_safetensors(path, weights)
+    else:
+        write_torch(path, dict(weights))
+
+
+def require_checkpoint_name(out: Path) -> None:
+    """Refuses a file name that says neither of the two forms of a checkpoint.
+
+    Raises:
+        InputError: it does not.
+    """
+    if out.suffix not in (".pt", ".safetensors"):
+        raise InputError(f"--out is {out}", "a file name ending in .pt or .safetensors")
 
 
 def load_checkpoint(path: Path | str) -> Checkpoint:

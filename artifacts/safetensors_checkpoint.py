@@ -32,10 +32,21 @@ def write_safetensors(
     """
     from safetensors.torch import save
 
-    own = {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
+    own = _own_copies(weights)
     digest = sha256_bytes(_data_of(save(own)))  # The tensors' bytes do not depend on metadata.
     metadata = {CHECKPOINT_KEY: json.dumps({**content, DIGEST_KEY: digest})}
     write_bytes(path, save(own, metadata))
+
+
+def write_plain_safetensors(path: Path, weights: "Mapping[str, Tensor]") -> None:
+    """Writes weights alone, atomically; they may share memory."""
+    from safetensors.torch import save
+
+    write_bytes(path, save(_own_copies(weights)))
+
+
+def _own_copies(weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    return {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
 
 
 def read_content(path: Path, data: bytes) -> dict[str, Any] | None:

@@ -95,13 +95,13 @@ def distill_file(
     Raises:
         InputError: a file, the data or an option is not usable, or training diverged.
     """
+    from artifacts.checkpoint import require_checkpoint_name
     from compress.distill.taps import split_names
     from compress.train.launch import is_first_process
 
     options = model_options or ModelOptions()
     out = require_writable(out or Path(f"{student.stem}.distilled.pt"))
-    if out.suffix != ".pt":
-        raise InputError(f"--out is {out}", "a file name that ends in .pt")
+    require_checkpoint_name(out)
     require_another_file(out, {"the student": student, "the teacher": teacher})
     opened = open_trainable(student, options, spec_options or {}, data)
     learner, spec = opened.module, opened.spec

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import (
     require_another_file,
     require_writable,
-    write_json,
 )
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
@@ -117,14 +116,14 @@ def prune_file(
     Raises:
         InputError: the model, the data, the goal or the output path is not usable.
     """
+    from artifacts.checkpoint import require_checkpoint_name
     from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.sparsity import make_sparse
 
     check_values(goal)
     model = model or Workspace().find_artifact("checkpoint")
     target = require_writable(out or Path(f"{model.stem}.pruned.pt"))
-    if target.suffix not in (".pt", ".safetensors"):
-        raise InputError(f"--out is {target}", "a file name ending in .pt or .safetensors")
+    require_checkpoint_name(target)
     require_another_file(target, {"the network": model})
     source = _open(model, model_options or ModelOptions(), spec_options or {}, data)
     require_modules(source.module, settings.protect)
@@ -197,7 +196,6 @@ def _count_parameters(module: "nn.Module") -> int:
 def _save(target: Path, source: _Source, result: "PruneResult") -> None:
     from artifacts.checkpoint import Checkpoint, save_checkpoint
 
-    edits = [*source.edits, *result.edits]
     save_checkpoint(
         target,
         Checkpoint(
@@ -205,10 +203,8 @@ def _save(target: Path, source: _Source, result: "PruneResult") -> None:
             config=source.config,
             input_spec=source.spec,
             state_dict=result.module.state_dict(),
-            edits=edits,
+            edits=[*source.edits, *result.edits],
             shapes={} if source.config else dict(source.shapes),
             is_spec_assumed=source.is_spec_assumed,
         ),
     )
-    if target.suffix == ".safetensors":
-        write_json(target.with_suffix(".edits.json"), edits)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_another_file, require_writable
 from artifacts.digest import sha256_file
-from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from framefit.distill_job import train_student
 from framefit.labelled_heads import label_heads, measure_heads
@@ -106,14 +105,14 @@ def substitute_file(
     Raises:
         InputError: a file, the data or an option is not usable, or there is nothing to substitute.
     """
+    from artifacts.checkpoint import require_checkpoint_name
     from artifacts.module_copy import copy_module
     from compress.substitute.api import choose_substitutions
     from compress.train.launch import is_first_process
 
     options = model_options or ModelOptions()
     out = require_writable(out or Path(f"{model.stem}.substituted.pt"))
-    if out.suffix != ".pt":
-        raise InputError(f"--out is {out}", "a file name that ends in .pt")
+    require_checkpoint_name(out)
     require_another_file(out, {"the network": model})
     opened = open_trainable(model, options, spec_options or {}, data)
     module, spec = opened.module, opened.spec

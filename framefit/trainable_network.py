@@ -210,12 +210,11 @@ def save_trained(source: Path, opened: Trainable, out: Path) -> None:
         opened: the network with the new weights.
         out: the file to write.
     """
-    from artifacts.checkpoint import find_checkpoint, save_checkpoint
-    from artifacts.torch_file import write_torch
+    from artifacts.checkpoint import find_checkpoint, save_checkpoint, save_weights
 
     content = find_checkpoint(source)
     if content is None:
-        write_torch(out, _copy_weights(opened.module))
+        save_weights(out, _copy_weights(opened.module))
     else:
         save_checkpoint(out, _update(content, opened, opened.module))
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from artifacts.checkpoint import load_checkpoint
+from artifacts.checkpoint import load_checkpoint, load_checkpoint_or_weights, save_weights
 from artifacts.errors import InputError
 from framefit.trainable_network import note_frozen
 from tests.framefit.conftest import own_weights
@@ -62,6 +62,33 @@ def test_distill_then_what_is_left_out_is_named(run, folder: Path, pictures: Pat
     assert f"learning rate 0.001 ({reason})" in result.out
     assert load_checkpoint("s.distilled.pt").config["heads"] == {"segmentation": {}, "depth": {}}
     assert not Path("s.distilled.state").exists()
+
+
+def test_a_pruned_network_in_safetensors_is_distilled_to_safetensors(
+    run, folder: Path, pictures: Path
+) -> None:
+    network = write_network(folder / "n.pt", ("segmentation",), 1)
+    data = ("--data", pictures)
+    result = run("compress", "prune", network, "--ratio", "0.3", *data, "--out", "p.safetensors")
+    assert result.code == 0, result.err
+    result = run(
+        "compress", "distill", "p.safetensors", "--teacher", network, *data, *QUICK,
+        "--out", "d.safetensors",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    edits = [json.loads(Path(f"{name}.edits.json").read_text()) for name in ("p", "d")]
+    assert edits[0] == edits[1] != []
+    assert load_checkpoint("d.safetensors").edits == edits[0]
+    assert run("compress", "quantize", "d.safetensors", *data, "--out", "d.onnx").code == 0
+
+
+def test_plain_weights_in_safetensors_stay_plain(tmp_path: Path) -> None:
+    weights = {"layer.weight": torch.randn(2, 3)}
+    for name in ("w.safetensors", "w.pt"):
+        save_weights(tmp_path / name, weights)
+        found = load_checkpoint_or_weights(tmp_path / name)
+        assert found.keys() == weights.keys()
+        assert torch.equal(found["layer.weight"], weights["layer.weight"])
 
 
 def test_bad_input_of_distill_is_one_line(run, folder: Path, pictures: Path) -> None:
