@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from artifacts.module_copy import share_values
 from compress.prune.analysis.families import Channels
@@ -18,6 +21,7 @@ from compress.prune.analysis.trace import Statistic
 from compress.prune.answer import Answer, find_answer
 
 _DIVISIONS = frozenset({"div", "div_", "reciprocal", "rsqrt"})
+_OWN_OPERATORS = frozenset({"aten", "prim", "prims"})
 _STATISTIC_NAMES = {
     "native_layer_norm": "LayerNorm",
     "native_group_norm": "GroupNorm",
@@ -66,12 +70,20 @@ def run_zeroed(
         }
         for item in _narrowed_statistics(channels, leaves)
     }
-    with plain_operators(), _MaskedStatistics(statistics):
-        answer = find_answer(zeroed, inputs)
-    if all(bool(torch.isfinite(value).all()) for value in answer.outputs):
-        return answer
-    with plain_operators(), _ZeroQuotients(), _MaskedStatistics(statistics):
-        return find_answer(zeroed, inputs)
+    answer = Answer([], [])
+    for quotients in (nullcontext(), _ZeroQuotients()):
+        foreign = _ForeignOperators()
+        with plain_operators(), quotients, _MaskedStatistics(statistics), foreign:
+            answer = find_answer(zeroed, inputs)
+        if foreign.has_met_nan:
+            answer = replace(answer, outputs=[_fill_with_nan(one) for one in answer.outputs])
+        if all(bool(torch.isfinite(value).all()) for value in answer.outputs):
+            break
+    return answer
+
+
+def _fill_with_nan(value: Tensor) -> Tensor:
+    return torch.full_like(value, torch.nan, dtype=torch.float64)
 
 
 def name_narrowed_statistics(channels: Channels, removed: set[int]) -> tuple[str, ...]:
@@ -125,6 +137,32 @@ class _MaskedStatistics(TorchDispatchMode):
             full[_grid(full, kept)] = results[0]
             results[0] = full
         return tuple(results) if isinstance(out, tuple | list) else results[0]
+
+
+class _ForeignOperators(TorchDispatchMode):
+    """Gives operators of other packages zeros for what is no number, and remembers that.
+
+    With NaN among its offsets torchvision's deformable convolution reads memory that is not there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_met_nan = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func.namespace in _OWN_OPERATORS:
+            return func(*args, **(kwargs or {}))
+        args, named = tree_map_only(Tensor, self._replace, (args, kwargs or {}))
+        return func(*args, **named)
+
+    def _replace(self, value: Tensor) -> Tensor:
+        is_nan = value.isnan()
+        if not bool(is_nan.any()):
+            return value
+        self.has_met_nan = True
+        return value.masked_fill(is_nan, 0)
 
 
 class _ZeroQuotients(TorchDispatchMode):

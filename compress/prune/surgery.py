@@ -22,6 +22,9 @@ Adjustments = frozenset[Adjustment]
 them, as the path of the running module below theirs, the operator, the how-manieth of that module
 it is, and the axis of its result. Modules of one class may lose channels along unlike axes."""
 
+_OF_TORCH = {nn.Transformer: ("d_model",), nn.Unflatten: ("unflattened_size",)}
+"""Numbers of modules of torch.nn that name the sizes of what they are given."""
+
 
 class ConflictError(ValueError):
     """One number of a module would need two values."""
@@ -281,17 +284,27 @@ def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
     children = [name for name, _ in parts[site.place].named_children()]
     called = [f"{site.place}.{name}".lstrip(".") for name in children]
     for owner in (*reversed(site.modules), "", *called):
-        part = parts[owner]
-        if type(part).__module__.startswith("torch.nn.modules."):
-            continue
-        for name, value in vars(part).items():
-            if name.startswith("_") or name == "training":
-                continue
+        for name, value in _own_numbers(parts[owner]):
             items = value if isinstance(value, list | tuple) else [value]
             if any(type(item) is int and item == site.ids.size for item in items) and all(
                 type(item) is int for item in items
             ):
                 yield owner, name, _plain(value)
+
+
+def _own_numbers(part: nn.Module) -> Iterable[tuple[str, Any]]:
+    """Returns what a module may keep about the sizes that its code names.
+
+    What follows the weights of modules of torch.nn is known (see `_new_attributes`); these have
+    few others.
+    """
+    if type(part).__module__.startswith("torch.nn.modules."):
+        return [(name, vars(part)[name]) for name in _OF_TORCH.get(type(part), ())]
+    return [
+        (name, value)
+        for name, value in vars(part).items()
+        if name != "training" and not name.startswith("_")
+    ]
 
 
 def _plain(value: Any) -> Any:

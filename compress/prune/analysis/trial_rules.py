@@ -26,7 +26,7 @@ _MOST_TRIALS = 32
 def try_operator(tracer: ChannelTracer, call: Call) -> None:
     """Ties the axes of operands that an operator treats channel by channel; keeps all others."""
     operands = list({id(tensor): tensor for tensor in call.tensors}.values())
-    open_places = [(tensor, axis) for tensor in operands for axis in tracer.ids(tensor)]
+    open_places = _open_places(tracer, operands)
     found: list[AxisIds] = [{} for _ in call.outputs]
     whole = _run(call, {})
     while open_places:
@@ -44,6 +44,18 @@ def try_operator(tracer: ChannelTracer, call: Call) -> None:
                 own[axis] = rows[0]
     for out, own in zip(call.outputs, found, strict=True):
         tracer.set_ids(out, own)
+
+
+def _open_places(tracer: ChannelTracer, operands: list[Tensor]) -> list[Place]:
+    """Returns where operands have channels that might leave; the only one of an axis stays."""
+    places = []
+    for tensor in operands:
+        for axis, ids in tracer.ids(tensor).items():
+            if ids.size > 1:
+                places.append((tensor, axis))
+            else:
+                tracer.trace.sets.freeze(ids, "the only channel of its tensor")
+    return places
 
 
 def _name(tracer: ChannelTracer, call: Call) -> str:

@@ -53,6 +53,29 @@ def test_channels_leave_with_what_divides_them(way: str, *, is_learned: bool) ->
     assert bool(torch.isfinite(narrow(*IMAGE)).all())
 
 
+@torch.library.custom_op("framefit_tests::scale_by", mutates_args=())
+def scale_by(x: Tensor, factors: Tensor) -> Tensor:
+    if factors.isnan().any():
+        raise ValueError("NaN where an operator of another package reads memory")
+    return x * factors
+
+
+class Foreign(Standardized):
+    """What is divided goes into an operator of another package."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.divide(self.first(x), self.deviation[None, :, None, None])
+        y = self.second(x)
+        return self.out(scale_by(y, y.sigmoid()))
+
+
+def test_operators_of_other_packages_are_given_no_zero_quotients() -> None:
+    module = Foreign(WAYS["quotient"], is_learned=False).eval()
+    network = open_network(module, IMAGE)
+    (family,) = (one for one in network.channels.families if one.name == "first.weight")
+    assert network.largest_difference(set(family.roots[::3])) <= TOLERANCE
+
+
 def test_a_network_that_divides_by_zero_itself_proves_nothing() -> None:
     module = Standardized(WAYS["quotient"], is_learned=False).eval()
     module.deviation[3] = 0

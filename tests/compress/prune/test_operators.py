@@ -201,6 +201,27 @@ def test_channels_pass_through_what_keeps_them_apart(operation: Operation) -> No
     assert prune_half(operation) < 1e-9
 
 
+class Distances(nn.Module):
+    """Distances from centres that are a parameter for a batch of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(3, 12, 1), nn.Conv2d(12, 8, 1)
+        self.centers, self.last = nn.Parameter(torch.randn(1, 6, 8)), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.second(self.first(x).relu()).flatten(2).transpose(1, 2)
+        return self.last(torch.cdist(y, self.centers))
+
+
+def test_a_parameter_with_a_single_channel_meets_an_operator_without_a_rule() -> None:
+    network = open_network(Distances().eval(), IMAGE)
+    assert "first.weight" in {family.name for family in network.channels.families}
+    for family in network.channels.families:
+        assert network.largest_difference(set(family.roots[::3])) < 1e-9
+
+
 @pytest.mark.parametrize("name", MIXING)
 def test_an_operator_that_mixes_channels_keeps_them_and_is_named(name: str) -> None:
     channels = open_network(Between(MIXING[name]).eval(), IMAGE).channels

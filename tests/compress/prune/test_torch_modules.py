@@ -123,6 +123,46 @@ def test_heads_leave_with_the_channels_around_them() -> None:
         assert narrow(*IMAGE).shape == (1, 5, 3)
 
 
+def test_the_width_of_a_whole_transformer_follows() -> None:
+    class Translated(nn.Module):
+        """Two sequences through encoder and decoder."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = nn.Linear(6, 16), nn.Linear(6, 16)
+            self.transformer = nn.Transformer(16, 4, 1, 1, 20, batch_first=True)
+            self.output = nn.Linear(16, 3)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return self.output(self.transformer(self.first(x), self.second(y)))
+
+    inputs = torch.randn(1, 5, 6), torch.randn(1, 4, 6)
+    network = open_network(Translated().eval(), inputs)
+    stream = next(one for one in network.channels.families if one.name == "first.weight")
+    removed = set(stream.roots[1:2])
+    assert network.largest_difference(removed) < 1e-9
+    narrow = apply_edits(network.module, network.make_edits(removed))
+    assert narrow.transformer.d_model == 12 == narrow.first.out_features
+
+
+def test_the_shape_that_an_unflattening_makes_follows() -> None:
+    torch.manual_seed(0)
+    layers = (
+        nn.Linear(8, 192),
+        nn.ReLU(),
+        nn.Unflatten(1, (12, 4, 4)),
+        nn.ConvTranspose2d(12, 3, 2),
+    )
+    network = open_network(nn.Sequential(*layers).eval(), (torch.randn(1, 8),))
+    (family,) = network.channels.families
+    assert (family.count, family.width) == (12, 16)
+    removed = set(family.roots[::3])
+    assert network.largest_difference(removed) < 1e-9
+    narrow = apply_edits(network.module, network.make_edits(removed))
+    assert narrow[2].unflattened_size == (8, 4, 4)
+
+
 def test_packed_projections_cost_what_they_multiply() -> None:
     channels = open_network(Decoded().eval(), IMAGE).channels
     packed = [layer for layer in channels.trace.layers if layer.weight.endswith("in_proj_weight")]
