@@ -16,7 +16,12 @@ from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import Turned, find_channels
 from compress.prune.analysis.families import Family
 from compress.prune.probes import all_probes, probe_cut, probe_first
-from compress.prune.proof_inputs import enliven_inputs, shrink_inputs, stretch_inputs
+from compress.prune.proof_inputs import (
+    enliven_inputs,
+    shrink_inputs,
+    stretch_inputs,
+    widen_inputs,
+)
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.shuffled_stages import add_shuffled_stages
 from compress.prune.surgery import (
@@ -65,6 +70,7 @@ def open_network(
     inputs: tuple[Tensor, ...],
     *,
     protect: tuple[str, ...] = (),
+    others: Sequence[tuple[Tensor, ...]] = (),
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PrunableNetwork:
     """Finds what can be pruned and proves it on the network itself.
@@ -75,18 +81,17 @@ def open_network(
         module: the network; it is not changed.
         inputs: arguments to run it with.
         protect: modules whose outputs stay whole.
+        others: arguments with which it runs other layers.
         progress: told (what, done, total).
 
     Raises:
         InputError: the network cannot run with these inputs, or answers otherwise each time.
     """
     wide = copy_module(module).double().eval()
-    given = enliven_inputs(
-        tuple(value.double() if value.is_floating_point() else value for value in inputs)
-    )
+    given, branches = enliven_inputs(widen_inputs(inputs)), [*map(widen_inputs, others)]
 
     def find(turned: Turned) -> PrunableNetwork:
-        found = find_channels(wide, given, protect, turned)
+        found = find_channels(wide, given, protect, turned, branches)
         channels = add_shuffled_stages(wide, given, found)
         return PrunableNetwork(module, given, channels, frozenset())
 

@@ -15,6 +15,7 @@ from artifacts.wording import name_some
 from compress.constant_outputs import describe_constant, warn_of_constant
 from compress.progress import Progress
 from compress.prune.analysis.families import Channels, LeftAlone
+from compress.prune.branches import find_branches, note_unused
 from compress.prune.cost import ChannelCount, Cost, LayerSum, count_macs
 from compress.prune.latency import LatencyGoal, cut_to_latency
 from compress.prune.pruner import Cut, PruneData, Pruner, UnprovenError, probe_quality, run_all
@@ -157,8 +158,9 @@ def _prune(
     first: Pruner | None = None
     steps = 1 if isinstance(goal, LatencyGoal) else settings.steps
     start = budget = 0.0
+    others = find_branches(module, inputs, data.samples)
     for step in range(steps):
-        pruner = Pruner(run.module, inputs, settings, data, progress)
+        pruner = Pruner(run.module, inputs, settings, data, progress, others)
         first = first or pruner
         if isinstance(goal, LatencyGoal):
             cut = _prove(pruner, partial(_cut_to_latency, pruner, goal, run, progress))
@@ -176,6 +178,7 @@ def _prune(
         raise InputError("nothing was pruned")
     run.notes += note_training(module, run.module, inputs, first.channels.trace)
     run.notes += _note_constants(wanted) + _note_unneeded(first.channels)
+    run.notes += note_unused(first.channels.trace)
     return _result(run, first)
 
 

@@ -19,6 +19,11 @@ _MULTIPLE = 32
 """Of height and width: networks halve them five times."""
 
 
+def widen_inputs(inputs: Inputs) -> Inputs:
+    """Returns the inputs in float64, but for integers."""
+    return tuple(value.double() if value.is_floating_point() else value for value in inputs)
+
+
 def enliven_inputs(inputs: Inputs) -> Inputs:
     """Returns the inputs, with random numbers around those that are the same everywhere.
 

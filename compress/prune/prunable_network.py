@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from torch import Tensor, nn
 
 from artifacts.edits import apply_edits
 from artifacts.errors import InputError
 from artifacts.module_copy import copy_module, share_values
+from compress.prune.analysis.branch_ids import view_branch
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.families import Channels, Family
 from compress.prune.answer import Answer, find_answer
@@ -25,11 +27,11 @@ _MOST_KEPT = 3
 
 @dataclass(frozen=True)
 class _Zeroed:
-    """What the original computes without some groups of a structure."""
+    """What the original answers without some groups of a structure, on each sample."""
 
     roots: Ids
     removed: frozenset[int]
-    answer: Answer
+    answers: list[Answer]
 
 
 @dataclass
@@ -125,7 +127,10 @@ class PrunableNetwork:
 
     def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
         """Names what is computed over the remaining channels only, see `run_zeroed`."""
-        return name_narrowed_statistics(self.channels, removed)
+        runs = [self.channels]
+        runs += [view_branch(self.channels, one) for one in self.channels.trace.branches]
+        names = (name for run in runs for name in name_narrowed_statistics(run, removed))
+        return tuple(dict.fromkeys(names))
 
     def require_repeatable(self) -> None:
         """Checks that the network answers the same input in the same way each time.
@@ -156,21 +161,28 @@ class PrunableNetwork:
         Raises:
             InputError: the pruned network does not run.
         """
-        found = find_answer(self.narrow(removed, is_wide=True), self.inputs)
-        wanted = self._run_zeroed(removed)
-        if [value.shape for value in found.outputs] != [value.shape for value in wanted.outputs]:
-            raise InputError("the pruned network's outputs have other shapes")
-        return found.difference(wanted)
+        narrow = self.narrow(removed, is_wide=True)
+        samples = (self.inputs, *(branch.inputs for branch in self.channels.trace.branches))
+        apart = []
+        for inputs, wanted in zip(samples, self._run_zeroed(removed), strict=True):
+            found = find_answer(share_values(narrow), inputs)
+            if [one.shape for one in found.outputs] != [one.shape for one in wanted.outputs]:
+                raise InputError("the pruned network's outputs have other shapes")
+            apart.append(found.difference(wanted))
+        return float(np.max(apart))
 
-    def _run_zeroed(self, removed: set[int]) -> Answer:
+    def _run_zeroed(self, removed: set[int]) -> list[Answer]:
         """Runs the zeroed original; several trials of the same groups have it in common."""
         for known in self._memory.zeroed:
             if known.roots is self.channels.roots and known.removed == removed:
-                return known.answer
-        answer = run_zeroed(self.wide, self.channels, removed, self.inputs)
-        one = _Zeroed(self.channels.roots, frozenset(removed), answer)
+                return known.answers
+        answers = [run_zeroed(self.wide, self.channels, removed, self.inputs)]
+        for branch in self.channels.trace.branches:
+            seen = view_branch(self.channels, branch)
+            answers.append(run_zeroed(self.wide, seen, removed, branch.inputs))
+        one = _Zeroed(self.channels.roots, frozenset(removed), answers)
         self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
-        return answer
+        return answers
 
     def name_computed_scale(self, removed: set[int]) -> str:
         """Names a number that the code computes from how many channels there are, if there is one.

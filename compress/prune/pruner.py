@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from artifacts.errors import InputError
 from artifacts.module_copy import share_values
 from artifacts.module_outputs import name_outputs
+from artifacts.module_run import run_module
 from compress.progress import Progress
 from compress.prune.adapt import open_network, spare_disturbers
 from compress.prune.analysis.families import Channels
@@ -40,6 +41,12 @@ class PruneData:
     importance: ImportanceData = field(default_factory=ImportanceData)
     calibration: Sequence[Inputs] = ()
     held_out: Sequence[Inputs] = ()
+
+    @property
+    def samples(self) -> list[Inputs]:
+        """All that is given as the network's arguments, each once."""
+        given = (*self.importance.images, *self.calibration, *self.held_out)
+        return list({id(sample): sample for sample in given}.values())
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ class Pruner:
         settings: how to prune.
         data: samples.
         progress: told (what, done, total).
+        others: arguments with which it runs other layers.
 
     Raises:
         InputError: the network cannot run, nothing in it can be pruned, or the importance needs
@@ -101,6 +109,7 @@ class Pruner:
         settings: PruneSettings,
         data: PruneData,
         progress: Progress | None = None,
+        others: Sequence[Inputs] = (),
     ) -> None:
         if settings.importance in NEED_DATA and not data.importance.images:
             raise InputError(
@@ -112,7 +121,9 @@ class Pruner:
         self._settings = settings
         self._data = data
         with use_threads(settings.threads):
-            network = open_network(module, inputs, protect=settings.protect, progress=progress)
+            network = open_network(
+                module, inputs, protect=settings.protect, others=others, progress=progress
+            )
         self._know(network)
 
     def _know(self, network: PrunableNetwork) -> None:
@@ -208,9 +219,12 @@ def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[dict[str, Tens
 
     What a forward pass writes (counters, recurrent states) is kept from sample to sample, and not
     in the network.
+
+    Raises:
+        InputError: it fails on one.
     """
     running = share_values(module)
-    return [name_outputs(running, running(*inputs)) for inputs in samples]
+    return [name_outputs(running, run_module(running, inputs)) for inputs in samples]
 
 
 def probe_quality(

@@ -81,11 +81,24 @@ def propose_rescalings(
             if not all(chosen):
                 continue
             for part in range(max(counts[place] for places in chosen for place in places)):
-                for exponent in _EXPONENTS:
+                for exponents in _exponents([len(scales) for scales in differing.values()]):
                     yield tuple(
                         Rescaling(family.name, places, part, tuple(scales), exponent)
-                        for places, scales in zip(chosen, differing.values(), strict=True)
+                        for places, scales, exponent in zip(
+                            chosen, differing.values(), exponents, strict=True
+                        )
                     )
+
+
+def _exponents(counts: Sequence[int]) -> list[tuple[float, ...]]:
+    """Lists exponents for modules that scale so many times each.
+
+    A module scales one value several times, or each time another one (a block that runs again and
+    again, a correlation at several places): then the change counts once.
+    """
+    together = [(exponent,) * len(counts) for exponent in _EXPONENTS]
+    once = [tuple(exponent / count for count in counts) for exponent in _EXPONENTS]
+    return list(dict.fromkeys((*together, *once)))
 
 
 def _sides(

@@ -1,5 +1,6 @@
 """Runs a network once and finds its channel groups."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,6 +13,7 @@ from artifacts.errors import InputError
 from artifacts.module_copy import copy_module, share_values
 from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_leaves
+from compress.prune.analysis.branch_ids import join_branch
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -19,7 +21,7 @@ from compress.prune.analysis.plain_operators import plain_operators
 from compress.prune.analysis.pointwise_rules import POINTWISE_RULES
 from compress.prune.analysis.reduction_rules import REDUCTION_RULES
 from compress.prune.analysis.running_modules import follow_modules
-from compress.prune.analysis.trace import Trace
+from compress.prune.analysis.trace import Branch, Trace
 from compress.prune.analysis.tracer import ChannelTracer
 from compress.prune.double_precision import run_widely
 
@@ -35,6 +37,7 @@ def find_channels(
     inputs: tuple[Tensor, ...],
     protect: tuple[str, ...] = (),
     turned: Turned = frozenset(),
+    others: Sequence[tuple[Tensor, ...]] = (),
 ) -> Channels:
     """Finds what can be pruned in a network by following one run of it.
 
@@ -46,6 +49,7 @@ def find_channels(
         inputs: its arguments.
         protect: modules whose outputs stay whole, by name.
         turned: splits where channels leave along the second longest axis.
+        others: arguments with which it runs other layers; what these tie and keep counts too.
 
     Returns:
         the channel groups; outputs of the network are protected.
@@ -62,9 +66,9 @@ def find_channels(
             "build the network without torch.jit.script; the names of its weights stay",
         )
     require_modules(module, protect)
-    found = _find(module, inputs, protect, turned)
+    found = _find(module, (inputs, *others), protect, turned)
     for places in _splits_left_whole(found):
-        other = _find(module, inputs, protect, turned | places)
+        other = _find(module, (inputs, *others), protect, turned | places)
         if count_channels(other) > count_channels(found):
             found, turned = other, turned | places
     return found
@@ -92,22 +96,30 @@ def count_channels(channels: Channels) -> int:
 
 def _find(
     module: nn.Module,
-    inputs: tuple[Tensor, ...],
+    samples: Sequence[tuple[Tensor, ...]],
     protect: tuple[str, ...],
     turned: Turned,
 ) -> Channels:
     """Finds the channel groups, where these splits are turned."""
+    trace = _trace(module, samples[0], turned)
+    for sample in samples[1:]:
+        join_branch(trace, Branch(sample, _trace(module, sample, turned)))
+    for name, axes in trace.weights.items():
+        if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
+            trace.sets.freeze(axes[0], "protected by the user")
+    if trace.parameters - trace.used_somewhere:
+        _tie_as_in_training(trace, module, samples[0], turned)
+    return find_families(trace)
+
+
+def _trace(module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned) -> Trace:
+    """Follows one run, and keeps the network's outputs."""
     tracer, result = _follow(module, inputs, turned)
     outputs = _name_tensors(result)
     for name, tensor in outputs:
         tracer.freeze(tensor, f"output '{name}' of the network")
     tracer.trace.unneeded = tracer.sources.list_unneeded(tensor for _, tensor in outputs)
-    for name, axes in tracer.trace.weights.items():
-        if any(name.startswith(f"{one}.") for one in protect) and 0 in axes:
-            tracer.trace.sets.freeze(axes[0], "protected by the user")
-    if tracer.trace.parameters - tracer.trace.used:
-        _tie_as_in_training(tracer.trace, module, inputs, turned)
-    return find_families(tracer.trace)
+    return tracer.trace
 
 
 def follow_channels(module: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
@@ -158,6 +170,7 @@ def _tie_as_in_training(
         for ids in axes.values():
             trace.sets.tie(ids, roots[ids], "")
     trace.whole_groups |= other.whole_groups
+    trace.used_in_training |= other.used
 
 
 def _follow_training(module: nn.Module, inputs: tuple[Tensor, ...], turned: Turned) -> Trace | None:

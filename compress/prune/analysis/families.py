@@ -14,6 +14,7 @@ from compress.prune.analysis.trace import Trace
 TIED_TOGETHER = "all its channels are tied together"
 PICKED_BY_TABLE = "picks channels by a table"
 _NOT_USED = "the forward pass does not use it in evaluation mode"
+_IN_BRANCH = "only other samples than the first use it"
 NOT_NEEDED = "no output of the network is computed from it; an export leaves it out"
 CONSTANT = "computed the same for every input; a runtime computes it once"
 _NO_LAYER = "no layer has it as its weight, at most what is computed from it"
@@ -368,8 +369,16 @@ def _other_weights(
                 for root in roots[ids].tolist()
                 if root not in prunable and not reasons.get(root, "").endswith(PICKED_BY_TABLE)
             ]
-            unknown = _NO_LAYER if name in trace.used else _NOT_USED
+            unknown = _say_why_unknown(trace, name)
             why = Counter(reasons.get(root, unknown) for root in left if ids.size > 1)
             for reason, count in why.items():
                 alone[name, reason] = max(count, alone.get((name, reason), 0))
     return [LeftAlone(name, count, reason) for (name, reason), count in sorted(alone.items())]
+
+
+def _say_why_unknown(trace: Trace, name: str) -> str:
+    """Returns why a parameter has channels that no layer of the first run makes."""
+    if name in trace.used:
+        return _NO_LAYER
+    is_in_branch = any(name in branch.trace.used for branch in trace.branches)
+    return _IN_BRANCH if is_in_branch else _NOT_USED

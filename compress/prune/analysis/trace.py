@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from compress.prune.analysis.channel_sets import ChannelSets, Ids
 
@@ -121,6 +121,19 @@ def lose_whole_groups(groups: int, inputs: int, weight_shape: Sequence[int]) -> 
     return 1 < groups >= most
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A run on another sample, which used other weights than the first.
+
+    Attributes:
+        inputs: the sample.
+        trace: what was found; ids of weights are those of the first run, others are not.
+    """
+
+    inputs: tuple[Tensor, ...]
+    trace: "Trace"
+
+
 @dataclass
 class Trace:
     """What following the channels of a network found.
@@ -136,6 +149,8 @@ class Trace:
         inputs: channels of what each module is given, whose number its code may read.
         whole_groups: convolutions and GroupNorms from which whole groups leave, by module.
         cuts: channels of the parts, and of the whole, where code cuts an axis into unequal parts.
+        branches: runs that used other weights.
+        used_in_training: names of those parameters that a run in training mode used.
     """
 
     sets: ChannelSets = field(default_factory=ChannelSets)
@@ -150,6 +165,14 @@ class Trace:
     layers: list[LayerUse] = field(default_factory=list)
     whole_groups: set[str] = field(default_factory=set)
     cuts: list[Ids] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    used_in_training: set[str] = field(default_factory=set)
+
+    @property
+    def used_somewhere(self) -> set[str]:
+        """Names of the weights that an operator took in: on any sample, or in training mode."""
+        others = (branch.trace.used for branch in self.branches)
+        return self.used.union(self.used_in_training, *others)
 
     @property
     def needed_layers(self) -> list[LayerUse]:

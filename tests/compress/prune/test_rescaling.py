@@ -56,6 +56,34 @@ class Correlation(nn.Module):
         return first.transpose(1, 2) @ second / torch.tensor(first.shape[1]).sqrt()
 
 
+class Displaced(Correlation):
+    """Correlates at several places, and scales each time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.features(self.embed(x).relu())
+        scale = features.shape[1] ** 0.5
+        moved = (features.roll(step, 3) for step in range(3))
+        return torch.cat([(features * other).sum(1, keepdim=True) / scale for other in moved], 1)
+
+
+class Repeated(nn.Module):
+    """Attention over one set of weights again and again."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times, self.embed = times, nn.Conv2d(3, 16, 1)
+        self.query, self.key, self.value = (nn.Conv2d(16, 16, 1) for _ in range(3))
+        self.output = nn.Conv2d(16, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        for _ in range(self.times):
+            q, k, v = (part(x).flatten(2) for part in (self.query, self.key, self.value))
+            weights = (q.mT @ k / q.shape[1] ** 0.5).softmax(-1)
+            x = (x + (v @ weights.mT).unflatten(2, x.shape[2:])).tanh()
+        return self.output(x)
+
+
 class Activated(nn.Module):
     """The scale comes behind an activation that what makes up for it would change."""
 
@@ -117,6 +145,9 @@ def open_seeded(module: nn.Module) -> PrunableNetwork:
         (NonLocal, "query.weight", 12),
         (Packed, "packed.weight", 12),
         (Correlation, "features.weight", 12),
+        (Displaced, "features.weight", 12),
+        (lambda: Repeated(2), "query.weight", 16),
+        (lambda: Repeated(3), "query.weight", 16),
         (lambda: Activated(nn.ReLU), "first.weight", 16),
     ],
 )
