@@ -21,6 +21,7 @@ from compress.prune.pruner import Cut, PruneData, Pruner, UnprovenError, probe_q
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.prune.training_parts import note_training
+from compress.prune.usable_weights import require_full_precision
 from compress.train.threads import use_threads
 
 __all__ = [
@@ -165,6 +166,8 @@ def _prune(
     data: PruneData,
     progress: Progress | None,
 ) -> PruneResult:
+    if data.held_out or data.importance.images:
+        require_full_precision(module)
     wanted = run_all(module, data.held_out)
     run = _Run(module)
     first: Pruner | None = None
