@@ -305,13 +305,16 @@ def _open_for_module(
 ) -> tuple[TrainingSamples, dict[str, tuple[int, ...]]]:
     """Returns samples for a module, and the shapes of its inputs by name, batch 1."""
     items = _require_items(_gather(data, limit))
+    is_wide = {str(value.dtype) for value in module.parameters()} == {"torch.float64"}
     tensors = {
-        name: TensorShape(array.shape, _type_for_module(array))
+        name: TensorShape(array.shape, _type_for_module(array, is_wide=is_wide))
         for name, array in read_first(module, items).items()
     }
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     return hold_out(ProgramSamples(items, tensors, limit), shapes), shapes
 
 
-def _type_for_module(array: Array) -> str:
-    return "float32" if array.dtype.kind == "f" else array.dtype.name
+def _type_for_module(array: Array, *, is_wide: bool) -> str:
+    if array.dtype.kind != "f":
+        return array.dtype.name
+    return "float64" if is_wide else "float32"

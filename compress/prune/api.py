@@ -22,6 +22,7 @@ from compress.prune.pruner import Cut, PruneData, Pruner, UnprovenError, probe_q
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.prune.training_parts import note_training
+from compress.prune.usable_weights import require_full_precision
 from compress.train.threads import use_threads
 
 __all__ = [
@@ -35,6 +36,19 @@ __all__ = [
     "prune_module",
 ]
 _MOST_NAMES = 3
+_UNREAD = (
+    "1 layer runs whose result no output needs: {names}; "
+    "it counts for nothing, since an export leaves it out",
+    "{count} layers run whose results no output needs: {names}; "
+    "they count for nothing, since an export leaves them out",
+)
+_CONSTANT = (
+    "1 layer computes the same for every input: {names}; "
+    "it counts for nothing, since a runtime computes it once",
+    "{count} layers compute the same for every input: {names}; "
+    "they count for nothing, since a runtime computes them once",
+)
+"""What is said of one layer, and of several."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,8 @@ def _prune(
     data: PruneData,
     progress: Progress | None,
 ) -> PruneResult:
+    if data.held_out or data.importance.images:
+        require_full_precision(module)
     wanted = run_all(module, data.held_out)
     run = _Run(module)
     first: Pruner | None = None
@@ -214,22 +230,25 @@ def _note_constants(wanted: Sequence[Mapping[str, Tensor]]) -> list[str]:
 
 
 def _note_unneeded(channels: Channels) -> list[str]:
-    """Names the layers that run for nothing, such as the last of a backbone that no head reads."""
+    """Names the layers that run for nothing, such as the last of a backbone that no head reads.
+
+    A module that also does what is needed is none that computes the same for every input: one that
+    looks at a template and at each picture, or a recurrent one with its first state.
+    """
     trace = channels.trace
-    unread = [layer.module for layer in trace.layers if layer.weight in trace.unneeded]
-    constant = [
-        layer.module
-        for layer in trace.layers
-        if layer.is_constant and layer.weight not in trace.unneeded
-    ]
-    about = (
-        (unread, "run whose results no output needs", "an export leaves them out"),
-        (constant, "compute the same for every input", "a runtime computes them once"),
-    )
+    busy = {layer.module for layer in trace.needed_layers}
+    unread: dict[str, None] = {}
+    constant: dict[str, None] = {}
+    for layer in trace.layers:
+        if layer.weight in trace.unneeded:
+            unread[layer.module] = None
+        elif layer.is_constant and layer.module not in busy:
+            constant[layer.module] = None
     return [
-        f"{len(modules)} layers {what}: {name_some(modules, _MOST_NAMES)}; "
-        f"they count for nothing, since {why}"
-        for modules, what, why in about
+        phrases[len(modules) > 1].format(
+            count=len(modules), names=name_some(list(modules), _MOST_NAMES)
+        )
+        for modules, phrases in ((unread, _UNREAD), (constant, _CONSTANT))
         if modules
     ]
 

@@ -18,6 +18,7 @@ from compress.prune.difference import largest_difference
 from compress.prune.reference import name_narrowed_statistics, run_zeroed
 from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
 from compress.prune.surgery import Adjustments, Edits, make_edits
+from compress.prune.usable_weights import explain_nan
 
 TOLERANCE = 1e-9
 """Largest difference from the zeroed original in float64, relative to the largest output."""
@@ -136,7 +137,7 @@ class PrunableNetwork:
         """Checks that the network answers the same input in the same way each time.
 
         Raises:
-            InputError: it does not, so that nothing can be proven of it.
+            InputError: it does not, or it answers with NaN, so that nothing can be proven of it.
         """
         first, *others = (
             run_zeroed(self.wide, self.channels, set(), self.inputs).outputs for _ in range(_RUNS)
@@ -145,7 +146,10 @@ class PrunableNetwork:
             if [one.shape for one in first] != [one.shape for one in other]:
                 apart = float("inf")
             else:
-                apart = max(largest_difference(a, b) for a, b in zip(first, other, strict=True))
+                pairs = zip(first, other, strict=True)
+                apart = float(np.max([largest_difference(a, b) for a, b in pairs]))
+            if np.isnan(apart):
+                raise explain_nan(self.module)
             if not apart <= TOLERANCE:
                 raise InputError(
                     f"the network answers the same input otherwise each time (by {apart:.1e})",

@@ -121,6 +121,8 @@ def test_layers_that_run_for_nothing_are_named() -> None:
     goal = RatioGoal(0.25)
     (note,) = prune_module(Unread(4), IMAGE, goal, BY_WEIGHTS).notes
     assert "2 layers run whose results no output needs: stages.2.0, stages.3.0;" in note
+    (note,) = prune_module(Unread(3), IMAGE, goal, BY_WEIGHTS).notes
+    assert note.startswith("1 layer runs whose result no output needs: stages.2.0;")
     assert prune_module(Unread(2), IMAGE, goal, BY_WEIGHTS).notes == ()
 
 
@@ -150,3 +152,24 @@ def test_a_weight_that_also_runs_on_the_input_is_pruned() -> None:
     pruned = prune_module(Template(), IMAGE, RatioGoal(0.25), BY_WEIGHTS)
     assert widths(pruned) == {"first.weight": (32, 24)}
     assert pruned.macs[0] == 8 * 8 * 9 * 32 * (3 + 2)
+    assert pruned.notes == ()
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_a_first_state_is_no_layer_that_computes_the_same(kind: type[nn.RNNBase]) -> None:
+    class Recurrent(nn.Module):
+        """A sequence that begins with a state of zeros."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.rnn, self.last = nn.Linear(4, 16), kind(16, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.last(self.rnn(self.first(x).relu())[0])
+            return out
+
+    sequence = (torch.randn(5, 1, 4),)
+    pruned = prune_module(Recurrent(), sequence, RatioGoal(0.4), BY_WEIGHTS)
+    assert widths(pruned)["first.weight"][0] == 16
+    assert pruned.notes == ()
