@@ -1,5 +1,6 @@
 """From channel groups that leave to the edits that take them out of a module."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -276,7 +277,8 @@ def name_adjustment(parts: Parts, site: Site, owner: str, attribute: str) -> Adj
 def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
     """Yields owner, name and value of the numbers equal to a site's size, innermost first.
 
-    Last come the parts of the innermost module: it may call a method of theirs that is no forward.
+    A number in a dictionary of settings is called by its place, `cfg.heads`. Last come the parts of
+    the innermost module: it may call a method of theirs that is no forward.
     """
     children = [name for name, _ in parts[site.place].named_children()]
     called = [f"{site.place}.{name}".lstrip(".") for name in children]
@@ -284,14 +286,23 @@ def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
         part = parts[owner]
         if type(part).__module__.startswith("torch.nn.modules."):
             continue
-        for name, value in vars(part).items():
-            if name.startswith("_") or name == "training":
-                continue
+        for name, value in _numbers(part):
             items = value if isinstance(value, list | tuple) else [value]
             if any(type(item) is int and item == site.ids.size for item in items) and all(
                 type(item) is int for item in items
             ):
                 yield owner, name, _plain(value)
+
+
+def _numbers(part: nn.Module) -> Iterable[tuple[str, Any]]:
+    """Yields what a module may keep its sizes in, by name."""
+    for name, value in vars(part).items():
+        if name.startswith("_") or name == "training":
+            continue
+        if type(value) in (dict, OrderedDict):
+            yield from ((f"{name}.{key}", item) for key, item in value.items() if type(key) is str)
+        else:
+            yield name, value
 
 
 def _plain(value: Any) -> Any:
