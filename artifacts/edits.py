@@ -5,7 +5,8 @@ An edit is one of
 * `{"kind": "keep", "tensor": NAME, "axis": A, "indices": [...]}`: the parameter or buffer keeps
   only these indices along an axis, in this order;
 * `{"kind": "attribute", "module": NAME, "name": ATTRIBUTE, "value": NUMBER or [NUMBER, ...]}`: a
-  number that the module keeps about its own shape (`out_channels`, `num_heads`) gets a new value;
+  number that the module keeps about its own shape (`out_channels`, `num_heads`, `settings.heads` in
+  a dictionary) gets a new value;
 * `{"kind": "replace", "module": NAME, "by": "relu" or "identity"}`: a module without state of its
   own takes the place of this one.
 
@@ -14,6 +15,7 @@ only where a module is replaced.
 """
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,19 +90,29 @@ def _keep(module: "nn.Module", edit: Edit) -> None:
 
 def _set_attribute(module: "nn.Module", edit: Edit) -> None:
     owner = module.get_submodule(edit["module"])
-    name, value = edit["name"], edit["value"]
-    known = vars(owner)[name]
-    if type(known) is int and _is_count(value) and value:
-        setattr(owner, name, value)
+    name, _, key = edit["name"].partition(".")
+    if not key:
+        setattr(owner, name, _renew(edit["name"], vars(owner)[name], edit["value"]))
         return
+    settings = vars(owner)[name]
+    if name.startswith("_") or not isinstance(settings, dict):
+        raise ValueError(f"'{name}' is no dictionary of settings")
+    again = copy(settings)
+    again[key] = _renew(edit["name"], settings[key], edit["value"])
+    setattr(owner, name, again)
+
+
+def _renew(name: str, known: Any, value: Any) -> Any:
+    """Returns the new value of a number, or of several, as those that are known are kept."""
+    if type(known) is int and _is_count(value) and value:
+        return value
     if (
         isinstance(known, list | tuple)
         and isinstance(value, list | tuple)
         and len(known) == len(value)
         and all(type(old) is int and _is_count(new) for old, new in zip(known, value, strict=True))
     ):
-        setattr(owner, name, type(known)(value))
-        return
+        return type(known)(value)
     raise ValueError(f"'{name}' is {known!r} and cannot become {value!r}")
 
 

@@ -1,6 +1,7 @@
 """From channel groups that leave to the edits that take them out of a module."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,8 @@ def name_adjustment(parts: Parts, site: Site, owner: str, attribute: str) -> Adj
 def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
     """Yields owner, name and value of the numbers equal to a site's size, innermost first.
 
-    Last come the parts of the innermost module: it may call a method of theirs that is no forward.
+    A number in a dictionary of settings is called by its place, `cfg.heads`. Last come the parts of
+    the innermost module: it may call a method of theirs that is no forward.
     """
     children = [name for name, _ in parts[site.place].named_children()]
     called = [f"{site.place}.{name}".lstrip(".") for name in children]
@@ -292,19 +294,22 @@ def attributes_of(parts: Parts, site: Site) -> Iterable[tuple[str, str, Any]]:
                 yield owner, name, _plain(value)
 
 
-def _own_numbers(part: nn.Module) -> Iterable[tuple[str, Any]]:
-    """Returns what a module may keep about the sizes that its code names.
+def _own_numbers(part: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yields what a module may keep about the sizes that its code names, by name.
 
     What follows the weights of modules of torch.nn is known (see `_new_attributes`); these have
     few others.
     """
     if type(part).__module__.startswith("torch.nn.modules."):
-        return [(name, vars(part)[name]) for name in _OF_TORCH.get(type(part), ())]
-    return [
-        (name, value)
-        for name, value in vars(part).items()
-        if name != "training" and not name.startswith("_")
-    ]
+        yield from ((name, vars(part)[name]) for name in _OF_TORCH.get(type(part), ()))
+        return
+    for name, value in vars(part).items():
+        if name.startswith("_") or name == "training":
+            continue
+        if type(value) in (dict, OrderedDict):
+            yield from ((f"{name}.{key}", item) for key, item in value.items() if type(key) is str)
+        else:
+            yield name, value
 
 
 def _plain(value: Any) -> Any:

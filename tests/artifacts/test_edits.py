@@ -24,9 +24,14 @@ def attribute(**changes):
     }
 
 
+SETTINGS = {"heads": 4, "sizes": (4, 2), "kind": "plain"}
+
+
 def build() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.LayerNorm(4))
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.LayerNorm(4))
+    network[0].settings = SETTINGS
+    return network
 
 
 def test_edits_cut_weights_and_set_numbers() -> None:
@@ -41,6 +46,16 @@ def test_edits_cut_weights_and_set_numbers() -> None:
     assert network[0].out_channels == 2
     assert network[1].normalized_shape == (2,)
     assert network[0](torch.zeros(1, 3, 4, 4)).shape[1] == 2
+
+
+def test_a_number_in_settings_is_set_and_the_dictionary_of_others_stays() -> None:
+    edits = [
+        attribute(name="settings.heads", value=2),
+        attribute(name="settings.sizes", value=[3, 2]),
+    ]
+    network = apply_edits(build(), edits)
+    assert network[0].settings == {"heads": 2, "sizes": (3, 2), "kind": "plain"}
+    assert SETTINGS == {"heads": 4, "sizes": (4, 2), "kind": "plain"}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +74,10 @@ def test_edits_cut_weights_and_set_numbers() -> None:
         keep(indices=[-1]),
         keep(indices="all"),
         attribute(name="forward", value=1),
+        attribute(name="settings.missing", value=1),
+        attribute(name="settings.kind", value=1),
+        attribute(name="out_channels.heads", value=1),
+        attribute(name="_parameters.weight", value=1),
         attribute(name="new_number"),
         attribute(name="__class__", value=1),
         attribute(value="print"),

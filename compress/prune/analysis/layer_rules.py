@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from compress.prune.analysis.channel_sets import FIXED, Ids
 from compress.prune.analysis.movement_rules import tie_rows
@@ -193,6 +193,8 @@ def normalize_group(tracer: ChannelTracer, call: Call) -> None:
     elif ids is not None:
         table = ids.reshape(groups, -1)
         tracer.trace.sets.tie(table, table[:, :1], f"grouped in '{tracer.place}'")
+        if not tracer.is_running(nn.GroupNorm):
+            tracer.note_site(call, table[:, 0])
         tracer.trace.whole_groups.add(tracer.place)
     tracer.set_ids(call.outputs[0], dict(tracer.ids(x)))
 

@@ -40,7 +40,7 @@ def move(tracer: ChannelTracer, call: Call) -> None:
             tracer.trace.sets.freeze(ids[:1], TIED_TOGETHER)
             continue
         if call.name == "constant_pad_nd":
-            found[0][axis] = _pad(call, ids, source.ndim - 1 - axis)
+            found[0][axis] = _pad(tracer, call, ids, axis)
             continue
         if axis == cut and not (call.name == "slice" and call.out.shape[axis] == ids.size):
             for axes, part in zip(found, cut_channels(tracer, call, ids), strict=False):
@@ -86,14 +86,18 @@ def _move_spread(
             axes[support[0]] = tracer.tie_slabs(positions, support[0], is_count=False)
 
 
-def _pad(call: Call, ids: Ids, from_last: int) -> Ids:
+def _pad(tracer: ChannelTracer, call: Call, ids: Ids, axis: int) -> Ids:
     """Pads or crops an axis's ids; what is filled in along it belongs to no channel.
 
     A border across other axes is as much a part of each channel as what it surrounds.
     """
+    from_last = call.out.ndim - 1 - axis
     before, after = (*call.args[1][2 * from_last :], 0, 0)[:2]
     cropped = ids[max(-before, 0) : ids.size - max(-after, 0)]
-    return np.pad(cropped, (max(before, 0), max(after, 0)), constant_values=FIXED)
+    padded = np.pad(cropped, (max(before, 0), max(after, 0)), constant_values=FIXED)
+    if before or after:
+        tracer.note_site(call, padded, axis)
+    return padded
 
 
 def _run_on(call: Call, source: Tensor, positions: Tensor) -> list[Tensor]:

@@ -209,8 +209,14 @@ class ChannelTracer(TorchDispatchMode):
     def head_counts(self) -> set[int]:
         """Returns what the running modules call their number of attention heads."""
         modules = [self._modules_by_name[name] for name in ("", *self.stack)]
+        settings = [one for part in modules for one in vars(part).values() if type(one) is dict]
         values = [getattr(part, name, None) for part in modules for name in HEAD_NAMES]
+        values += [one.get(name) for one in settings for name in HEAD_NAMES]
         return {value for value in values if type(value) is int}
+
+    def is_running(self, kind: type[nn.Module]) -> bool:
+        """Returns whether the innermost running module is of a class."""
+        return isinstance(self._modules_by_name[self.stack[-1] if self.stack else ""], kind)
 
     @property
     def place(self) -> str:
