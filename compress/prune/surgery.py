@@ -23,8 +23,13 @@ Adjustments = frozenset[Adjustment]
 them, as the path of the running module below theirs, the operator, the how-manieth of that module
 it is, and the axis of its result. Modules of one class may lose channels along unlike axes."""
 
-_OF_TORCH = {nn.Transformer: ("d_model",), nn.Unflatten: ("unflattened_size",)}
-"""Numbers of modules of torch.nn that name the sizes of what they are given."""
+_OF_TORCH = {
+    nn.LayerNorm: ("normalized_shape",),
+    nn.RMSNorm: ("normalized_shape",),
+    nn.Transformer: ("d_model",),
+    nn.Unflatten: ("unflattened_size",),
+}
+"""Numbers of modules of torch.nn without weights that name the sizes of what they are given."""
 
 
 class ConflictError(ValueError):
@@ -301,7 +306,9 @@ def _own_numbers(part: nn.Module) -> Iterator[tuple[str, Any]]:
     few others.
     """
     if type(part).__module__.startswith("torch.nn.modules."):
-        yield from ((name, vars(part)[name]) for name in _OF_TORCH.get(type(part), ()))
+        is_weighted = getattr(part, "weight", None) is not None
+        known = () if is_weighted else _OF_TORCH.get(type(part), ())
+        yield from ((name, vars(part)[name]) for name in known)
         return
     for name, value in vars(part).items():
         if name.startswith("_") or name == "training":

@@ -1,6 +1,6 @@
 """Operators that sum up or pool: over channels their result depends on how many there are."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from compress.prune.analysis.tracer import Call, ChannelTracer
 from compress.prune.analysis.trial_rules import try_operator
@@ -47,6 +47,9 @@ def reduce(tracer: ChannelTracer, call: Call) -> None:
         tracer.freeze(x, f"'{call.name}' in '{tracer.place}' counts channels", dims)
     else:
         tracer.note_statistic(call, over)
+        if tracer.is_within(nn.RMSNorm):
+            for axis, channels in over.items():
+                tracer.note_site(call, channels, axis)
     for out in call.outputs:
         keeps = out.ndim == x.ndim
         axes = {

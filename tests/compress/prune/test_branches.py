@@ -131,3 +131,49 @@ def test_a_sample_on_which_the_network_fails_is_an_error_of_the_input() -> None:
     wrong = (torch.rand(1, 4, 8, 8),)
     with pytest.raises(InputError, match=r"\[1, 4, 8, 8\]"):
         prune(build("nothing"), DAY, wrong)
+
+
+class Looking(nn.Module):
+    """Decides by a picture whether it runs the second of two layers."""
+
+    def __init__(self, look, note) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 1)
+        self.look, self.note = look, note
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.note()
+        y = self.first(x)
+        return self.second(y) if self.look(x) else y
+
+
+LOOKS = {
+    "bool": lambda x: bool(x.mean() > 0),
+    "item": lambda x: x.mean().item() > 0,
+    "int": lambda x: int(x.mean() * 100) > 0,
+    "list": lambda x: x.mean((0, 2, 3)).tolist()[0] > 0,
+    "array": lambda x: x.mean().numpy() > 0,
+    "nonzero": lambda x: len((x > 0.0).nonzero()) > 0,
+    "condition": lambda x: x[x > 0].numel() > 0,
+    "select": lambda x: x.masked_select(x > 0).numel() > 0,
+    "unique": lambda x: len(torch.unique(x > 0)) > 1 or x.max() > 0,
+    "equal": lambda x: not torch.equal(x.abs(), -x),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_however_code_looks_at_a_picture_its_branches_are_found(look) -> None:
+    module = Looking(look, lambda: None).eval()
+    assert find_branches(module, NIGHT, [NIGHT, DAY]) == [DAY]
+
+
+def test_code_that_looks_at_no_value_runs_once() -> None:
+    runs = []
+
+    def note() -> None:
+        runs.append(1)
+
+    module = Looking(lambda x: x.shape[2] > 4, note).eval()
+    assert find_branches(module, NIGHT, [NIGHT, DAY, DAY]) == []
+    assert len(runs) == 1

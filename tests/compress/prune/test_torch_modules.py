@@ -88,6 +88,19 @@ def test_the_shape_of_an_rms_norm_follows() -> None:
     assert narrow[2].normalized_shape == (8,)
 
 
+@pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
+def test_the_shape_of_a_norm_without_weights_follows(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    norms = [kind(12, elementwise_affine=False) for _ in range(2)]
+    layers = (nn.Linear(8, 12), norms[0], nn.SiLU(), norms[1], nn.Linear(12, 3))
+    pruning = open_network(nn.Sequential(*layers).eval(), (torch.randn(1, 5, 8),))
+    (family,) = pruning.channels.families
+    removed = set(family.roots[::3])
+    assert pruning.largest_difference(removed) < 1e-9
+    narrow = apply_edits(pruning.module, pruning.make_edits(removed))
+    assert [narrow[index].normalized_shape for index in (1, 3)] == [(8,), (8,)]
+
+
 class Decoded(nn.Module):
     """Queries that attend to themselves and to features: PyTorch's layers with packed weights."""
 
