@@ -3,10 +3,12 @@
 One crash, or one that never ends, does not stop the rest.
 """
 
+import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
@@ -42,6 +44,14 @@ def run_each(
             rows[row["name"]] = row
             tell(row)
     return [rows[item.name] for item in items]
+
+
+def read_passed(raw: Path) -> dict[str, Row]:
+    """Returns the rows by name that a run before stored and nothing stopped."""
+    if not raw.exists():
+        return {}
+    rows: dict[str, Row] = json.loads(raw.read_text(encoding="utf-8"))
+    return {name: row for name, row in rows.items() if "problem" not in row}
 
 
 def _run_one(context: Any, work: Work, item: Any, timeout_s: float) -> Row:

@@ -14,7 +14,7 @@ from benchmarks.architectures.other_networks import list_others
 from benchmarks.architectures.page import render
 from benchmarks.architectures.transformers_networks import list_transformers
 from benchmarks.machine import OtherProcesses, describe_machine
-from benchmarks.own_processes import run_each
+from benchmarks.own_processes import read_passed, run_each
 
 PAGE = Path("docs/architectures.md")
 RAW = Path("out/architectures/rows.json")
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is asked for, keeps the raw rows, and writes the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
     parser.add_argument("names", nargs="*", help="networks or packages; default: all")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that have passed")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds per network")
     options = parser.parse_args(arguments)
     known = [*list_transformers(), *list_others()]
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for item in known
         if not options.names or {item.name, item.package} & set(options.names)
     ]
-    rows: dict[str, Any] = {}
+    rows = read_passed(RAW) if options.resume else {}
 
     def tell(row: dict[str, Any]) -> None:
         rows[row["name"]] = row
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     with OtherProcesses() as others:
         run_each(
-            measure_architecture, wanted, timeout_s=options.timeout, preloaded=PRELOADED, tell=tell
+            measure_architecture,
+            [item for item in wanted if item.name not in rows],
+            timeout_s=options.timeout,
+            preloaded=PRELOADED,
+            tell=tell,
         )
     packages = {name: f"{name} {version(PACKAGES[name])}" for name in {i.package for i in wanted}}
     facts = {

@@ -96,11 +96,30 @@ def _build(architecture: Architecture, data: list[tuple[torch.Tensor, ...]]) -> 
     torch.manual_seed(0)
     module = architecture.build().eval().requires_grad_(requires_grad=False)
     wake_scales(module, torch.Generator().manual_seed(0))
+    _settle(module, data)
+    return module
+
+
+def _settle(module: nn.Module, data: list[tuple[torch.Tensor, ...]]) -> None:
+    """Fits batch statistics to the data, two samples at a time, or one where it takes no two.
+
+    Some networks take neither in training mode; they keep the statistics that they came with.
+    """
     norms: list[Any] = [part for part in module.modules() if isinstance(part, _BATCH_NORMS)]
-    for norm in norms:
-        norm.train()
-        norm.momentum = _SETTLING_MOMENTUM
-    with torch.no_grad():
-        for sample in data:
-            module(*sample)
-    return module.eval()
+    pairs = [
+        tuple(map(torch.cat, zip(*both, strict=True)))
+        for both in zip(data[::2], data[1::2], strict=True)
+    ]
+    for batches in (pairs, data):
+        for norm in norms:
+            norm.train()
+            norm.momentum = _SETTLING_MOMENTUM
+        try:
+            with torch.no_grad():
+                for batch in batches:
+                    module(*batch)
+        except (ValueError, RuntimeError):
+            continue
+        finally:
+            module.eval()
+        return

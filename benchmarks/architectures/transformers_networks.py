@@ -62,7 +62,7 @@ _CLASSIFIERS: dict[str, dict[str, Any]] = {
     "ConvNextV2": _STAGES,
     "Swin": _SWIN,
     "Swinv2": _SWIN,
-    "Cvt": {"embed_dim": [16, 32, 64], "depth": [1, 1, 2], "num_heads": [1, 2, 4]},
+    "Cvt": {"embed_dim": [16, 32, 64], "depth": [1, 2, 3], "num_heads": [1, 2, 4]},
     "Pvt": {**_PYRAMID, "image_size": 128, "num_attention_heads": [1, 2, 4, 4]},
     "PvtV2": {**_PYRAMID, "num_attention_heads": [1, 2, 4, 4]},
     "PoolFormer": _PYRAMID,
@@ -74,7 +74,7 @@ _CLASSIFIERS: dict[str, dict[str, Any]] = {
         "depths": [1, 1, 1],
         "key_dim": [16, 16, 16],
     },
-    "EfficientNet": {"width_coefficient": 0.5, "depth_coefficient": 0.5},
+    "EfficientNet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
     "MobileNetV1": {"depth_multiplier": 0.5},
     "Hiera": {
         "embed_dim": 24,
@@ -125,7 +125,7 @@ def _list_detectors() -> Iterator[Architecture]:
         "DeformableDetrForObjectDetection",
         **{**plain, **_DETR, "backbone_config": three, "num_feature_levels": 3},
     )
-    stages = {**_RESNET, "depths": [1, 1, 1, 1], "layer_type": "basic"}
+    stages = {**_RESNET, "depths": [1, 1, 1, 1]}
     backbone = _inner("RTDetrResNet", **stages, out_features=_STAGE_NAMES[1:])
     for family in ("RTDetr", "RTDetrV2"):
         yield _of(f"{family}ForObjectDetection", **_HYBRID_DETR, backbone_config=backbone)
@@ -145,7 +145,6 @@ def _list_detectors() -> Iterator[Architecture]:
         "YolosForObjectDetection",
         **{**_VIT, "image_size": [128, 192], "num_hidden_layers": 2, "num_detection_tokens": 20},
     )
-    yield _of("LwDetrForObjectDetection", num_queries=20)
 
 
 def _list_segmenters() -> Iterator[Architecture]:
@@ -370,7 +369,8 @@ def _of(
 def _build(class_name: str, options: dict[str, Any]) -> nn.Module:
     import transformers
 
-    family = class_name.partition("For")[0].removesuffix("Model").removesuffix("Backbone")
+    family = class_name.rpartition("For")[0] or class_name
+    family = family.removesuffix("Model").removesuffix("Backbone")
     config = _Config(family, options).build()
     module: nn.Module = getattr(transformers, class_name)(config)
     return module

@@ -1,7 +1,6 @@
 """`python -m benchmarks.zoo`: runs the zoo and writes docs/zoo.md."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
+from benchmarks.own_processes import read_passed
 from benchmarks.zoo.child import PARITY_MARGIN_DB, SAMPLES, TURNS
 from benchmarks.zoo.networks import ZOO
 from benchmarks.zoo.page import render
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true", help="keep the rows that have passed")
     parser.add_argument("--disturbed", default="", help="a sentence on the state of the machine")
     options = parser.parse_args(arguments)
-    rows = _read_passed() if options.resume else {}
+    rows = read_passed(RAW) if options.resume else {}
     wanted = [item for item in ZOO if not options.names or item.name in options.names]
 
     def tell(row: dict[str, Any]) -> None:
@@ -58,13 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_text(PAGE, render([rows[item.name] for item in ZOO if item.name in rows], facts))
     print(f"{PAGE} written")
-
-
-def _read_passed() -> dict[str, Any]:
-    if not RAW.exists():
-        return {}
-    rows = json.loads(RAW.read_text(encoding="utf-8"))
-    return {name: row for name, row in rows.items() if "problem" not in row}
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def wake_scales(module: nn.Module, generator: torch.Generator) -> None:
     """
     with torch.no_grad():
         for name, parameter in module.named_parameters():
+            if not parameter.numel():
+                continue
             is_scale = name.rpartition(".")[2] in ("weight", "gamma", "gamma_1", "gamma_2", "gain")
             if is_scale and parameter.squeeze().ndim <= 1 and parameter.abs().max() < DEAD:
                 drawn = 0.2 + 0.4 * torch.rand(parameter.shape, generator=generator)
