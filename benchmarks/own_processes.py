@@ -5,7 +5,7 @@ One crash, or one that never ends, does not stop the rest.
 
 import json
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -46,11 +46,13 @@ def run_each(
     return [rows[item.name] for item in items]
 
 
-def read_passed(raw: Path) -> dict[str, Row]:
-    """Returns the rows by name that a run before stored and nothing stopped."""
-    if not raw.exists():
-        return {}
-    rows: dict[str, Row] = json.loads(raw.read_text(encoding="utf-8"))
+def read_rows(raw: Path) -> dict[str, Row]:
+    """Returns the rows by name that a run before stored."""
+    return json.loads(raw.read_text(encoding="utf-8")) if raw.exists() else {}
+
+
+def keep_passed(rows: Mapping[str, Row]) -> dict[str, Row]:
+    """Returns the rows of what nothing stopped."""
     return {name: row for name, row in rows.items() if "problem" not in row}
 
 

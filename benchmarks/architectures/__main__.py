@@ -14,7 +14,7 @@ from benchmarks.architectures.other_networks import list_others
 from benchmarks.architectures.page import render
 from benchmarks.architectures.transformers_networks import list_transformers
 from benchmarks.machine import OtherProcesses, describe_machine
-from benchmarks.own_processes import read_passed, run_each
+from benchmarks.own_processes import keep_passed, read_rows, run_each
 
 PAGE = Path("docs/architectures.md")
 RAW = Path("out/architectures/rows.json")
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
     parser.add_argument("names", nargs="*", help="networks or packages; default: all")
     parser.add_argument("--resume", action="store_true", help="keep the rows that have passed")
+    parser.add_argument("--page", action="store_true", help="only write the page, of what has run")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds per network")
     options = parser.parse_args(arguments)
     known = [*list_transformers(), *list_others()]
@@ -45,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for item in known
         if not options.names or {item.name, item.package} & set(options.names)
     ]
-    rows = read_passed(RAW) if options.resume else {}
+    rows = read_rows(RAW) if options.page else {}
+    if options.resume:
+        rows = keep_passed(read_rows(RAW))
 
     def tell(row: dict[str, Any]) -> None:
         rows[row["name"]] = row
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with OtherProcesses() as others:
         run_each(
             measure_architecture,
-            [item for item in wanted if item.name not in rows],
+            [item for item in wanted if item.name not in rows and not options.page],
             timeout_s=options.timeout,
             preloaded=PRELOADED,
             tell=tell,
@@ -66,11 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": describe_machine(),
         "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
         "packages": packages,
-        "others": others.share,
+        "others": None if options.page else others.share,
+        "left": [item.name for item in wanted if item.name not in rows],
     }
-    write_text(
-        PAGE, render([{**rows[item.name], "package": item.package} for item in wanted], facts)
-    )
+    ran = [{**rows[item.name], "package": item.package} for item in wanted if item.name in rows]
+    write_text(PAGE, render(ran, facts))
     print(json.dumps({"page": str(PAGE), "raw": str(RAW)}))
 
 

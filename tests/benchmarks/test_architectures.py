@@ -17,6 +17,7 @@ FACTS = {
     "versions": "framefit 0.1.0",
     "packages": {"own": "own 1.0"},
     "others": 0.0,
+    "left": ["unseen"],
 }
 
 
@@ -75,6 +76,7 @@ def test_what_stops_a_network_is_named_with_its_stage():
     assert row["problem"] == "build: KeyError: 'no such encoder'"
     page = render([row], FACTS)
     assert "**0 of 1 pass every stage.**" in page
+    assert "Not run: unseen." in page
     assert f"* two heads (own): {row['problem']}" in page
 
 
