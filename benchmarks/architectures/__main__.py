@@ -14,7 +14,7 @@ from benchmarks.architectures.other_networks import list_others
 from benchmarks.architectures.page import render
 from benchmarks.architectures.transformers_networks import list_transformers
 from benchmarks.machine import OtherProcesses, describe_machine
-from benchmarks.own_processes import keep_passed, read_rows, run_each
+from benchmarks.own_processes import read_rows, run_each
 
 PAGE = Path("docs/architectures.md")
 RAW = Path("out/architectures/rows.json")
@@ -46,9 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for item in known
         if not options.names or {item.name, item.package} & set(options.names)
     ]
-    rows = read_rows(RAW) if options.page else {}
+    rows = read_rows(RAW) if options.page or options.resume else {}
     if options.resume:
-        rows = keep_passed(read_rows(RAW))
+        again = {item.name for item in wanted if "problem" in rows.get(item.name, ())}
+        rows = {name: row for name, row in rows.items() if name not in again}
 
     def tell(row: dict[str, Any]) -> None:
         rows[row["name"]] = row

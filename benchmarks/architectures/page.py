@@ -39,7 +39,8 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
     Args:
         rows: what `measure_architecture` gave of each network, those of a package in a row.
         facts: `date`, `machine`, `versions`, `packages` (with their version), `others` (the share
-            of the time that other processes took; None where nobody knows), `left` (names that were not run).
+            of the time that other processes took; None where nobody knows), `left` (names of what
+            was not run).
     """
     lead = _LEAD.format(count=len(rows), samples=SAMPLES, ratio=RATIO, noticeable=NOTICEABLE_DB)
     packages = ", ".join(facts["packages"].values())
