@@ -31,7 +31,8 @@ def run_each(
         items: what is worked on, each with a `name` unlike the others'.
         workers: processes at a time, of one thread each; times are then disturbed more.
         timeout_s: the longest that one item may take.
-        preloaded: modules that every process finds imported.
+        preloaded: modules that every process finds imported; none may start threads, as OpenVINO's
+            telemetry does, which a fork would find in the middle of an import.
         tell: is given each row as it is finished; `problem` says what stopped it.
     """
     context = multiprocessing.get_context("forkserver")

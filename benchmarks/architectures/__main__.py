@@ -29,7 +29,7 @@ PACKAGES = {
     "monai": "monai",
 }
 """As they are imported, and as they are installed."""
-PRELOADED = ("torch", "onnxruntime", "openvino", "framefit")
+PRELOADED = ("torch", "onnxruntime", "framefit")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

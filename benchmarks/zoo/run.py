@@ -8,7 +8,7 @@ from benchmarks.zoo.child import measure_network
 from benchmarks.zoo.networks import ZooNetwork
 
 TIMEOUT_S = 120.0
-PRELOADED = ("torch", "timm", "onnxruntime", "openvino", "export.to_onnx", "compress.quantize.api")
+PRELOADED = ("torch", "timm", "onnxruntime", "export.to_onnx", "compress.quantize.api")
 
 
 def run_zoo(

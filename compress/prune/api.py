@@ -1,7 +1,7 @@
 """Prunes a network to a share of its channels, to a count of multiplications, or to a latency."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,8 @@ __all__ = [
     "prune_module",
 ]
 _MOST_NAMES = 3
+_CHEAP = 0.5
+"""Channels that save less than this share of what they are of all save little."""
 _UNREAD = (
     "1 layer runs whose result no output needs: {names}; "
     "it counts for nothing, since an export leaves it out",
@@ -195,7 +197,8 @@ def _prune(
     run.notes += note_training(module, run.module, inputs, first.channels.trace)
     run.notes += _note_constants(wanted) + _note_unneeded(first.channels)
     run.notes += note_unused(first.channels.trace)
-    return _result(run, first)
+    result = _result(run, first)
+    return replace(result, notes=(*result.notes, *_note_cheap(goal, *result.macs)))
 
 
 def _prove(pruner: Pruner, make_cut: Callable[[], Cut]) -> Cut:
@@ -250,6 +253,17 @@ def _note_unneeded(channels: Channels) -> list[str]:
         )
         for modules, phrases in ((unread, _UNREAD), (constant, _CONSTANT))
         if modules
+    ]
+
+
+def _note_cheap(goal: RatioGoal | MacsGoal | LatencyGoal, before: float, after: float) -> list[str]:
+    """Says where the channels that left saved far fewer multiplications than their share."""
+    saved = 1 - after / before
+    if not isinstance(goal, RatioGoal) or saved > goal.share * _CHEAP:
+        return []
+    return [
+        f"{goal.share:.0%} of the channels left with {saved:.0%} of the multiplications: those "
+        "that matter least are cheap here; --macs and --speed-up go by what channels cost"
     ]
 
 

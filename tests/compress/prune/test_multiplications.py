@@ -94,3 +94,18 @@ def test_what_an_einsum_makes_of_a_matrix_are_channels(equation: str) -> None:
     }
     removed = {root for family in families.values() for root in family.roots[::3]}
     assert pruning.largest_difference(removed) < 1e-9
+
+
+def test_a_ratio_that_saves_few_multiplications_says_so():
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 64, 1)
+    )
+    module = nn.Sequential(module, nn.ReLU(), nn.Conv2d(64, 4, 1)).eval()
+    inputs = (torch.randn(1, 3, 32, 32),)
+    settings = PruneSettings(importance="magnitude", limits=WidthLimits(round_to=8, fewest=8))
+    cheap = prune_module(module, inputs, RatioGoal(0.3), settings)
+    assert any("30% of the channels left with" in note for note in cheap.notes)
+    plain = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 4, 1)).eval()
+    dear = prune_module(plain, inputs, RatioGoal(0.5), settings)
+    assert not any("channels left with" in note for note in dear.notes)
