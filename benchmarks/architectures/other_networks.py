@@ -159,7 +159,6 @@ def _list_monai() -> Iterator[Architecture]:
         ("SegResNet", (2, 16, 3, 4)),
         ("AttentionUnet", (2, 3, 4, (16, 32, 64), (2, 2))),
         ("DynUNet", (2, 3, 4, [3] * 4, [1, 2, 2, 2], [2, 2, 2])),
-        ("VNet", (2, 3, 4)),
     ):
         yield of(name=name, build=partial(_monai, name, *arguments))
     transformer = {"in_channels": 3, "out_channels": 4, "feature_size": 12, "spatial_dims": 2}
