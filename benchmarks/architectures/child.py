@@ -1,8 +1,5 @@
 """One architecture through quantization, OpenVINO and pruning, in a process of its own."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,10 +7,10 @@ import torch
 from torch import nn
 
 import framefit
-from artifacts.errors import FramefitError
 from artifacts.synthetic_pictures import draw_pictures
 from benchmarks.architectures.architecture import Architecture
 from benchmarks.own_processes import Row
+from benchmarks.stages import name_problem, time_stage
 from benchmarks.zoo.build import wake_scales
 from compress.prune.settings import PruneSettings
 from framefit.quantize_job import choose_weights
@@ -34,35 +31,22 @@ def measure_architecture(architecture: Architecture) -> Row:
         "seconds": {},
         "stage": "build",
     }
-    try:
+    with name_problem(row):
         _run_stages(architecture, row)
-    except FramefitError as error:
-        row["problem"] = f"{row['stage']}: {error}"
-    except Exception as error:
-        line = " ".join(str(error).split())[:300]
-        row["problem"] = f"{row['stage']}: {type(error).__name__}: {line}"
     return row
-
-
-@contextmanager
-def _stage(row: Row, name: str) -> Iterator[None]:
-    row["stage"] = name
-    start = time.perf_counter()
-    yield
-    row["seconds"][name] = round(time.perf_counter() - start, 2)
 
 
 def _run_stages(architecture: Architecture, row: Row) -> None:
     data = draw_data(architecture)
-    with _stage(row, "build"):
+    with time_stage(row, "build"):
         module = _build(architecture, data)
-    with _stage(row, "export"):
+    with time_stage(row, "export"):
         model = framefit.export(module, data)
     names = [item.name for item in model.graph.input]
     feeds = [
         {name: value.numpy() for name, value in zip(names, item, strict=True)} for item in data
     ]
-    with _stage(row, "quantize"):
+    with time_stage(row, "quantize"):
         settings = framefit.QuantizeSettings(target=RUNTIME, weights=choose_weights(RUNTIME))
         result = framefit.quantize(model, feeds, settings)
     row["layers"], row["stays_float"] = len(result.layers), 0
@@ -70,10 +54,10 @@ def _run_stages(architecture: Architecture, row: Row) -> None:
         row["stays_float"] = len(result.precision.float_nodes)
         row["float_ms"] = result.precision.float_ms
         row["int8_ms"] = result.precision.chosen.latency_ms
-    with _stage(row, "run"):
+    with time_stage(row, "run"):
         check = check_on_target(model, result.model, feeds, RUNTIME, {})
     row["outputs_db"], row["said_db"] = check.outputs_db, check.said_db
-    with _stage(row, "prune"):
+    with time_stage(row, "prune"):
         pruned = framefit.prune(module, data, framefit.PruneGoal(ratio=RATIO), PruneSettings())
     row["macs"] = pruned.macs
     row["stage"] = "done"

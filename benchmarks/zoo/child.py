@@ -1,8 +1,7 @@
 """One network of the zoo through every stage, in a process of its own."""
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from artifacts.errors import FramefitError
 from artifacts.onnx_file import load_onnx, save_onnx
 from artifacts.synthetic_pictures import draw_pictures
 from benchmarks.interleaved import take_turns
+from benchmarks.stages import name_problem, time_stage
 from benchmarks.zoo.build import build_network
 from benchmarks.zoo.networks import ZooNetwork
 from compress.compare import OutputComparison
@@ -45,33 +44,19 @@ TURNS = 20
 def measure_network(network: ZooNetwork, targets: Sequence[str]) -> dict[str, Any]:
     """Returns the row of one network; `problem` names what stopped it, and where."""
     row: dict[str, Any] = {"name": network.name, "size": network.size, "seconds": {}}
-    with TemporaryDirectory() as folder:
-        try:
-            _run_stages(network, targets, Path(folder), row)
-        except FramefitError as error:
-            row["problem"] = f"{row['stage']}: {error}"
-        except Exception as error:
-            line = " ".join(str(error).split())[:300]
-            row["problem"] = f"{row['stage']}: {type(error).__name__}: {line}"
+    with TemporaryDirectory() as folder, name_problem(row):
+        _run_stages(network, targets, Path(folder), row)
     return row
-
-
-@contextmanager
-def _stage(row: dict[str, Any], name: str) -> Iterator[None]:
-    row["stage"] = name
-    start = time.perf_counter()
-    yield
-    row["seconds"][name] = round(time.perf_counter() - start, 2)
 
 
 def _run_stages(
     network: ZooNetwork, targets: Sequence[str], folder: Path, row: dict[str, Any]
 ) -> None:
     paths = {name: folder / f"{name}.onnx" for name in ("float", *targets)}
-    with _stage(row, "network"):
+    with time_stage(row, "network"):
         module = build_network(network)
         row["parameters_m"] = sum(item.numel() for item in module.parameters()) / 1e6
-    with _stage(row, "export"):
+    with time_stage(row, "export"):
         row["exporter_refusals"] = []
         _export(module, network, paths["float"], row)
     del module
@@ -80,7 +65,7 @@ def _run_stages(
     row["nodes"] = len(model.graph.node)
     row["quality_db"], row["layers"], row["stays_float"] = {}, {}, {}
     for target in targets:
-        with _stage(row, f"quantize for {target}"):
+        with time_stage(row, f"quantize for {target}"):
             settings = settle_forms(quick_settings(target), model)
             clock = choose_clock(settings, is_timed=True)
             result = quantize_model(model, samples, settings, clock=clock)
@@ -89,11 +74,11 @@ def _run_stages(
         row["layers"][target] = len(result.layers)
         if result.precision is not None:
             row["stays_float"][target] = len(result.precision.float_nodes)
-    with _stage(row, "lint"):
+    with time_stage(row, "lint"):
         row["lint"] = _lint(paths[targets[0]])
-    with _stage(row, "build"):
+    with time_stage(row, "build"):
         row["plan_bytes"] = _build(paths[targets[0]])
-    with _stage(row, "run"):
+    with time_stage(row, "run"):
         row["parity_db"], row["latency_ms"] = _run(paths, samples)
     row["stage"] = "done"
     _judge(row)
