@@ -26,7 +26,7 @@ from artifacts.safetensors_checkpoint import (
     write_plain_safetensors,
     write_safetensors,
 )
-from artifacts.state_dict import check_weights, fit_weights, require_module
+from artifacts.state_dict import check_weights, copy_weights, fit_weights, require_module
 from artifacts.torch_file import load_torch, write_torch
 from artifacts.wrapped_weights import find_weights, name_state_dicts
 
@@ -84,10 +84,7 @@ def save_checkpoint(path: Path | str, checkpoint: Checkpoint) -> Path:
         if checkpoint.edits:
             write_json(Path(path).with_suffix(".edits.json"), checkpoint.edits)
         return Path(path)
-    content["state_dict"] = {
-        name: tensor.detach().cpu().contiguous().clone()
-        for name, tensor in checkpoint.state_dict.items()
-    }
+    content["state_dict"] = copy_weights(checkpoint.state_dict)
     write_torch(path, content)
     return Path(path)
 

@@ -10,6 +10,7 @@ from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
 from artifacts.file_kind import printable
 from artifacts.safetensors_check import read_metadata
+from artifacts.state_dict import copy_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +33,7 @@ def write_safetensors(
     """
     from safetensors.torch import save
 
-    own = _own_copies(weights)
+    own = copy_weights(weights)
     digest = sha256_bytes(_data_of(save(own)))  # The tensors' bytes do not depend on metadata.
     metadata = {CHECKPOINT_KEY: json.dumps({**content, DIGEST_KEY: digest})}
     write_bytes(path, save(own, metadata))
@@ -42,11 +43,7 @@ def write_plain_safetensors(path: Path, weights: "Mapping[str, Tensor]") -> None
     """Writes weights alone, atomically; they may share memory."""
     from safetensors.torch import save
 
-    write_bytes(path, save(_own_copies(weights)))
-
-
-def _own_copies(weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    return {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
+    write_bytes(path, save(copy_weights(weights)))
 
 
 def read_content(path: Path, data: bytes) -> dict[str, Any] | None:

@@ -132,6 +132,11 @@ def require_module(module: Any) -> "nn.Module":
     return module  # type: ignore[no-any-return]
 
 
+def copy_weights(weights: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Returns weights as files hold them: on the CPU, in one piece, none sharing its memory."""
+    return {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
+
+
 def check_weights(weights: Mapping[str, "Tensor"], label: str) -> dict[str, "Tensor"]:
     """Checks every tensor of a state dict and returns it as a dictionary.
 

@@ -5,7 +5,7 @@ One crash, or one that never ends, does not stop the rest.
 
 import json
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -52,9 +52,10 @@ def read_rows(raw: Path) -> dict[str, Row]:
     return json.loads(raw.read_text(encoding="utf-8")) if raw.exists() else {}
 
 
-def keep_passed(rows: Mapping[str, Row]) -> dict[str, Row]:
-    """Returns the rows of what nothing stopped."""
-    return {name: row for name, row in rows.items() if "problem" not in row}
+def read_resumed(raw: Path, again: Collection[str]) -> dict[str, Row]:
+    """Returns the rows that a run before stored, without those of `again` that were stopped."""
+    rows = read_rows(raw)
+    return {name: row for name, row in rows.items() if name not in again or "problem" not in row}
 
 
 def _run_one(context: Any, work: Work, item: Any, timeout_s: float) -> Row:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
+from inspect import signature
 from itertools import takewhile
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.exported_program import load_exported_program
 from artifacts.input_spec import InputSpec
+from artifacts.module_arguments import list_needed
 from export.to_onnx import INPUT_NAME, export_onnx
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pt2")
@@ -165,23 +166,19 @@ def _shapes(
     return found
 
 
-_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-
 def _match_arguments(module: nn.Module, arrays: Mapping[str, tuple[int, ...]]) -> Shapes:
     """Returns the shapes of a module's arguments from the arrays that are called as they are.
 
     A single array is the single argument whatever it is called. Empty where an argument that has no
     default has no array, such as a state that frames are given without.
     """
-    arguments = signature(module.forward).parameters.values()
-    needed = [one for one in arguments if one.default is one.empty and one.kind in _BY_PLACE]
+    needed = list_needed(module)
     if len(arrays) == 1 and len(needed) <= 1:
         return {INPUT_NAME: next(iter(arrays.values()))}
-    taken = list(takewhile(lambda one: one.name in arrays, arguments))
-    if any(one not in taken for one in needed):
+    taken = list(takewhile(arrays.__contains__, signature(module.forward).parameters))
+    if any(name not in taken for name in needed):
         return {}
-    return {one.name: arrays[one.name] for one in taken}
+    return {name: arrays[name] for name in taken}
 
 
 def _refuse_other_shapes(source: Path, own: Shapes, options: NetworkOptions) -> None:

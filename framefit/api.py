@@ -186,17 +186,12 @@ def prune(
     require_package("torch", "torch")
     import torch
 
-    from artifacts.module_copy import copy_module
-    from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.settings import PruneSettings
-    from compress.prune.usable_weights import require_full_precision
 
     check_values(goal)
     with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
         given, shapes = _open_for_module(module, data, samples)
         images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
-        require_full_precision(module)
-        require_raw_outputs(copy_module(module), images[0])
         return prune_to_goal(
             module,
             images[0],

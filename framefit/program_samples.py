@@ -1,7 +1,6 @@
 """The samples of a Python program: a DataLoader, a Dataset, arrays or tensors."""
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import InputError
 from artifacts.feeds import fits_shape
+from artifacts.module_arguments import list_needed
 from artifacts.samples import Samples, TensorShape, spread_indices
 
 if TYPE_CHECKING:
@@ -163,15 +163,8 @@ def read_first(module: "nn.Module", items: Items) -> Sample:
 
 def name_arguments(module: "nn.Module") -> tuple[str, ...]:
     """Returns the names of the arguments that a module cannot do without; of one, `SOLE_INPUT`."""
-    names = tuple(_list_needed(module))
+    names = tuple(list_needed(module))
     return names if len(names) > 1 else (SOLE_INPUT,)
-
-
-def _list_needed(module: "nn.Module") -> Iterator[str]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        if parameter.kind in kinds and parameter.default is parameter.empty:
-            yield name
 
 
 def name_arrays(item: Any, names: Sequence[str]) -> Sample:

@@ -101,9 +101,14 @@ def prune_to_goal(
     Raises:
         InputError: the goal cannot be reached, or the network cannot be pruned.
     """
+    from artifacts.module_copy import copy_module
+    from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.api import prune_module
+    from compress.prune.usable_weights import require_full_precision
     from compress.train.threads import use_threads
 
+    require_full_precision(module)
+    require_raw_outputs(copy_module(module), inputs)
     threads = choose_threads(ProofRun(module, inputs))
     with use_threads(threads):
         samples = [*data.calibration, inputs][:TIMED_SAMPLES]

@@ -117,7 +117,6 @@ def prune_file(
         InputError: the model, the data, the goal or the output path is not usable.
     """
     from artifacts.checkpoint import require_checkpoint_name
-    from artifacts.raw_outputs import require_raw_outputs
     from compress.prune.sparsity import make_sparse
 
     check_values(goal)
@@ -139,7 +138,6 @@ def prune_file(
         recurrence=model_options.recurrence if model_options is not None else None,
     )
     inputs = _choose_example(source, opened)
-    require_raw_outputs(source.module, inputs)
     before = _count_parameters(source.module)
     result = prune_to_goal(source.module, inputs, goal, settings, opened, source.shapes, progress)
     sparse = make_sparse(result.module) if is_sparse else []

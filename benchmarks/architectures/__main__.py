@@ -14,21 +14,12 @@ from benchmarks.architectures.other_networks import list_others
 from benchmarks.architectures.page import render
 from benchmarks.architectures.transformers_networks import list_transformers
 from benchmarks.machine import OtherProcesses, describe_machine
-from benchmarks.own_processes import read_rows, run_each
+from benchmarks.own_processes import read_resumed, read_rows, run_each
 
 PAGE = Path("docs/architectures.md")
 RAW = Path("out/architectures/rows.json")
 TIMEOUT_S = 300.0
 TOOLS = ("framefit", "torch", "openvino", "onnxruntime")
-PACKAGES = {
-    "transformers": "transformers",
-    "segmentation_models_pytorch": "segmentation-models-pytorch",
-    "ultralytics": "ultralytics",
-    "torchvision": "torchvision",
-    "effdet": "effdet",
-    "monai": "monai",
-}
-"""As they are imported, and as they are installed."""
 PRELOADED = ("torch", "onnxruntime", "framefit")
 
 
@@ -46,10 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for item in known
         if not options.names or {item.name, item.package} & set(options.names)
     ]
-    rows = read_rows(RAW) if options.page or options.resume else {}
+    rows = read_rows(RAW) if options.page else {}
     if options.resume:
-        again = {item.name for item in wanted if "problem" in rows.get(item.name, ())}
-        rows = {name: row for name, row in rows.items() if name not in again}
+        rows = read_resumed(RAW, [item.name for item in wanted])
 
     def tell(row: dict[str, Any]) -> None:
         rows[row["name"]] = row
@@ -64,12 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             preloaded=PRELOADED,
             tell=tell,
         )
-    packages = {name: f"{name} {version(PACKAGES[name])}" for name in {i.package for i in wanted}}
+    packages = dict.fromkeys(item.package for item in wanted)
     facts = {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
         "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
-        "packages": packages,
+        "packages": ", ".join(f"{name} {version(name)}" for name in packages),
         "others": None if options.page else others.share,
         "left": [item.name for item in wanted if item.name not in rows],
     }

@@ -1,8 +1,7 @@
 """What one network of another package is: how to build it, and what it takes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -28,12 +27,3 @@ class Architecture:
     build: Build
     shape: tuple[int, ...] = WIDE
     inputs: int = 1
-
-
-def flatten_tensors(value: Any) -> Iterable[Any]:
-    """Returns the tensors of a nested output, in order."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [tensor for part in value for tensor in flatten_tensors(part)]
-    return [value] if hasattr(value, "detach") else []

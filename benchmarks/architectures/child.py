@@ -12,7 +12,6 @@ from benchmarks.architectures.architecture import Architecture
 from benchmarks.own_processes import Row
 from benchmarks.stages import name_problem, time_stage
 from benchmarks.zoo.build import wake_scales
-from compress.prune.settings import PruneSettings
 from framefit.quantize_job import choose_weights
 from framefit.target_check import check_on_target
 
@@ -58,7 +57,7 @@ def _run_stages(architecture: Architecture, row: Row) -> None:
         check = check_on_target(model, result.model, feeds, RUNTIME, {})
     row["outputs_db"], row["said_db"] = check.outputs_db, check.said_db
     with time_stage(row, "prune"):
-        pruned = framefit.prune(module, data, framefit.PruneGoal(ratio=RATIO), PruneSettings())
+        pruned = framefit.prune(module, data, framefit.PruneGoal(ratio=RATIO))
     row["macs"] = pruned.macs
     row["stage"] = "done"
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from benchmarks.architectures.architecture import SQUARE, Architecture, flatten_tensors
+from benchmarks.architectures.architecture import SQUARE, Architecture
+from compress.prune.analysis.api import output_tensors
 
 CLASSES = 5
 _SEGMENTERS = (
@@ -141,7 +142,7 @@ class _OnePicture(nn.Module):
         self.detector = detector
 
     def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
-        return tuple(flatten_tensors(self.detector([picture[0]])))
+        return tuple(output_tensors(self.detector([picture[0]])))
 
 
 def _efficient_detector(name: str) -> nn.Module:

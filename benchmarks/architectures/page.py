@@ -38,18 +38,17 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
 
     Args:
         rows: what `measure_architecture` gave of each network, those of a package in a row.
-        facts: `date`, `machine`, `versions`, `packages` (with their version), `others` (the share
+        facts: `date`, `machine`, `versions`, `packages` (with their versions), `others` (the share
             of the time that other processes took; None where nobody knows), `left` (names of what
             was not run).
     """
     lead = _LEAD.format(count=len(rows), samples=SAMPLES, ratio=RATIO, noticeable=NOTICEABLE_DB)
-    packages = ", ".join(facts["packages"].values())
     others = ""
     if facts["others"] is not None:
         others = f" Other processes took {facts['others']:.0%} of the processors' time meanwhile."
     lines = [
         lead,
-        f"{facts['date']}; {facts['machine']}; {facts['versions']}; {packages}.{others}",
+        f"{facts['date']}; {facts['machine']}; {facts['versions']}; {facts['packages']}.{others}",
         "",
         *_summarize(rows),
         *([f"Not run: {', '.join(facts['left'])}."] if facts["left"] else []),

@@ -9,7 +9,7 @@ from typing import Any
 
 from artifacts.atomic import write_json, write_text
 from benchmarks.machine import describe_machine
-from benchmarks.own_processes import keep_passed, read_rows
+from benchmarks.own_processes import read_resumed
 from benchmarks.zoo.child import PARITY_MARGIN_DB, SAMPLES, TURNS
 from benchmarks.zoo.networks import ZOO
 from benchmarks.zoo.page import render
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true", help="keep the rows that have passed")
     parser.add_argument("--disturbed", default="", help="a sentence on the state of the machine")
     options = parser.parse_args(arguments)
-    rows = keep_passed(read_rows(RAW)) if options.resume else {}
+    rows = read_resumed(RAW, [item.name for item in ZOO]) if options.resume else {}
     wanted = [item for item in ZOO if not options.names or item.name in options.names]
 
     def tell(row: dict[str, Any]) -> None:

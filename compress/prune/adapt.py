@@ -11,10 +11,16 @@ from itertools import combinations, islice
 
 from torch import Tensor, nn
 
-from artifacts.errors import InputError, first_line
 from artifacts.module_copy import copy_module
 from compress.prune.analysis.api import Turned, find_channels
 from compress.prune.analysis.families import Family
+from compress.prune.disturbers import (
+    OTHERWISE,
+    find_disturbers,
+    find_first_problem,
+    find_problem,
+    settle_together,
+)
 from compress.prune.probes import all_probes, probe_cut, probe_first
 from compress.prune.proof_inputs import (
     enliven_inputs,
@@ -22,12 +28,11 @@ from compress.prune.proof_inputs import (
     stretch_inputs,
     widen_inputs,
 )
-from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
+from compress.prune.prunable_network import PrunableNetwork
 from compress.prune.shuffled_stages import add_shuffled_stages
 from compress.prune.surgery import (
     Adjustment,
     Adjustments,
-    ConflictError,
     attributes_of,
     list_parts,
     name_adjustment,
@@ -43,7 +48,6 @@ _MOST_RESCALINGS = 64
 """How many ways to make up for a scale are tried for a family; those that work come early."""
 _MOST_TRIALS = 600
 """How often a network runs, in search of what follows its families, before the rest stay whole."""
-_OTHERWISE = "pruned, it computes something else"
 _GIVEN_UP = f"nothing more was tried after {_MOST_TRIALS} trials"
 
 
@@ -62,7 +66,7 @@ class _Search:
         if self.left <= 0:
             return _GIVEN_UP
         self.left -= 1
-        return _first_problem(network, probes)
+        return find_first_problem(network, probes)
 
 
 def open_network(
@@ -98,7 +102,7 @@ def open_network(
     def prove(trial: PrunableNetwork) -> PrunableNetwork:
         return _adapt_all(trial, progress)
 
-    network = turn_splits(find, prove, lambda trial, gone: not _problem(trial, gone))
+    network = turn_splits(find, prove, lambda trial, gone: not find_problem(trial, gone))
     return replace(network, channels=network.channels.without_constant())
 
 
@@ -107,7 +111,7 @@ def _adapt_all(
 ) -> PrunableNetwork:
     """Returns the network as it is where all families prune together, else with what follows."""
     trials = [set().union(*probes.values()) for probes in all_probes(network.channels)]
-    if any(_problem(network, removed) for removed in trials):
+    if any(find_problem(network, removed) for removed in trials):
         return _adapt_families(network, progress)
     return network
 
@@ -128,7 +132,7 @@ def _adapt_families(
     found = _try_families(searched, progress)
     other = network.inputs if small is not None else stretch_inputs(network.wide, network.inputs)
     if other is not None:
-        found = _settle_together(found.with_inputs(other))
+        found = settle_together(found.with_inputs(other))
     return found.with_inputs(network.inputs)
 
 
@@ -160,13 +164,13 @@ def _try_families(
             known[code] = ""
         network = adapted
     remaining = network.channels.without(reasons)
-    for name in _find_disturbers(replace(network, channels=remaining), all_probes(remaining)):
+    for name in find_disturbers(replace(network, channels=remaining), all_probes(remaining)):
         family = next(one for one in families if one.name == name)
         network, problem = _adapt(network, family, search)
         if problem:
             reasons[name] = problem
     network = _join_families(network, reasons, code_met, search, progress)
-    return _settle_together(replace(network, channels=network.channels.without(reasons)))
+    return settle_together(replace(network, channels=network.channels.without(reasons)))
 
 
 def _join_families(
@@ -268,7 +272,7 @@ def _adapt(
     """
     cut = probe_cut(network.channels).get(family.name, [])
     probes = [probe_first(family), *cut]
-    first = _first_problem(network, probes)
+    first = find_first_problem(network, probes)
     if not first or search is None:
         return network, first
     if (found := _search(network, family, probes, first, search)) is not None:
@@ -316,7 +320,7 @@ def _rescaled(
     ways = (
         replace(trial, rescalings=(*trial.rescalings, *found))
         for problem, trial in apart.items()
-        if problem.startswith(_OTHERWISE)
+        if problem.startswith(OTHERWISE)
         for found in trial.propose_rescalings(family, probe)
     )
     return islice(ways, _MOST_RESCALINGS)
@@ -341,71 +345,3 @@ def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustment
     for count in range(1, min(_MOST_TOGETHER, len(near)) + 1):
         yield from (frozenset().union(*choice) for choice in combinations(near, count))
     yield from (frozenset(uses) for uses in [*outer.values()][:_MOST_FAR])
-
-
-def _settle_together(network: PrunableNetwork) -> PrunableNetwork:
-    """Leaves families alone until all others prune together."""
-    disturbers = _find_disturbers(network, all_probes(network.channels))
-    return replace(network, channels=network.channels.without(disturbers))
-
-
-def spare_disturbers(network: PrunableNetwork, removed: set[int]) -> PrunableNetwork:
-    """Leaves families alone with which a cut is none of channels that count for nothing.
-
-    Code may do something else below a width that no trial reached (`if c < 20`).
-
-    Args:
-        network: the network.
-        removed: roots of the groups that were to leave.
-    """
-    probes = {one.name: removed & set(one.roots) for one in network.channels.families}
-    cut = {name: roots for name, roots in probes.items() if roots}
-    return replace(network, channels=network.channels.without(_find_disturbers(network, [cut])))
-
-
-def _find_disturbers(
-    network: PrunableNetwork, trials: Sequence[Mapping[str, set[int]]]
-) -> dict[str, str]:
-    """Adds families in order; returns those with which the ones before no longer prune, and why.
-
-    As many at once as prune together: where some do not, they are added in two halves, so that one
-    of many is found in few proofs.
-
-    Args:
-        network: the network.
-        trials: what leaves of each family, by name; one after the other.
-    """
-    reasons: dict[str, str] = {}
-    for probes in trials:
-        left = {name: probe for name, probe in probes.items() if name not in reasons}
-        removed: set[int] = set()
-        waiting = [list(left)] if left else []
-        while waiting:
-            names = waiting.pop()
-            added = set().union(*(left[name] for name in names))
-            problem = _problem(network, removed | added)
-            if not problem:
-                removed |= added
-            elif len(names) == 1:
-                reasons[names[0]] = problem
-            else:
-                middle = len(names) // 2
-                waiting += [names[middle:], names[:middle]]
-    return reasons
-
-
-def _first_problem(network: PrunableNetwork, probes: list[set[int]]) -> str:
-    return next(filter(None, (_problem(network, removed) for removed in probes)), "")
-
-
-def _problem(network: PrunableNetwork, removed: set[int]) -> str:
-    """Returns what goes wrong when these groups leave; empty where nothing does."""
-    try:
-        difference = network.largest_difference(removed)
-    except (InputError, ConflictError) as error:
-        return f"its code names a size that cannot follow ({first_line(error.__cause__ or error)})"
-    if difference <= TOLERANCE:
-        return ""
-    scale = network.name_computed_scale(removed)
-    why = f"; its code computes a scale from their number: {scale}" if scale else ""
-    return f"{_OTHERWISE} (by {difference:.1e}{why})"

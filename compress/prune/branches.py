@@ -14,9 +14,8 @@ from artifacts.module_copy import share_values
 from artifacts.module_run import evaluation_mode, run_module
 from artifacts.wording import name_some
 from compress.prune.analysis.trace import Trace
-from compress.prune.proof_inputs import enliven_inputs, widen_inputs
+from compress.prune.proof_inputs import Inputs, enliven_inputs, widen_inputs
 
-Inputs = tuple[Tensor, ...]
 _MOST_ALIKE = 4
 """So many branches of layers that others have shown are followed as well."""
 _MOST_NAMES = 3

@@ -9,14 +9,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from artifacts.module_run import run_module
+from compress.prune.convolutions import CONVOLUTIONS
 from compress.train.threads import use_threads
 
-_CONVOLUTIONS = frozenset(
-    {
-        *(torch.conv1d, torch.conv2d, torch.conv3d),
-        *(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
-    }
-)
 _GROUPS = 6
 """The place of the number of groups among a convolution's arguments."""
 
@@ -66,7 +61,7 @@ def _is_grouped(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool
     processes use the cores, these wait for each other at every group: a depthwise layer of 256
     channels took 2.9 s instead of 1 ms.
     """
-    if func not in _CONVOLUTIONS:
+    if func not in CONVOLUTIONS:
         return False
     groups = args[_GROUPS] if len(args) > _GROUPS else named.get("groups", 1)
     return bool(groups > 1)

@@ -11,9 +11,10 @@ from artifacts.module_copy import share_values
 from artifacts.module_outputs import name_outputs
 from artifacts.module_run import run_module
 from compress.progress import Progress
-from compress.prune.adapt import open_network, spare_disturbers
+from compress.prune.adapt import open_network
 from compress.prune.analysis.families import Channels
 from compress.prune.cost import Cost
+from compress.prune.disturbers import spare_disturbers
 from compress.prune.importance import IMPORTANCES, NEED_DATA, ImportanceData
 from compress.prune.prunable_network import TOLERANCE, PrunableNetwork
 from compress.prune.select import Selection, WidthLimits, find_floor, rank_scores, select_groups

@@ -15,7 +15,7 @@ FACTS = {
     "date": "2026-11-28",
     "machine": "2 cores",
     "versions": "framefit 0.1.0",
-    "packages": {"own": "own 1.0"},
+    "packages": "own 1.0",
     "others": 0.0,
     "left": ["unseen"],
 }

@@ -47,7 +47,7 @@ def reduce(tracer: ChannelTracer, call: Call) -> None:
         tracer.freeze(x, f"'{call.name}' in '{tracer.place}' counts channels", dims)
     else:
         tracer.note_statistic(call, over)
-        if tracer.is_within(nn.RMSNorm):
+        if tracer.is_running(nn.RMSNorm):
             for axis, channels in over.items():
                 tracer.note_site(call, channels, axis)
     for out in call.outputs:

@@ -184,10 +184,6 @@ class ChannelTracer(TorchDispatchMode):
         same = sum(site.modules == tuple(self.stack) for site in self.trace.sites[-_RECENT:])
         self.trace.sites.append(Site(tuple(self.stack), call.name, same, ids, axis))
 
-    def is_within(self, kind: type[nn.Module]) -> bool:
-        """Returns whether the innermost running module is of this class."""
-        return bool(self.stack) and isinstance(self._modules_by_name[self.stack[-1]], kind)
-
     def note_split(self, ids: Ids) -> bool:
         """Remembers a view of one axis as several; returns whether it is turned."""
         place = self.stack[-1] if self.stack else ""

@@ -12,14 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.shuffles import Place
+from compress.prune.convolutions import CONVOLUTIONS
 from compress.prune.importance.contract import GroupSums, ImportanceData, sum_over_others
 
-_CONVOLUTIONS = frozenset(
-    {
-        *(torch.conv1d, torch.conv2d, torch.conv3d),
-        *(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
-    }
-)
 Totals = dict[Place, NDArray[np.float64]]
 
 
@@ -85,7 +80,7 @@ class _LayerOutputs(TorchFunctionMode):
     ) -> Any:
         named = kwargs or {}
         out = func(*args, **named)
-        if func in _CONVOLUTIONS or func is F.linear:
+        if func in CONVOLUTIONS or func is F.linear:
             weight = args[1] if len(args) > 1 else named["weight"]
             place = self._weights.get(id(weight))
             if place is not None:

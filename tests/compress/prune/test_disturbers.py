@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.prune import adapt
+from compress.prune import disturbers as search
 
 FAMILIES = 64
 
@@ -24,8 +24,8 @@ def find(monkeypatch):
             return f"wrong with {wrong}" if wrong else "clash" * together
 
         families = [{f"family {index}": {index} for index in range(FAMILIES)}]
-        monkeypatch.setattr(adapt, "_problem", problem)
-        return adapt._find_disturbers(SimpleNamespace(channels=None), families), len(proven)
+        monkeypatch.setattr(search, "find_problem", problem)
+        return search.find_disturbers(SimpleNamespace(channels=None), families), len(proven)
 
     return find_among
 
