@@ -23,7 +23,7 @@ _SEGMENTERS = (
     ("FPN", "xception"),
     ("PSPNet", "resnet18"),
     ("PAN", "resnet18"),
-    ("DeepLabV3", "densenet121"),
+    ("DeepLabV3", "mobilenet_v2"),
     ("DeepLabV3Plus", "timm-mobilenetv3_small_minimal_100"),
     ("DeepLabV3Plus", "tu-regnety_002"),
     ("UPerNet", "tu-edgenext_xx_small"),
