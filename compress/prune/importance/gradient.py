@@ -31,6 +31,7 @@ from compress.prune.importance.contract import (
     maker_places,
     sum_over_others,
 )
+from compress.prune.importance.gradient_ends import GradientEnds
 from compress.train.saved_values import keep_saved_values
 from compress.train.unit_parts import OutputParts, find_parts
 
@@ -56,7 +57,8 @@ def output_distance(
     The squared distance to the network's own outputs has no gradient at the network itself, but a
     second order: E[(r·J w)²] = |J w|² for random r of unit variance, with J the outputs' Jacobian.
     The loss is r·y / |y|, so its Fisher score is the relative squared change of that output. An
-    output without a gradient (a choice, or one that is detached) has no loss.
+    output without a gradient has the losses of what it was made from: the scores by which an argmax
+    chose, values before they were detached; without any it has none.
 
     Args:
         seed: of the random directions.
@@ -69,15 +71,31 @@ def output_distance(
     def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         nonlocal parts
         parts = parts or _find_parts(module, samples)
+        outputs = parts.split(name_outputs(module, module(*inputs)))
+        if not all(out.requires_grad for out in outputs.values()):
+            outputs = _replace_ends(module, inputs, outputs)
         result = {}
-        for name, out in parts.split(name_outputs(module, module(*inputs))).items():
-            if not out.requires_grad:
-                continue
+        for name, out in outputs.items():
             direction = torch.randn(out.shape, generator=generator).to(out)
             result[name] = (direction * out).sum() / (out.detach().norm() + 1e-12)
         return result
 
     return losses
+
+
+def _replace_ends(
+    module: nn.Module, inputs: tuple[Tensor, ...], outputs: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Returns the outputs with a gradient, and what those without one were made from."""
+    with GradientEnds() as ends:
+        answer = name_outputs(module, module(*inputs))
+    made_from = {
+        f"{name} {index}": value
+        for name, out in answer.items()
+        if not out.requires_grad
+        for index, value in enumerate(ends.find_sources(out))
+    }
+    return {name: out for name, out in outputs.items() if out.requires_grad} | made_from
 
 
 @torch.no_grad()

@@ -113,6 +113,39 @@ def test_a_quiet_channel_is_the_least_important_one(name: str, importance: str) 
     assert np.unique(found).size == found.size
 
 
+class Classes(nn.Module):
+    """Answers classes in bytes beside depth: the head of the former has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Conv2d(3, 8, 3)
+        self.classes = nn.Sequential(nn.Conv2d(8, 8, 1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+        self.depth = nn.Conv2d(8, 1, 1)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        features = torch.relu(self.trunk(x))
+        canvas = torch.zeros(1, 6, 6, dtype=torch.uint8)
+        canvas[:] = self.classes(features).argmax(1).to(torch.uint8)
+        return {"classes": canvas, "depth": self.depth(features), "constant": torch.ones(1)}
+
+
+def test_an_output_without_a_gradient_counts_by_what_it_was_chosen_from() -> None:
+    torch.manual_seed(0)
+    network = Classes().eval()
+    with torch.no_grad():
+        network.classes[0].weight[QUIET] *= 1e-3
+        network.classes[0].bias[QUIET] = 0
+    samples = [(torch.randn(1, 3, 8, 8),) for _ in range(8)]
+    losses = output_distance(samples=samples)(network, samples[0])
+    assert list(losses) == ["depth", "classes 0"]
+    channels = open_network(network, samples[0]).channels
+    data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
+    scores = IMPORTANCES["fisher"](network, channels, data)
+    found = scores[channels.roots[channels.trace.weights["classes.0.weight"][0]]]
+    assert int(np.argmin(found)) == QUIET
+    assert np.unique(found).size == found.size
+
+
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 def test_a_program_that_takes_no_gradients_may_prune(context: type) -> None:
     torch.manual_seed(0)
