@@ -1,6 +1,7 @@
 """Goals, importance, widths, edits, 2:4 sparsity."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -396,7 +397,10 @@ class Unfit(TwoHeads):
         self.how = how
 
     def forward(self, x):
-        heads = super().forward(x)
+        with torch.no_grad() if self.how == "ungraded" else nullcontext():
+            heads = super().forward(x)
+        if self.how == "attached":
+            return heads
         if self.how == "detached":
             return tuple(value.detach() for value in heads)
         if self.how == "underived":
@@ -409,9 +413,10 @@ class Unfit(TwoHeads):
         return tuple(values)
 
 
-def test_values_that_are_overwritten_have_the_gradients_of_others() -> None:
+@pytest.mark.parametrize("pair", [("overwritten", "apart"), ("detached", "attached")])
+def test_values_without_gradients_of_their_own_have_those_of_others(pair: tuple[str, str]) -> None:
     kept = []
-    for how in ("overwritten", "apart"):
+    for how in pair:
         torch.manual_seed(0)
         network = Unfit(how).eval()
         result = prune_module(
@@ -423,7 +428,7 @@ def test_values_that_are_overwritten_have_the_gradients_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("underived", "derivative"), ("detached", "has a gradient")]
+    ("how", "words"), [("underived", "derivative"), ("ungraded", "has a gradient")]
 )
 def test_a_network_without_gradients_names_other_importances(how: str, words: str) -> None:
     torch.manual_seed(0)
