@@ -8,9 +8,8 @@ Q/DQ pair between the two, onnxruntime copies the picture.
 """
 
 import onnx
-from onnx import helper
 
-from compress.quantize.graph import Graph, attribute
+from compress.quantize.graph import Graph, attribute, set_attributes
 from compress.quantize.pad_amounts import read_pad_amounts
 from compress.quantize.placement.movement import moved_inputs
 
@@ -32,7 +31,7 @@ def fold_pads(graph: Graph) -> list[str]:
         if len(sums) < len(readers):
             continue
         for reader, total in zip(readers, sums, strict=True):
-            _set_pads(reader, total)
+            set_attributes(reader, pads=total, auto_pad="NOTSET")
         graph.rewire(pad.output[0], pad.input[0])
         graph.remove([pad.name])
         graph.index()
@@ -65,9 +64,3 @@ def _sum_pads(
             if end < 0 or own[place] > reach:
                 return None
     return own
-
-
-def _set_pads(conv: onnx.NodeProto, pads: list[int]) -> None:
-    kept = [item for item in conv.attribute if item.name not in ("pads", "auto_pad")]
-    del conv.attribute[:]
-    conv.attribute.extend([*kept, helper.make_attribute("pads", pads)])

@@ -23,6 +23,7 @@ from compress.quantize.spelled_clips import join_spelled_clips
 from compress.quantize.spelled_layer_norms import join_spelled_layer_norms
 from compress.quantize.spelled_prelus import join_spelled_prelus
 from compress.quantize.split_sequences import split_sequences
+from compress.quantize.unseen_taps import cut_unseen_taps
 from compress.quantize.written_slices import join_slices
 
 NON_DETERMINISTIC = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "Multinomial"})
@@ -44,6 +45,7 @@ def simplify(graph: Graph) -> list[str]:
         join_spelled_layer_norms,
         remove_dead_nodes,
         fold_pads,
+        cut_unseen_taps,
         transpose_gemm_weights,
         separate_gemm_offsets,
         fold_batch_norms,

@@ -113,7 +113,8 @@ def list_cheap_sets(prepared: PreparedNetwork) -> list[frozenset[str]]:
 def list_kinds(prepared: PreparedNetwork) -> list[frozenset[str]]:
     """Returns the quantized nodes by kind, for runtimes that have no good INT8 kernel for one.
 
-    A kind is an operator; convolutions with as many groups as outputs are one of their own.
+    A kind is an operator; convolutions with as many groups as outputs are one of their own, and so
+    are dilated ones (in integers, kernels cannot skip what is outside the picture).
     """
     kinds: dict[str, set[str]] = {}
     for item in prepared.quantized:
@@ -125,7 +126,9 @@ def list_kinds(prepared: PreparedNetwork) -> list[frozenset[str]]:
 def _kind(prepared: PreparedNetwork, node: onnx.NodeProto) -> str:
     groups = attribute(node, "group", 1)
     outputs = prepared.graph.shapes.get(node.output[0], (0, 0))[1:2]
-    return "depthwise" if groups > 1 and outputs == (groups,) else node.op_type
+    if groups > 1 and outputs == (groups,):
+        return "depthwise"
+    return "dilated" if max(attribute(node, "dilations", [1])) > 1 else node.op_type
 
 
 def list_sensitive_sets(

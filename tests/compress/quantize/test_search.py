@@ -551,15 +551,17 @@ def test_what_int8_slows_down_stays_in_float_without_being_asked(outlier_model, 
     assert result.outputs_db == dict.fromkeys(["left", "right"], EXACT_DB)
 
 
-def test_a_kind_of_layer_that_int8_slows_down_is_found(make_model):
-    """Convolutions gain 1 ms each; the depthwise ones lose 3 ms each."""
+@pytest.mark.parametrize(
+    "slow", [{"group": 8, "pads": [1] * 4}, {"dilations": [2, 2], "pads": [2] * 4}]
+)
+def test_a_kind_of_layer_that_int8_slows_down_is_found(slow, make_model):
+    """Convolutions gain 1 ms each; the depthwise, or the dilated, ones lose 3 ms each."""
     rng = np.random.default_rng(0)
     weights, nodes = {}, []
     for index in range(4):
-        is_depthwise = index % 2 == 1
-        shape = (8, 1, 3, 3) if is_depthwise else (8, 8, 1, 1)
+        extra = slow if index % 2 else {}
+        shape = (8, 8 // extra.get("group", 1), *([3, 3] if extra else [1, 1]))
         weights[f"w{index}"] = rng.standard_normal(shape).astype(np.float32)
-        extra = {"group": 8, "pads": [1, 1, 1, 1]} if is_depthwise else {}
         names = [f"t{index}", f"w{index}"], [f"t{index + 1}"]
         nodes.append(helper.make_node("Conv", *names, f"conv{index}", **extra))
     model = make_model(nodes, weights, {"t0": (1, 8, 12, 12)}, ["t4"])
@@ -569,7 +571,7 @@ def test_a_kind_of_layer_that_int8_slows_down_is_found(make_model):
         return [
             10.0
             + sum(
-                (3.0 if "group" in {entry.name for entry in node.attribute} else -1.0)
+                (3.0 if set(slow) & {entry.name for entry in node.attribute} else -1.0)
                 for node in _convs(item)
                 if not _reads_float(item, node)
             )
