@@ -7,7 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from artifacts.atomic import require_another_file, require_writable
+from artifacts.decision_ends import end_before_decisions
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
@@ -122,9 +125,12 @@ def qat_file(
         model_options or ModelOptions(), data=data, twin_shapes=quantized.sample_shapes
     )
     guide = open_model(teacher, options)
-    _require_trainable(quantized)
     _require_float(guide)
-    _require_trainable(guide)
+    ends = quantized.model, guide.model
+    if labels is None or not labels.is_given:
+        ends = end_before_decisions(*ends)
+    for opened, end in zip((quantized, guide), ends, strict=True):
+        _require_trainable(opened.path, end)
     _require_same_inputs(quantized, guide)
     spec, warning = choose_spec(
         quantized.spec or guide.spec,
@@ -228,8 +234,12 @@ def _require_float(teacher: OpenedModel) -> None:
         )
 
 
-def _require_trainable(opened: OpenedModel) -> None:
+def _require_trainable(path: Path, model: onnx.ModelProto) -> None:
     """Refuses a network with operators that have no counterpart in torch.
+
+    Args:
+        path: its file.
+        model: the part of it that is trained.
 
     Raises:
         InputError: it has one; the first nodes are named.
@@ -238,13 +248,13 @@ def _require_trainable(opened: OpenedModel) -> None:
     from compress.qat.quantized_module import QuantizedModule
 
     known = OPERATORS.keys() | QuantizedModule.own_operators
-    nodes = {node.op_type: node for node in reversed(opened.model.graph.node)}
+    nodes = {node.op_type: node for node in reversed(model.graph.node)}
     unknown = sorted(nodes.keys() - known)
     if not unknown:
         return
     shown = [f"{kind} (node '{nodes[kind].name or nodes[kind].output[0]}')" for kind in unknown]
     raise InputError(
-        f"{opened.path} has operators that qat cannot train: {name_some(shown, _MOST_SHOWN)}",
+        f"{path} has operators that qat cannot train: {name_some(shown, _MOST_SHOWN)}",
         f"operators with gradients, {len(known)} of ONNX's",
         "leave what stands there to code behind the network, or go without QAT: compress quantize "
         "--prefer quality keeps the costliest layers in float",

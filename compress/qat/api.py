@@ -10,6 +10,7 @@ import onnx
 import torch
 from torch import Tensor
 
+from artifacts.decision_ends import end_before_decisions
 from artifacts.errors import InputError
 from compress.distill.api import DistillResult, distill_module
 from compress.distill.lesson import IMAGE, LabelLoss
@@ -60,6 +61,9 @@ def train_quantized(
 ) -> QatResult:
     """Lets a quantized network learn to answer as its float one does, and from labels if given.
 
+    Without labels, networks that end in decisions (labels, boxes that survived) learn the tensors
+    about which they decide.
+
     Args:
         quantized: Q/DQ graph, of framefit or of another tool; it is not changed.
         teacher: the float graph, with the same outputs.
@@ -80,9 +84,12 @@ def train_quantized(
     settings, training = settings or QatSettings(), training or TrainerSettings()
     if training.learning_rate is None:
         training = replace(training, learning_rate=LEARNING_RATE)
-    student = QuantizedModule(quantized, settings)
+    taught, teaching = quantized, teacher
+    if label_loss is None:
+        teaching, taught = end_before_decisions(teacher, quantized)
+    student = QuantizedModule(taught, settings)
     student.recall_weights(layer_weights(teacher))
-    guide = OnnxModule(teacher)
+    guide = OnnxModule(teaching)
     if len(guide.input_names) != len(student.input_names) or (
         guide.input_names != student.input_names and len(inputs) > 1
     ):
@@ -110,7 +117,18 @@ def train_quantized(
         progress=progress,
         report=report,
     )
-    return QatResult(model=student.write_model(), training=result)
+    return QatResult(model=_with_weights(quantized, student.write_model()), training=result)
+
+
+def _with_weights(whole: onnx.ModelProto, learned: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a graph with the constants that a part of it has learned."""
+    new = {tensor.name: tensor for tensor in learned.graph.initializer}
+    model = onnx.ModelProto()
+    model.CopyFrom(whole)
+    for tensor in model.graph.initializer:
+        if tensor.name in new:
+            tensor.CopyFrom(new[tensor.name])
+    return model
 
 
 def _choose_evaluation(

@@ -9,12 +9,13 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from torch import nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from artifacts.paired_products import LayerProducts
+from compress.compare import compare_models
 from compress.qat.api import layer_weights, train_quantized
 from compress.qat.learned_scale import quantize_through
 from compress.qat.onnx_module import OnnxModule
@@ -214,6 +215,54 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
         errors.append(sums)
     assert errors[1] < 0.9 * errors[0]
     assert result.training.score_after < 0.9 * result.training.score_before
+
+
+@pytest.fixture
+def decided(network: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with its masks behind an ArgMax, and boxes that survive in place of metres."""
+    weights = {
+        "rows": np.array([1, 4, -1], np.int64),
+        "row": np.array([1, 1, -1], np.int64),
+        "most": np.array(20, np.int64),
+        "overlap": np.array(0.5, np.float32),
+        "threshold": np.array(0.1, np.float32),
+    }
+    nodes = [
+        helper.make_node("ArgMax", ["masks"], ["labels"], "decide", axis=1, keepdims=0),
+        helper.make_node("MaxPool", ["masks"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Reshape", ["p", "rows"], ["columns"]),
+        helper.make_node("Transpose", ["columns"], ["boxes"], perm=[0, 2, 1]),
+        helper.make_node("Reshape", ["metres", "row"], ["scores"]),
+        helper.make_node(
+            "NonMaxSuppression", ["boxes", "scores", "most", "overlap", "threshold"], ["kept"]
+        ),
+    ]
+    model = onnx.ModelProto()
+    model.CopyFrom(network)
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in weights.items()
+    )
+    del model.graph.output[:]
+    value = helper.make_tensor_value_info
+    model.graph.output.append(value("labels", onnx.TensorProto.INT64, [1, *SIZE]))
+    model.graph.output.append(value("kept", onnx.TensorProto.INT64, [None, 3]))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_what_is_decided_about_learns(decided: onnx.ModelProto, network: onnx.ModelProto) -> None:
+    start = quantize(decided, weights="int4", equalization=False)
+    result = train_quantized(start, decided, samples(32), samples(8, 1), training=TRAINING)
+    assert set(result.training.losses_before) == {"labels", "boxes", "scores"}
+    assert result.training.score_after < 0.9 * result.training.score_before
+    assert result.model.graph.node == start.graph.node
+    assert result.model.graph.output == decided.graph.output
+    feeds = [{network.graph.input[0].name: image} for image in images(8, 2)]
+    before, after = (
+        compare_models(decided, model, feeds)["outputs"] for model in (start, result.model)
+    )
+    for name in ("labels", "kept"):
+        assert after[name]["sqnr_db"] > before[name]["sqnr_db"] + 0.3, name
 
 
 class Detector(nn.Module):
