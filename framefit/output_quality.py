@@ -59,6 +59,6 @@ def measure_outputs(
 
 
 def _answer(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> "dict[str, Tensor]":
-    from artifacts.module_outputs import name_outputs
+    from compress.train.answers import answer, comparable
 
-    return {name: value.clone() for name, value in name_outputs(module, module(*inputs)).items()}
+    return {name: value.clone() for name, value in comparable(answer(module, inputs)).items()}

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
-from artifacts.module_outputs import name_outputs
 from artifacts.module_run import run_module
 from artifacts.state_dict import load_by_name
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
@@ -28,6 +27,7 @@ from compress.distill.relative_probe import (
 )
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, choose_taps
+from compress.train.answers import answer, answer_plainly
 from compress.train.batch_norm import StatisticsRenewal, name_norms
 from compress.train.batches import Sample, stack_samples
 from compress.train.lesson import Batch, find_device, require_learning
@@ -299,7 +299,7 @@ def _match(
 
 def _answer(whose: str, module: nn.Module, example: tuple[Tensor, ...]) -> dict[str, Tensor]:
     try:
-        return name_outputs(module, run_module(module, example))
+        return answer(module, example, run_module)
     except InputError as error:
         raise InputError(f"the {whose}: {error.what}", error.expected, error.fix) from error
 
@@ -313,7 +313,8 @@ def _find_parts(
 ) -> OutputParts:
     """Finds the outputs of unlike units among those of heads that are not known."""
     unknown = [name for head, names in match.heads.items() if head not in known for name in names]
-    answers = (name_outputs(teacher, teacher(*batch)) for batch in batches)
+    ask = answer if match.decided else answer_plainly
+    answers = (ask(teacher, batch) for batch in batches)
     return find_parts(answers, unknown)
 
 
@@ -335,7 +336,7 @@ def _require_finite(
             f"output '{name}' of the {whose}"
             for whose, network in networks.items()
             for batch in batches
-            for name, value in name_outputs(network, network(*lesson.read_inputs(batch))).items()
+            for name, value in answer_plainly(network, lesson.read_inputs(batch)).items()
             if not value.isfinite().all()
         }
     )

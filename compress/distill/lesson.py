@@ -6,7 +6,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from artifacts.module_outputs import name_outputs
 from compress.distill.balance import UncertaintyBalance
 from compress.distill.losses import own_losses, plain_loss
 from compress.distill.losses.divergence import channel_wise_divergence
@@ -14,6 +13,7 @@ from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
 from compress.distill.teacher_answers import Answers, TeacherAnswers, ask_teacher
+from compress.train.answers import answer, answer_plainly
 from compress.train.batch_norm import hold_statistics
 from compress.train.lesson import Batch, Lesson
 from compress.train.unit_parts import OutputParts
@@ -71,6 +71,7 @@ class DistillLesson(Lesson):
                 if tap.student_channels != tap.teacher_channels
             }
         )
+        self._ask = answer if match.decided else answer_plainly
         self.weights = dict.fromkeys(match.heads, 1.0)
         if self.taps:
             self.weights["features"] = settings.feature_weight
@@ -99,7 +100,7 @@ class DistillLesson(Lesson):
         inputs = self.read_inputs(batch)
         wanted, theirs = answers or self._ask_teacher(inputs)
         with captured(self.student, [tap.student for tap in self.taps]) as ours:
-            got = name_outputs(self.student, self.student(*inputs))
+            got = self._ask(self.student, inputs)
         adapted = self._adapt(ours)
         # Logarithms of probabilities are no matter of 8 bits; some losses refuse autocast on a GPU.
         with torch.autocast(inputs[0].device.type, enabled=False):
@@ -142,11 +143,12 @@ class DistillLesson(Lesson):
 
     def open_answers(self) -> TeacherAnswers:
         """Returns what remembers the teacher's outputs and features for batches."""
-        return TeacherAnswers(self.__dict__["teacher"], [tap.teacher for tap in self.taps])
+        teacher: nn.Module = self.__dict__["teacher"]
+        return TeacherAnswers(teacher, [tap.teacher for tap in self.taps], ask=self._ask)
 
     def _ask_teacher(self, inputs: tuple[Tensor, ...]) -> Answers:
         teacher: nn.Module = self.__dict__["teacher"]
-        return ask_teacher(teacher, [tap.teacher for tap in self.taps], inputs)
+        return ask_teacher(teacher, [tap.teacher for tap in self.taps], inputs, self._ask)
 
     def _compare_heads(
         self, got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from artifacts.errors import InputError
+from compress.train.answers import comparable
 from compress.train.unit_parts import OutputParts
 
 
@@ -18,11 +19,13 @@ class OutputMatch:
         heads: names of the common outputs of each head.
         student_only: outputs that the teacher lacks, or has in another shape, with the reason.
         teacher_only: the same the other way round.
+        decided: common outputs that are integers: what they come from is compared.
     """
 
     heads: dict[str, tuple[str, ...]]
     student_only: dict[str, str]
     teacher_only: dict[str, str]
+    decided: tuple[str, ...] = ()
 
 
 def match_outputs(
@@ -32,8 +35,10 @@ def match_outputs(
 ) -> OutputMatch:
     """Pairs outputs by their names.
 
+    Integers among them have nothing to learn from, and are left out where there are numbers too.
+
     Args:
-        student: outputs for some input.
+        student: outputs for some input, see `compress.train.answers.answer`.
         teacher: outputs for the same input.
         heads: the student's heads with their "outputs" (`PerceptionNetwork.heads_metadata`); an
             output that is in none is a head of its own.
@@ -62,8 +67,12 @@ def match_outputs(
             f"{_list_shapes(student)}, the teacher {_list_shapes(teacher)}",
             "at least one output of the same name and shape",
         )
+    learned = list(comparable({name: student[name] for name in common}))
     return OutputMatch(
-        heads=_group(common, heads or {}), student_only=student_only, teacher_only=teacher_only
+        heads=_group(learned, heads or {}),
+        student_only=student_only,
+        teacher_only=teacher_only,
+        decided=tuple(name for name in common if name not in learned),
     )
 
 

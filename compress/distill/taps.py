@@ -11,8 +11,8 @@ from torch.jit import ScriptModule
 
 from artifacts.errors import InputError
 from artifacts.module_names import require_modules
-from artifacts.module_outputs import name_outputs
 from artifacts.module_run import explain_gradient
+from compress.train.answers import answer
 from compress.train.saved_values import keep_saved_values
 
 LARGEST_COUNT = 4
@@ -152,7 +152,7 @@ def _record(
         followed = [
             one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
         ]
-        outputs = name_outputs(module, module(*followed))
+        outputs = answer(module, tuple(followed))
     ends = {id(value) for value in outputs.values()}
     maps = {
         name: m

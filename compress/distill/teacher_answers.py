@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from artifacts.module_outputs import name_outputs
 from compress.distill.taps import captured
+from compress.train.answers import Ask, answer_plainly
 from compress.train.lesson import find_device
 
 MOST_BYTES = 256 * 2**20
@@ -20,12 +20,14 @@ Answers = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 
 @torch.no_grad()
-def ask_teacher(teacher: nn.Module, features: Sequence[str], inputs: tuple[Tensor, ...]) -> Answers:
-    """Returns a teacher's outputs and the outputs of its modules called `features`."""
+def ask_teacher(
+    teacher: nn.Module, features: Sequence[str], inputs: tuple[Tensor, ...], ask: Ask
+) -> Answers:
+    """Returns what a teacher answers and the outputs of its modules called `features`."""
     if find_device(teacher) != inputs[0].device:
         teacher.to(inputs[0].device)
     with captured(teacher, features) as seen:
-        outputs = name_outputs(teacher, teacher(*inputs))
+        outputs = ask(teacher, inputs)
     return outputs, seen
 
 
@@ -36,13 +38,19 @@ class TeacherAnswers:
         teacher: in evaluation mode.
         features: names of the modules whose outputs are wanted too.
         most_bytes: of all answers that are kept.
+        ask: returns what a module answers.
     """
 
     def __init__(
-        self, teacher: nn.Module, features: Sequence[str], most_bytes: int = MOST_BYTES
+        self,
+        teacher: nn.Module,
+        features: Sequence[str],
+        most_bytes: int = MOST_BYTES,
+        ask: Ask = answer_plainly,
     ) -> None:
         self._teacher = teacher
         self._features = tuple(features)
+        self._ask = ask
         self._left_bytes = most_bytes
         self._known: dict[int, Answers] = {}
 
@@ -54,7 +62,7 @@ class TeacherAnswers:
             inputs: the teacher's arguments.
         """
         if number not in self._known:
-            answers = ask_teacher(self._teacher, self._features, inputs)
+            answers = ask_teacher(self._teacher, self._features, inputs, self._ask)
             size = sum(value.nbytes for part in answers for value in part.values())
             if size > self._left_bytes:
                 return answers

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from artifacts.errors import InputError
 from artifacts.module_copy import share_values
-from artifacts.module_outputs import name_outputs
 from artifacts.module_run import run_module
 from compress.progress import Progress
 from compress.prune.adapt import open_network
@@ -21,6 +20,7 @@ from compress.prune.select import Selection, WidthLimits, find_floor, rank_score
 from compress.prune.settings import PruneSettings
 from compress.prune.surgery import Edits
 from compress.sqnr import SignalToNoise
+from compress.train.answers import answer, comparable
 from compress.train.batch_norm import improve_batch_norm
 from compress.train.threads import use_threads
 from compress.train.unit_parts import OutputParts, find_parts
@@ -216,7 +216,7 @@ def _nothing_to_remove(channels: Channels) -> InputError:
 
 @torch.no_grad()
 def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[dict[str, Tensor]]:
-    """Returns the outputs on each sample, by name.
+    """Returns the outputs on each sample, by name; in place of decisions what they are about.
 
     What a forward pass writes (counters, recurrent states) is kept from sample to sample, and not
     in the network.
@@ -225,7 +225,7 @@ def run_all(module: nn.Module, samples: Sequence[Inputs]) -> list[dict[str, Tens
         InputError: it fails on one.
     """
     running = share_values(module)
-    return [name_outputs(running, run_module(running, inputs)) for inputs in samples]
+    return [comparable(answer(running, inputs, run_module)) for inputs in samples]
 
 
 def probe_quality(

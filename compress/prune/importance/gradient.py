@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
-from artifacts.module_outputs import name_outputs
 from artifacts.module_run import explain_gradient
 from compress.prune.analysis.families import Channels
 from compress.prune.analysis.shuffles import Place
@@ -31,7 +30,7 @@ from compress.prune.importance.contract import (
     maker_places,
     sum_over_others,
 )
-from compress.prune.importance.gradient_ends import GradientEnds
+from compress.train.answers import answer
 from compress.train.saved_values import keep_saved_values
 from compress.train.unit_parts import OutputParts, find_parts
 
@@ -57,8 +56,7 @@ def output_distance(
     The squared distance to the network's own outputs has no gradient at the network itself, but a
     second order: E[(r·J w)²] = |J w|² for random r of unit variance, with J the outputs' Jacobian.
     The loss is r·y / |y|, so its Fisher score is the relative squared change of that output. An
-    output without a gradient has the losses of what it was made from: the scores by which an argmax
-    chose, values before they were detached; without any it has none.
+    output that is decided has those of what was decided about (scores); one that is detached none.
 
     Args:
         seed: of the random directions.
@@ -71,11 +69,10 @@ def output_distance(
     def losses(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         nonlocal parts
         parts = parts or _find_parts(module, samples)
-        outputs = parts.split(name_outputs(module, module(*inputs)))
-        if not all(out.requires_grad for out in outputs.values()):
-            outputs = _replace_ends(module, inputs, outputs)
         result = {}
-        for name, out in outputs.items():
+        for name, out in parts.split(answer(module, inputs)).items():
+            if not out.requires_grad:
+                continue
             direction = torch.randn(out.shape, generator=generator).to(out)
             result[name] = (direction * out).sum() / (out.detach().norm() + 1e-12)
         return result
@@ -83,24 +80,9 @@ def output_distance(
     return losses
 
 
-def _replace_ends(
-    module: nn.Module, inputs: tuple[Tensor, ...], outputs: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Returns the outputs with a gradient, and what those without one were made from."""
-    with GradientEnds() as ends:
-        answer = name_outputs(module, module(*inputs))
-    made_from = {
-        f"{name} {index}": value
-        for name, out in answer.items()
-        if not out.requires_grad
-        for index, value in enumerate(ends.find_sources(out))
-    }
-    return {name: out for name, out in outputs.items() if out.requires_grad} | made_from
-
-
 @torch.no_grad()
 def _find_parts(module: nn.Module, samples: Sequence[tuple[Tensor, ...]]) -> OutputParts:
-    return find_parts(name_outputs(module, module(*inputs)) for inputs in samples)
+    return find_parts(answer(module, inputs) for inputs in samples)
 
 
 def _score(

@@ -479,3 +479,30 @@ def test_boxes_that_are_decoded_in_place_are_learned() -> None:
         training=replace(TRAINING, steps=20),
     )
     assert result.score_after < result.score_before
+
+
+class Classes(TwoHeads):
+    """Answers classes in place of their scores."""
+
+    def forward(self, image):
+        outputs = super().forward(image)
+        return {"classes": outputs["masks"].argmax(1), "metres": outputs["metres"]}
+
+
+def test_a_student_of_classes_learns_their_scores() -> None:
+    student, teacher = Classes(6, 1), Classes(12, 2)
+    result = distill_module(student, teacher, samples(32), samples(8, 1), training=TRAINING)
+    assert result.match.decided == ("classes",)
+    assert set(result.match.heads) == {"classes before argmax", "depth"}
+    for head in result.match.heads:
+        assert result.losses_after[head] < result.losses_before[head], head
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_a_compiled_student_of_classes_learns_too() -> None:
+    training = replace(TRAINING, steps=2, probe_every=1, is_compiled=True)
+    result = distill_module(
+        Classes(6, 1), Classes(12, 2), samples(8), samples(4, 1), training=training
+    )
+    assert result.steps == 2

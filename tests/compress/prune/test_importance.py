@@ -137,7 +137,7 @@ def test_an_output_without_a_gradient_counts_by_what_it_was_chosen_from() -> Non
         network.classes[0].bias[QUIET] = 0
     samples = [(torch.randn(1, 3, 8, 8),) for _ in range(8)]
     losses = output_distance(samples=samples)(network, samples[0])
-    assert list(losses) == ["depth", "classes 0"]
+    assert list(losses) == ["depth", "classes before argmax"]
     channels = open_network(network, samples[0]).channels
     data = ImportanceData(batches=samples, losses=output_distance(), images=samples)
     scores = IMPORTANCES["fisher"](network, channels, data)
