@@ -31,7 +31,7 @@ _SEGMENTERS = (
 )
 _YOLOS = (
     *("yolov3-tiny", "yolov5n", "yolov6n", "yolov8n", "yolov8n-seg", "yolov8n-pose"),
-    *("yolov8n-obb", "yolov8n-ghost", "yolov8n-p2", "yolov8n-rtdetr", "yolov8n-worldv2"),
+    *("yolov8n-obb", "yolov8n-ghost", "yolov8n-p2", "yolov8n-rtdetr"),
     *("yolov9t", "yolov9c-seg", "yolov10n", "yolo11n", "yolo11n-seg", "yolo12n", "yolo12n-seg"),
     *("yolo26n", "yolo26n-seg", "yolo26n-pose", "yolo26n-obb", "yolo26n-depth", "yolo26n-sem"),
     "rtdetr-l",
@@ -116,6 +116,8 @@ def _list_torchvision() -> Iterator[Architecture]:
         ("keypointrcnn_resnet50_fpn", small),
     ):
         yield of(name=name, build=partial(_detector, name, **options))
+    for name in ("ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn", "fcos_resnet50_fpn"):
+        yield of(name=f"{name}, without its choice of boxes", build=partial(_maps_of, name))
     flow = partial(_torchvision, "optical_flow", "raft_small")
     yield of(name="raft_small", build=flow, shape=(1, 3, 128, 160), inputs=2)
     for name, size in (("swin_v2_t", 128), ("maxvit_t", 224)):
@@ -143,6 +145,22 @@ class _OnePicture(nn.Module):
 
     def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
         return tuple(output_tensors(self.detector([picture[0]])))
+
+
+def _maps_of(name: str) -> nn.Module:
+    return _Maps(_torchvision("detection", name))
+
+
+class _Maps(nn.Module):
+    """The maps about which a detector of one stage decides."""
+
+    def __init__(self, detector: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.head = detector.backbone, detector.head
+
+    def forward(self, picture: Tensor) -> dict[str, Tensor]:
+        maps: dict[str, Tensor] = self.head(list(self.backbone(picture).values()))
+        return maps
 
 
 def _efficient_detector(name: str) -> nn.Module:

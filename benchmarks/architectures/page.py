@@ -59,7 +59,7 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
     stopped = [row for row in rows if "problem" in row]
     if stopped:
         lines += ["", "## What stops the others", ""]
-        lines += [f"* {row['name']} ({row['package']}): {row['problem']}" for row in stopped]
+        lines += [f"* {row['name']} ({row['package']}): {_reason(row)}" for row in stopped]
     return "\n".join([*lines, ""])
 
 
@@ -72,6 +72,11 @@ def _summarize(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Slower than float on OpenVINO by more than {SLOWER - 1:.0%}: {_name(slower)}.",
         f"With an output that OpenVINO computes otherwise: {_name(departing)}.",
     ]
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    """Returns what stopped a network, without what would have been expected."""
+    return str(row["problem"]).partition("; expected ")[0]
 
 
 def _name(names: Sequence[str]) -> str:

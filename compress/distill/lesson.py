@@ -13,7 +13,7 @@ from compress.distill.outputs import OutputMatch
 from compress.distill.settings import DistillSettings
 from compress.distill.taps import Tap, captured
 from compress.distill.teacher_answers import Answers, TeacherAnswers, ask_teacher
-from compress.train.answers import answer, answer_plainly
+from compress.train.answers import Ask, answer, answer_plainly
 from compress.train.batch_norm import hold_statistics
 from compress.train.lesson import Batch, Lesson
 from compress.train.unit_parts import OutputParts
@@ -71,7 +71,7 @@ class DistillLesson(Lesson):
                 if tap.student_channels != tap.teacher_channels
             }
         )
-        self._ask = answer if match.decided else answer_plainly
+        self._ask: Ask = torch.compiler.disable(answer) if match.decided else answer_plainly
         self.weights = dict.fromkeys(match.heads, 1.0)
         if self.taps:
             self.weights["features"] = settings.feature_weight

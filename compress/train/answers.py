@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
-import torch
 from torch import Tensor, nn
 
 from artifacts.module_outputs import name_outputs
@@ -27,13 +26,12 @@ def call(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     return module(*inputs)
 
 
-@torch.compiler.disable
 def answer(
     module: nn.Module, inputs: tuple[Tensor, ...], run: Callable[..., Any] = call
 ) -> dict[str, Tensor]:
     """Returns a module's outputs by name, and the values that decided ones among them come from.
 
-    The latter are called `classes before argmax`. `torch.compile` leaves this call as it is.
+    The latter are called `classes before argmax`.
 
     Args:
         module: in any mode.
