@@ -12,6 +12,11 @@ def name_some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def count_of(count: int, noun: str) -> str:
+    """Returns a number with its noun: "1 layer", "3 layers"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def suggest_names(wrong: str, known: Sequence[str], otherwise: Sequence[str]) -> str:
     """Returns the known names that are most like a wrong one, or else the first of `otherwise`."""
     return name_some(get_close_matches(wrong, known) or otherwise, _MOST_SUGGESTED)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from artifacts.wording import count_of
 from compress.diagnose.report import LayerDiagnosis
 from compress.quantize.observers import OBSERVERS
 from compress.quantize.placement import PLACEMENTS
@@ -115,7 +116,7 @@ def _float_layers(
 def _keep_float(settings: QuantizeSettings, layers: Sequence[LayerDiagnosis]) -> Proposal:
     names = [layer.node for layer in layers]
     share = sum(layer.share for layer in layers)
-    count = "1 layer" if len(names) == 1 else f"{len(names)} layers"
+    count = count_of(len(names), "layer")
     return Proposal(
         settings=replace(settings, keep_float=(*settings.keep_float, *names)),
         options=tuple(word for name in names for word in ("--keep-float", name)),

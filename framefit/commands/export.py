@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from artifacts.wording import count_of
 from framefit.commands.lint import lint
 from framefit.commands.options import (
     ColorOption,
@@ -201,7 +202,8 @@ def show_plan(result: "PlanResult", *, is_verbose: bool) -> None:
             for name in precision.refitted:
                 typer.echo(f"tiny scales raised to FP16's next value: {name}")
         elif precision.kept:
-            typer.echo(f"{len(precision.kept)} nodes stay in fp32; --verbose says why")
+            nodes = count_of(len(precision.kept), "node")
+            typer.echo(f"{nodes} in fp32; --verbose says why")
     capabilities = ", ".join(str(value) for value in manifest.compute_capabilities)
     typer.echo(f"{result.onnx_path}: ready to build elsewhere")
     typer.echo(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from artifacts.wording import count_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,8 +47,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
     widths = Counter(item.weight_bits for item in result.layers)
     if widths[4] and widths[8]:
         typer.echo(
-            f"weights of {widths[4]} layers in INT4; INT8 in the {widths[8]} where INT4 costs the "
-            "most quality for its size"
+            f"weights of {count_of(widths[4], 'layer')} in INT4; INT8 in the {widths[8]} where "
+            "INT4 costs the most quality for its size"
         )
     if result.precision is not None:
         show_precision(
@@ -65,8 +67,8 @@ def show_outcome(outcome: "QuantizeOutcome", *, is_verbose: bool) -> None:
         typer.echo("the batch is fixed, as --input-shape says; without it, it can stay free")
     size = describe_size(outcome.float_bytes, outcome.int8_bytes)
     typer.echo(
-        f"{outcome.out}: {len(result.layers)} layers quantized, {len(result.declined)} in float, "
-        f"{outcome.samples} samples, {size}"
+        f"{outcome.out}: {count_of(len(result.layers), 'layer')} quantized, "
+        f"{len(result.declined)} in float, {count_of(outcome.samples, 'sample')}, {size}"
     )
 
 
