@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _SHOWN = 5
+_COUNTER = "num_batches_tracked"
+"""Of a BatchNorm; files that were converted often lack it, and PyTorch needs it for no result."""
+_PROFILED = ("total_ops", "total_params")
+"""What thop's profile leaves in each layer."""
 _LAZY_TYPES = ("UninitializedParameter", "UninitializedBuffer")
 
 _log = logging.getLogger(__name__)
@@ -19,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """Loads weights into a module, all of them and nothing else.
+
+    BatchNorms' counters may lack, and what thop's profile counted is left out, with a warning.
 
     Where the module was a part of what was trained (`module.` of DDP and of averaged models,
     `model.` of Lightning), its weights are those below one prefix; a warning names the others. Of
@@ -30,9 +36,9 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """
     network = require_module(module)
     own = network.state_dict()
-    state_dict = _take_part(state_dict, own)
+    state_dict = _drop_profiled(_take_part(state_dict, own), own)
     problems = {
-        "missing": [name for name in own if name not in state_dict],
+        "missing": [name for name in _list_needed(own) if name not in state_dict],
         "not in the network": [name for name in state_dict if name not in own],
         "of another shape": [
             f"{name} {list(state_dict[name].shape)} instead of {list(own[name].shape)}"
@@ -71,7 +77,7 @@ def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Ma
 
     Names as short as a layer's own stand behind many prefixes; shapes then tell which are meant.
     """
-    names = frozenset(own)
+    names = frozenset(_list_needed(own))
     if names <= state_dict.keys():
         return state_dict
     plain = {drop_training_wrappers(name): value for name, value in state_dict.items()}
@@ -98,14 +104,29 @@ def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Ma
     if not fitting:
         return state_dict
     (prefix,) = fitting
-    others = [name for name in plain if name.removeprefix(prefix) not in names]
+    others = [name for name in plain if name.removeprefix(prefix) not in own]
     if others:
         _log.warning(
             "the network's weights are those below '%s'; not used: %s",
             prefix,
             name_some(others, _SHOWN),
         )
-    return {name: plain[prefix + name] for name in names}
+    return {name: plain[prefix + name] for name in own if prefix + name in plain}
+
+
+def _list_needed(own: Mapping[str, Any]) -> list[str]:
+    """Returns the names of a network's weights that a file has to hold."""
+    return [name for name in own if name.rpartition(".")[2] != _COUNTER]
+
+
+def _drop_profiled(state_dict: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the weights without what a profiler counted, which is named."""
+    counts = [
+        name for name in state_dict if name.rpartition(".")[2] in _PROFILED and name not in own
+    ]
+    if counts:
+        _log.warning("counts of a profiler, not used: %s", name_some(counts, _SHOWN))
+    return {name: value for name, value in state_dict.items() if name not in counts}
 
 
 def require_module(module: Any) -> "nn.Module":

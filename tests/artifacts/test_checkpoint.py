@@ -248,6 +248,31 @@ def test_weights_are_found_behind_the_names_that_training_gave_them(tmp_path: Pa
     assert loaded[1].weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("prefix", ["", "module.", "model."])
+def test_counters_of_batch_norms_may_lack_and_counts_of_a_profiler_be_there(
+    prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = make_deep().state_dict()
+    converted = {
+        prefix + name: value for name, value in weights.items() if "num_batches" not in name
+    }
+    loaded = fit_weights(make_deep(), converted)
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in weights.items())
+    assert not caplog.messages
+    profiled = {"0.0.total_ops": torch.zeros(1), "total_params": torch.ones(1)}
+    fit_weights(make_deep(), weights | profiled)
+    assert caplog.messages == ["counts of a profiler, not used: 0.0.total_ops, total_params"]
+    with pytest.raises(InputError, match=r"1 missing: 0\.0\.weight"):
+        fit_weights(make_deep(), {k: v for k, v in weights.items() if k != "0.0.weight"})
+
+
+def test_counters_that_are_there_are_loaded_behind_a_prefix() -> None:
+    network = make_deep()
+    network[0][1].num_batches_tracked.fill_(7)
+    held = {f"module.{name}": value for name, value in network.state_dict().items()}
+    assert fit_weights(make_deep(), held)[0][1].num_batches_tracked == 7
+
+
 def test_what_is_beside_the_network_is_named(network, caplog) -> None:
     fit_weights(nn.Conv2d(3, 4, 3), Holder("model", network).state_dict())
     assert "below 'model.'" in caplog.text
