@@ -178,6 +178,30 @@ def test_a_network_that_does_not_take_the_samples_is_named(whose) -> None:
         distill_module(*networks.values(), samples(16), samples(4, 1), training=TRAINING)
 
 
+class Counts(TwoHeads):
+    """Two heads beside a buffer that each forward pass writes and one that it makes anew."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, image):
+        self.calls += 1
+        self.mean = 0.9 * self.mean + 0.1 * image.mean()
+        return super().forward(image)
+
+
+def test_the_teacher_is_left_as_it_is() -> None:
+    teacher = Counts().train()
+    teacher.masks.eval()
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    distill_module(TwoHeads(6, 2), teacher, samples(16), samples(4, 1), training=TRAINING)
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+    assert teacher.training
+    assert not teacher.masks.training
+
+
 def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
     student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
     result = distill_module(
