@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from artifacts.compiled_module import without_compiler
 from artifacts.errors import InputError
 from artifacts.wording import name_some
 from artifacts.wrapped_weights import drop_training_wrappers, is_averaged
@@ -130,7 +131,7 @@ def _drop_profiled(state_dict: Mapping[str, Any], own: Mapping[str, Any]) -> Map
 
 
 def require_module(module: Any) -> "nn.Module":
-    """Returns what a builder returned if it is a network.
+    """Returns what a builder returned if it is a network, without what `torch.compile` puts on it.
 
     Raises:
         InputError: it is something else, or a layer of it does not know its shapes yet.
@@ -143,14 +144,15 @@ def require_module(module: Any) -> "nn.Module":
             "a torch.nn.Module (the network)",
             "call the class where the network is built" * is_class,
         )
-    for name, value in module.state_dict().items():
+    network: nn.Module = without_compiler(module)
+    for name, value in network.state_dict().items():
         if type(value).__name__ in _LAZY_TYPES:
             raise InputError(
                 f"'{name}' has no shape: its layer (nn.Lazy...) has not run yet",
                 "a network whose weights have their shapes",
                 "run it once on a sample where it is built",
             )
-    return module  # type: ignore[no-any-return]
+    return network
 
 
 def copy_weights(weights: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:

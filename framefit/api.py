@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from artifacts.compiled_module import without_compiler
 from artifacts.errors import InputError, require_package
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
@@ -177,8 +178,8 @@ def prune(
         progress: is told (what, done, total).
 
     Returns:
-        the pruned module, proven to compute what the original does without those channels, and
-        `edits`, with which `artifacts.edits.apply_edits` makes it from the original.
+        the pruned module, not compiled and proven to compute what the original does without those
+        channels, and `edits`, with which `artifacts.edits.apply_edits` makes it from the original.
 
     Raises:
         InputError: the goal cannot be reached, or the network cannot be pruned.
@@ -189,6 +190,7 @@ def prune(
     from compress.prune.settings import PruneSettings
 
     check_values(goal)
+    module = without_compiler(module)
     with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
         given, shapes = _open_for_module(module, data, samples)
         images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
@@ -233,6 +235,7 @@ def distill(
     from compress.distill.api import distill_module
     from compress.train.settings import TrainerSettings
 
+    student, teacher = without_compiler(student), without_compiler(teacher)
     samples, _ = _open_for_module(student, data, None)
     training = training or TrainerSettings(flip_probability=samples.flip_probability)
     return distill_module(
@@ -264,7 +267,7 @@ def _gather(data: Data, limit: int | None, *networks: Any) -> Items | Path:
         return Path(data)
     items = open_items(data, limit)
     module = next((one for one in networks if hasattr(one, "forward")), None)
-    return items if module is None else items.for_module(module)
+    return items if module is None else items.for_module(without_compiler(module))
 
 
 def _require_items(given: Items | Path) -> Items:
@@ -290,6 +293,7 @@ def _open_network(
         return load_before_plugins(Path(network))
     if isinstance(network, onnx.ModelProto):
         return check_onnx(network), None
+    network = without_compiler(network)
     first = read_first(network, _require_items(given))
     shapes = {name: array.shape for name, array in first.items()}
     integers = {name: array for name, array in first.items() if array.dtype.kind in "biu"}

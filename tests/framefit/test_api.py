@@ -279,6 +279,18 @@ def test_batches_may_name_the_argument_of_a_module(network, pictures) -> None:
     assert 0 < figures["depth"]["sqnr_db"] < 100
 
 
+def test_compiled_modules_are_taken_as_they_were_before(network, pictures) -> None:
+    compiled = torch.compile(network)
+    pruned = framefit.prune(compiled, pictures, PruneGoal(ratio=0.3))
+    assert type(pruned.module) is RoadNetwork
+    assert framefit.export(compiled, pictures) == framefit.export(network, pictures)
+    student, teacher = torch.compile(pruned.module), torch.compile(network.train())
+    training = TrainerSettings(steps=2, batch_size=4)
+    found = framefit.distill(student, teacher, pictures, DistillSettings(), training)
+    assert found.module is pruned.module
+    assert all(part.training for part in network.modules())
+
+
 def test_the_package_has_what_it_lists_and_no_more() -> None:
     assert all(getattr(framefit, name).__name__ == name for name in framefit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):
