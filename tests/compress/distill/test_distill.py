@@ -306,6 +306,20 @@ def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
         choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),), ["trunk=deep"])
 
 
+def test_the_weights_of_a_parametrized_layer_are_no_feature() -> None:
+    def make(width: int) -> nn.Module:
+        first = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, width, 3))
+        return nn.Sequential(first, nn.ReLU(), nn.Conv2d(width, 2, 1))
+
+    example = (torch.rand(1, 3, 16, 16),)
+    for width in (8, 16):
+        taps = choose_taps(make(width).eval(), make(16).eval(), example)
+        assert [tap.student for tap in taps] == ["1"]
+    name = "0.parametrizations.weight"
+    with pytest.raises(InputError, match="two maps"):
+        choose_taps(make(8).eval(), make(16).eval(), example, [name])
+
+
 def test_a_map_of_one_place_is_no_feature() -> None:
     """A softmax over one place is 1, whatever the network answers."""
 
