@@ -197,7 +197,8 @@ def name_arrays(item: Any, names: Sequence[str]) -> Sample:
             raise InputError(f"an item has {', '.join(map(str, item))}", ", ".join(names))
         return {name: _as_array(name, item[name]) for name in names}
     if isinstance(item, tuple | list):
-        if item and isinstance(item[0], Mapping):
+        is_joined = bool(item) and len(names) > 1 and isinstance(item[0], tuple | list)
+        if is_joined or (item and isinstance(item[0], Mapping)):
             return name_arrays(item[0], names)
         if len(item) < len(names):
             raise InputError(f"an item has {len(item)} values", f"{', '.join(names)} first")

@@ -153,6 +153,16 @@ def test_dictionaries_name_the_only_argument_of_a_module() -> None:
         ProgramSamples(others, inputs)
 
 
+def test_several_inputs_may_be_a_tuple_in_front_of_labels() -> None:
+    numbers = np.arange(12, dtype=np.float32)[:, None]
+    data = TensorDataset(torch.from_numpy(PICTURES), torch.from_numpy(numbers))
+    items = [((picture, number), 3) for picture, number in DataLoader(data, batch_size=4)]
+    inputs = {"image": TensorShape((1, 3, 4, 5)), "number": TensorShape((1, 1))}
+    samples = ProgramSamples(open_items(items), inputs)
+    assert np.array_equal(samples[5]["image"], PICTURES[5:6])
+    assert samples[5]["number"] == 5
+
+
 def test_a_single_number_is_no_data() -> None:
     with pytest.raises(InputError, match="single number"):
         open_items(torch.tensor(1.0))
