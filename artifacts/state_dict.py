@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """Loads weights into a module, all of them and nothing else.
 
-    BatchNorms' counters may lack, and what thop's profile counted is left out, with a warning.
+    BatchNorms' counters and all but one name of tied weights may lack. What thop's profile counted
+    is left out, with a warning.
 
     Where the module was a part of what was trained (`module.` of DDP and of averaged models,
     `model.` of Lightning), its weights are those below one prefix; a warning names the others. Of
@@ -37,7 +38,9 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     """
     network = require_module(module)
     own = network.state_dict()
-    state_dict = _drop_profiled(_take_part(state_dict, own), own)
+    twins = _find_twins(own)
+    state_dict = _drop_profiled(_take_part(state_dict, own, twins), own)
+    state_dict = _name_twins(state_dict, twins)
     problems = {
         "missing": [name for name in _list_needed(own) if name not in state_dict],
         "not in the network": [name for name in state_dict if name not in own],
@@ -73,12 +76,44 @@ def load_by_name(network: "nn.Module", weights: Mapping[str, "Tensor"]) -> None:
     network.load_state_dict(stated, strict=True)
 
 
-def _take_part(state_dict: Mapping[str, Any], own: Mapping[str, "Tensor"]) -> Mapping[str, Any]:
+def _find_twins(own: Mapping[str, "Tensor"]) -> dict[str, tuple[str, ...]]:
+    """Returns the other names of weights that a network has under several (tied weights)."""
+    names: dict[tuple[Any, ...], list[str]] = {}
+    for name, value in own.items():
+        if value.numel() and value.device.type != "meta":
+            names.setdefault((value.data_ptr(), value.shape, value.stride()), []).append(name)
+    return {
+        name: tuple(other for other in same if other != name)
+        for same in names.values()
+        if len(same) > 1
+        for name in same
+    }
+
+
+def _name_twins(
+    state_dict: Mapping[str, Any], twins: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Returns the weights with tied ones under each of their names; safetensors keeps one."""
+    added = {
+        name: state_dict[other]
+        for name, others in twins.items()
+        for other in others
+        if name not in state_dict and other in state_dict
+    }
+    return {**state_dict, **added}
+
+
+def _take_part(
+    state_dict: Mapping[str, Any],
+    own: Mapping[str, "Tensor"],
+    twins: Mapping[str, tuple[str, ...]],
+) -> Mapping[str, Any]:
     """Returns the weights by the network's own names, where they have these behind a prefix.
 
     Names as short as a layer's own stand behind many prefixes; shapes then tell which are meant.
     """
-    names = frozenset(_list_needed(own))
+    needed = _list_needed(own)
+    names = frozenset(name for name in needed if name not in twins) or frozenset(needed)
     if names <= state_dict.keys():
         return state_dict
     plain = {drop_training_wrappers(name): value for name, value in state_dict.items()}
