@@ -4,6 +4,7 @@ import importlib
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ def find_builder(name: str, factory: str | None = None) -> Callable[..., Any]:
     Args:
         name: "package.module:function"; a `build…` function of a `perception` module, or exactly
             what `factory` names.
-        factory: the builder that the user gave on the command line; its module may lie in the
-            current folder.
+        factory: the builder that the user gave on the command line; its module, and what it
+            imports while it builds, may lie in the current folder.
+
+    Returns:
+        the function, to be called in any folder.
 
     Raises:
         UnsafeFileError: the name is neither.
@@ -50,7 +54,18 @@ def find_builder(name: str, factory: str | None = None) -> Callable[..., Any]:
         )
     if name != factory and getattr(function, "__module__", None) != module_name:
         raise UnsafeFileError(f"'{name}' is not defined in that module", "a builder of perception")
-    return function  # type: ignore[no-any-return]
+    return _beside(function, Path.cwd()) if name == factory else function
+
+
+def _beside(function: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """Returns a user's builder that finds the modules of its folder while it runs, too."""
+
+    @wraps(function)
+    def build(*arguments: Any) -> Any:
+        with modules_of(folder):
+            return function(*arguments)
+
+    return build
 
 
 def call_builder(build: Callable[..., Any], name: str, *arguments: Any) -> Any:

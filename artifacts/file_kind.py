@@ -7,6 +7,8 @@ from pathlib import Path
 
 from artifacts.errors import InputError
 
+WEIGHT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")
+"""Files of weights, `.pth.tar` among them, for which a module of Python is built."""
 _HEAD_BYTES = 4096
 _MIN_PICKLE_PROTOCOL, _MAX_PICKLE_PROTOCOL = 2, 5
 

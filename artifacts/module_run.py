@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_ABOUT_BYTES = re.compile(r"\bByte\b")
 _IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
-_ABOUT_ARGUMENTS = re.compile(r"positional argument|indices must be integers|required argument")
+_ABOUT_ARGUMENTS = re.compile(
+    r"positional argument|indices must be integers|required (keyword-only )?argument"
+)
+_ABOUT_KEYS = re.compile(r"too many indices for tensor|valid indices \(got str")
+"""What PyTorch says of a tensor that is asked for a key, as a dictionary is."""
 
 
 @contextmanager
@@ -34,6 +39,24 @@ def evaluation_mode(module: "nn.Module") -> Iterator[None]:
             part.training = mode
 
 
+@contextmanager
+def kept_buffers(module: "nn.Module") -> Iterator[None]:
+    """Puts back what the block writes into a module's buffers, as a forward pass may (a mean)."""
+    kept = [
+        (part, name, value, value.clone())
+        for part in module.modules()
+        for name, value in part._buffers.items()
+        if value is not None
+    ]
+    try:
+        yield
+    finally:
+        for part, name, value, before in kept:
+            if not value.equal(before):
+                value.detach().copy_(before)
+            part._buffers[name] = value
+
+
 def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:
     """Runs a network.
 
@@ -46,17 +69,28 @@ def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:
         raise explain_failure(error, inputs) from error
 
 
+def is_about_shapes(error: Exception) -> bool:
+    """Returns whether a network failed because its inputs have shapes that it does not take."""
+    return not _is_about_arguments(error) and bool(_ABOUT_SHAPES.search(first_line(error)))
+
+
+def _is_about_arguments(error: Exception) -> bool:
+    pattern = _ABOUT_ARGUMENTS if isinstance(error, TypeError) else _ABOUT_KEYS
+    return isinstance(error, TypeError | IndexError) and bool(pattern.search(first_line(error)))
+
+
 def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputError:
     """Returns the error for a network that failed with these arguments."""
     reason = f"{type(error).__name__}: {first_line(error)}"
     shapes = [list(value.shape) for value in inputs]
-    if isinstance(error, TypeError) and _ABOUT_ARGUMENTS.search(reason):
+    if _is_about_arguments(error):
         return InputError(
             f"the forward pass failed with {len(inputs)} tensors as its arguments: {reason}",
             "a forward that takes one tensor for each input",
-            "name each with --input-shape; build a module around a network that takes a dictionary",
+            "name each with --input-shape; build a module around a network that takes a dictionary "
+            "or an argument by keyword alone",
         )
-    if _ABOUT_SHAPES.search(reason):
+    if is_about_shapes(error):
         return InputError(
             f"the forward pass failed with inputs of {shapes}: {reason}",
             "the shape it was trained with",
@@ -67,6 +101,12 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             f"the forward pass failed: {reason}",
             "a network that computes in float32",
             "call float() on it where it is built",
+        )
+    if any(str(value.dtype) == "torch.uint8" for value in inputs) and _ABOUT_BYTES.search(reason):
+        return InputError(
+            f"the forward pass failed with bytes: {reason}",
+            "what it was trained with",
+            "scale them as in training: bytes are for networks that make floats of them themselves",
         )
     is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
     return InputError(

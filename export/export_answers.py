@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from artifacts.errors import InputError
+from artifacts.module_run import kept_buffers
 from export.outputs import flatten_outputs
 
 Layout = list[tuple[str, torch.Size, torch.dtype]]
@@ -60,7 +61,8 @@ def _replying(reply: Callable[[], bool]) -> Iterator[None]:
 def _lay_out(module: nn.Module, inputs: list[Tensor], order: tuple[str, ...]) -> Layout | None:
     """Returns names, shapes and types of the outputs; None where the network fails."""
     try:
-        named = flatten_outputs(module(*inputs), order)
-    except (InputError, RuntimeError, TypeError, ValueError, AttributeError):
+        with kept_buffers(module):
+            named = flatten_outputs(module(*inputs), order)
+    except (InputError, RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return None
     return [(name, value.shape, value.dtype) for name, value in named]

@@ -17,11 +17,12 @@ from artifacts.checkpoint import (
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.exported_program import load_exported_program
+from artifacts.file_kind import WEIGHT_SUFFIXES
 from artifacts.input_spec import InputSpec
 from artifacts.module_arguments import list_needed
 from export.to_onnx import INPUT_NAME, export_onnx
 
-SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pt2")
+SUFFIXES = (*WEIGHT_SUFFIXES, ".pt2")
 _CHANNELS = 3
 
 Shapes = dict[str, tuple[int, ...]]

@@ -18,7 +18,12 @@ from artifacts.chosen_outputs import keep_outputs, require_names
 from artifacts.errors import InputError, first_line
 from artifacts.input_spec import InputSpec
 from artifacts.module_inputs import find_byte_inputs
-from artifacts.module_run import evaluation_mode, explain_failure
+from artifacts.module_run import (
+    evaluation_mode,
+    explain_failure,
+    is_about_shapes,
+    kept_buffers,
+)
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_metadata import HEADS_KEY, read_metadata
 from artifacts.synthetic_pictures import draw_input, draw_prepared, has_colors
@@ -108,7 +113,12 @@ def export_onnx(
         _sample(module, shapes, spec, integers or {}, _SEED + index)
         for index in range(_PARITY_SAMPLES)
     ]
-    with evaluation_mode(module), torch.no_grad(), _answering(module, samples[0], order, notify):
+    with (
+        evaluation_mode(module),
+        kept_buffers(module),
+        torch.no_grad(),
+        _answering(module, samples[0], order, notify),
+    ):
         wanted = [_run_module(module, sample, order) for sample in samples]
         require_names(outputs, list(wanted[0]), "output of the module")
 
@@ -289,11 +299,13 @@ def _draw(shape: tuple[int, ...], rng: np.random.Generator, spec: InputSpec) -> 
 
 
 def _run_module(module: nn.Module, sample: dict[str, Tensor], order: tuple[str, ...]) -> Arrays:
+    given = tuple(sample.values())
     try:
-        result = module(*sample.values())
+        with kept_buffers(module):
+            result = module(*given)
     except Exception as error:
-        if isinstance(error, TypeError):
-            raise explain_failure(error, tuple(sample.values())) from error
+        if not is_about_shapes(error):
+            raise explain_failure(error, given) from error
         shapes = {name: list(tensor.shape) for name, tensor in sample.items()}
         raise InputError(
             f"the module cannot run with the input shape {shapes}: {first_line(error)}",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from artifacts.compiled_module import without_compiler
 from artifacts.errors import InputError, require_package
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
@@ -60,7 +61,7 @@ def export(module: "nn.Module", data: Data, out: Path | str | None = None) -> on
     Raises:
         InputError: the data do not fit, or the module cannot be exported.
     """
-    model, _ = _open_network(module, _gather(data, 1))
+    model, _ = _open_network(module, _gather(data, 1, module))
     if out is not None:
         save(model, out)
     return model
@@ -114,7 +115,7 @@ def quantize(
             "they may overflow where OpenVINO or onnxruntime run the network here; "
             "QuantizeSettings(weights='int8-pairs') keeps them to what fits"
         )
-    given = _gather(data, samples)
+    given = _gather(data, samples, network)
     model, plugins = _open_network(network, given)
     calibration = _open_samples(given, model, samples, input_spec)
     settings = settle_forms(settings, model)
@@ -151,7 +152,7 @@ def compare(
     """
     from compress.compare import compare_models
 
-    given = _gather(data, samples)
+    given = _gather(data, samples, reference, candidate)
     model, other = (_open_network(network, given)[0] for network in (reference, candidate))
     found = compare_models(model, other, _open_samples(given, model, samples, input_spec), progress)
     return {**found["outputs"], **found["parts"]}
@@ -177,8 +178,8 @@ def prune(
         progress: is told (what, done, total).
 
     Returns:
-        the pruned module, proven to compute what the original does without those channels, and
-        `edits`, with which `artifacts.edits.apply_edits` makes it from the original.
+        the pruned module, not compiled and proven to compute what the original does without those
+        channels, and `edits`, with which `artifacts.edits.apply_edits` makes it from the original.
 
     Raises:
         InputError: the goal cannot be reached, or the network cannot be pruned.
@@ -189,6 +190,7 @@ def prune(
     from compress.prune.settings import PruneSettings
 
     check_values(goal)
+    module = without_compiler(module)
     with torch.inference_mode(mode=False), torch.enable_grad(), evaluation_mode(module):
         given, shapes = _open_for_module(module, data, samples)
         images, judged = (as_arguments(part, shapes) for part in (given.training, given.held_out))
@@ -233,6 +235,7 @@ def distill(
     from compress.distill.api import distill_module
     from compress.train.settings import TrainerSettings
 
+    student, teacher = without_compiler(student), without_compiler(teacher)
     samples, _ = _open_for_module(student, data, None)
     training = training or TrainerSettings(flip_probability=samples.flip_probability)
     return distill_module(
@@ -252,9 +255,19 @@ def _warn_of_overflow(what_follows: str) -> None:
         _log.warning("%s: %s", PAIRED_SUMS, what_follows)
 
 
-def _gather(data: Data, limit: int | None) -> Items | Path:
-    """Returns what a program's data are made of, or where the files are."""
-    return Path(data) if isinstance(data, str | Path) else open_items(data, limit)
+def _gather(data: Data, limit: int | None, *networks: Any) -> Items | Path:
+    """Returns what a program's data are made of, or where the files are.
+
+    Args:
+        data: what the program has.
+        limit: the most samples that are wanted; None for all.
+        networks: that they are for; the first module says what dictionaries call its only input.
+    """
+    if isinstance(data, str | Path):
+        return Path(data)
+    items = open_items(data, limit)
+    module = next((one for one in networks if hasattr(one, "forward")), None)
+    return items if module is None else items.for_module(without_compiler(module))
 
 
 def _require_items(given: Items | Path) -> Items:
@@ -280,6 +293,7 @@ def _open_network(
         return load_before_plugins(Path(network))
     if isinstance(network, onnx.ModelProto):
         return check_onnx(network), None
+    network = without_compiler(network)
     first = read_first(network, _require_items(given))
     shapes = {name: array.shape for name, array in first.items()}
     integers = {name: array for name, array in first.items() if array.dtype.kind in "biu"}
@@ -301,7 +315,7 @@ def _open_for_module(
     module: "nn.Module", data: Data, limit: int | None
 ) -> tuple[TrainingSamples, dict[str, tuple[int, ...]]]:
     """Returns samples for a module, and the shapes of its inputs by name, batch 1."""
-    items = _require_items(_gather(data, limit))
+    items = _require_items(_gather(data, limit, module))
     is_wide = {str(value.dtype) for value in module.parameters()} == {"torch.float64"}
     tensors = {
         name: TensorShape(array.shape, _type_for_module(array, is_wide=is_wide))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from artifacts.atomic import write_json
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, require_package
+from artifacts.file_kind import WEIGHT_SUFFIXES
 from framefit.begun_distillation import can_go_on, note_origin
 from framefit.budget_job import make_report
 from framefit.compare_job import compare_files
@@ -16,7 +17,6 @@ from framefit.fit_ladder import Tried
 from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES, NetworkClock
 from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
-from framefit.trainable_network import TRAINABLE
 from latency_budget.report import Report
 from latency_budget.restarts import ProcessSettings
 
@@ -85,7 +85,7 @@ class FitWorkshop:
         self._tell = tell
         self._rounds = 0
         self.quality: dict[Path, dict[str, Any]] = {}
-        self.is_trainable = settings.model.suffix.lower() in TRAINABLE
+        self.is_trainable = settings.model.suffix.lower() in WEIGHT_SUFFIXES
         self._float = self._open_float()
         self._measure = self._open_measure()
         self._in_float = self._measure(self._float) if self._measure else {}

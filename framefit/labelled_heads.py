@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from artifacts.file_kind import WEIGHT_SUFFIXES
 from artifacts.input_spec import InputSpec
-from framefit.trainable_network import TRAINABLE
 from framefit.training_samples import TrainingSamples
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def open_label_heads(path: Path) -> dict[str, Any]:
     """
     from artifacts.checkpoint import build_module, find_checkpoint
 
-    if path.suffix.lower() not in TRAINABLE:
+    if path.suffix.lower() not in WEIGHT_SUFFIXES:
         return {}
     content = find_checkpoint(path)
     if content is None or not content.builder.startswith("perception."):

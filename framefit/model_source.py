@@ -1,4 +1,4 @@
-"""Turns what a user calls a model (.onnx, .pt, .pt2, .safetensors) into a checked ONNX graph."""
+"""Turns what a user calls a model (.onnx, .pt2, weights) into a checked ONNX graph."""
 
 import logging
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.file_kind import printable, require_file
+from artifacts.file_kind import WEIGHT_SUFFIXES, printable, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import load_before_plugins, load_onnx
 from artifacts.onnx_inputs import one_sample_shapes, parse_input_shapes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from export.network_file import NetworkOptions
 
 _log = logging.getLogger(__name__)
-SUFFIXES = (".onnx", ".pt", ".pth", ".safetensors", ".pt2")
+SUFFIXES = (".onnx", *WEIGHT_SUFFIXES, ".pt2")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
     """Opens a model of any kind.
 
     Args:
-        path: `.onnx`, `.pt`, `.pth`, `.safetensors` or `.pt2`.
+        path: of one of `SUFFIXES`.
         options: how.
 
     Raises:

@@ -1,7 +1,7 @@
 """The samples of a Python program: a DataLoader, a Dataset, arrays or tensors."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,10 +39,25 @@ class Items:
         values: a dictionary of arrays by name, a tuple or list that begins with one for each input,
             or an array; per item.
         has_batch: whether arrays have a batch axis in front.
+        argument: what the module calls its only input, which is `SOLE_INPUT` in an export; "" where
+            that is not known.
     """
 
     values: _Sized
     has_batch: bool
+    argument: str = ""
+
+    def for_module(self, module: "nn.Module") -> "Items":
+        """Returns the same items, of which a dictionary may name a module's only argument."""
+        names = list_needed(module)
+        return replace(self, argument=names[0]) if len(names) == 1 else self
+
+    def read(self, index: int, names: Sequence[str]) -> Sample:
+        """Returns the arrays of an item for the inputs called `names`, see `name_arrays`."""
+        item = self.values[index]
+        if len(names) > 1 or not self.argument or _has_name(item, names[0]):
+            return name_arrays(item, names)
+        return {names[0]: name_arrays(item, [self.argument])[self.argument]}
 
 
 class _Rows:
@@ -54,6 +69,8 @@ class _Rows:
 
     def __init__(self, arrays: Any) -> None:
         columns = arrays.values() if isinstance(arrays, Mapping) else [arrays]
+        if any(not column.shape for column in columns if _is_array(column)):
+            raise InputError("an array of the data is a single number", _WANTED)
         counts = sorted({len(column) for column in columns})
         if len(counts) != 1:
             raise InputError(f"the arrays have {counts} samples", "arrays of as many samples each")
@@ -88,7 +105,7 @@ class ProgramSamples(Samples):
     ) -> None:
         if len(items.values) == 0:
             raise _no_samples()
-        self._items, self._inputs = items.values, inputs
+        self._items, self._inputs = items, inputs
         held = len(self._split(0))
         wanted = limit and -(-limit // held)
         self._chosen = spread_indices(len(items.values), wanted)
@@ -110,7 +127,7 @@ class ProgramSamples(Samples):
 
     def _split(self, index: int) -> list[Sample]:
         """Returns the samples of an item."""
-        named = name_arrays(self._items[index], list(self._inputs))
+        named = self._items.read(index, list(self._inputs))
         rows = {
             name: _split_array(name, array, self._inputs[name]) for name, array in named.items()
         }
@@ -150,7 +167,7 @@ def read_first(module: "nn.Module", items: Items) -> Sample:
     """
     if len(items.values) == 0:
         raise _no_samples()
-    named = name_arrays(items.values[0], name_arguments(module))
+    named = items.for_module(module).read(0, name_arguments(module))
     for name, array in named.items():
         if items.has_batch and not array.ndim:
             raise InputError(
@@ -180,7 +197,8 @@ def name_arrays(item: Any, names: Sequence[str]) -> Sample:
             raise InputError(f"an item has {', '.join(map(str, item))}", ", ".join(names))
         return {name: _as_array(name, item[name]) for name in names}
     if isinstance(item, tuple | list):
-        if item and isinstance(item[0], Mapping):
+        is_joined = bool(item) and len(names) > 1 and isinstance(item[0], tuple | list)
+        if is_joined or (item and isinstance(item[0], Mapping)):
             return name_arrays(item[0], names)
         if len(item) < len(names):
             raise InputError(f"an item has {len(item)} values", f"{', '.join(names)} first")
@@ -188,6 +206,12 @@ def name_arrays(item: Any, names: Sequence[str]) -> Sample:
     if len(names) > 1:
         raise InputError(f"an item is a {type(item).__name__}", f"one value for {', '.join(names)}")
     return {names[0]: _as_array(names[0], item)}
+
+
+def _has_name(item: Any, name: str) -> bool:
+    """Returns whether an item is a dictionary with an array of that name, or begins with one."""
+    first = item[0] if isinstance(item, tuple | list) and item else item
+    return isinstance(first, Mapping) and name in first
 
 
 def _split_array(name: str, array: Array, tensor: TensorShape) -> list[Array]:

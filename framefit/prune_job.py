@@ -12,14 +12,14 @@ from artifacts.atomic import (
 )
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.file_kind import require_file
+from artifacts.file_kind import WEIGHT_SUFFIXES, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.module_names import require_modules
 from framefit.model_source import ModelOptions
 from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import open_prune_data
 from framefit.spec_choice import choose_spec, count_channels
-from framefit.trainable_network import TRAINABLE, draw_example, require_single_samples
+from framefit.trainable_network import draw_example, require_single_samples
 from framefit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _open(
     from export.network_file import open_network
 
     path = require_file(model, "a network (.pt or .safetensors)")
-    if path.suffix.lower() not in TRAINABLE:
+    if path.suffix.lower() not in WEIGHT_SUFFIXES:
         raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     content = find_checkpoint(path)

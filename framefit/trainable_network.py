@@ -38,9 +38,6 @@ _log = logging.getLogger(__name__)
 _MOST_FROZEN = 3
 _SHOWN_SHARE = 0.005
 
-TRAINABLE = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
-"""Files of weights that a module of Python is built for."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trainable:

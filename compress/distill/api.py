@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from artifacts.digest import sha256_bytes
 from artifacts.errors import InputError
-from artifacts.module_run import run_module
+from artifacts.module_run import evaluation_mode, kept_buffers, run_module
 from artifacts.state_dict import load_by_name
 from compress.distill.lesson import IMAGE, DistillLesson, LabelLoss
 from compress.distill.losses import own_losses
@@ -144,10 +144,14 @@ def distill_module(
         )
     require_learning(student)
     student.eval()
-    teacher.eval()
     # A probe of the caller's gets networks where they were.
     device = choose_device(training) if probe is None else find_device(student)
-    with placed(device, student, teacher), full_float32():
+    with (
+        evaluation_mode(teacher),
+        kept_buffers(teacher),
+        placed(device, student, teacher),
+        full_float32(),
+    ):
         calibration = _open_calibration(samples, settings, training, inputs, device)
         lesson = _open_lesson(
             student,

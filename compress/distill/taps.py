@@ -15,6 +15,8 @@ from artifacts.module_run import explain_gradient
 from compress.train.answers import answer
 from compress.train.saved_values import keep_saved_values
 
+_PARAMETRIZED = "parametrizations"
+"""Parts of a layer by that name (`weight_norm`) give its weights, which are no features."""
 LARGEST_COUNT = 4
 """Most features that are chosen without being named."""
 
@@ -63,6 +65,7 @@ def choose_taps(
             for name, part in student.named_modules()
             if name
             and name in common
+            and _PARAMETRIZED not in name.split(".")
             and not isinstance(part, ScriptModule)
             and not isinstance(common[name], ScriptModule)
         ]
@@ -73,7 +76,7 @@ def choose_taps(
     pairs = [(one, mine.get(one), other, theirs.get(other)) for one, other in wanted]
     taps = []
     for one, left, other, right in pairs:
-        if left is not None and right is not None and left.shape[2:] == right.shape[2:]:
+        if left is not None and right is not None and left.is_comparable(right):
             taps.append((left, _tap(one, left, other, right)))
         elif names:
             raise InputError(
@@ -96,6 +99,10 @@ class _Feature:
 
     shape: tuple[int, ...]
     reach: int
+
+    def is_comparable(self, other: "_Feature") -> bool:
+        """Returns whether both are of as many samples and places; channels are adapted."""
+        return self.shape[0] == other.shape[0] and self.shape[2:] == other.shape[2:]
 
     def __str__(self) -> str:
         return str(list(self.shape))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ _GROUPS = 6
 
 
 def run_widely(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    """Runs a network; with inputs in float64, all that its forward pass makes is in float64 too.
+    """Runs a network; one in float64 makes all that its forward pass makes in float64 too.
 
     Code that says `x.float()` or `torch.linspace(0, 1, n)` would round to float32 in between, or
     fail with two types; equality could then be proven to seven digits only.
@@ -25,7 +26,8 @@ def run_widely(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     Raises:
         InputError: it fails, see `run_module`.
     """
-    if not any(value.dtype == torch.float64 for value in inputs):
+    values = chain(inputs, module.parameters())
+    if not any(value.dtype == torch.float64 for value in values):
         return run_module(module, inputs)
     with _float64_by_default(), _WithoutFloat32():
         return run_module(module, inputs)

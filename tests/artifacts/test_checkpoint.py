@@ -248,6 +248,62 @@ def test_weights_are_found_behind_the_names_that_training_gave_them(tmp_path: Pa
     assert loaded[1].weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("prefix", ["", "module.", "model."])
+def test_counters_of_batch_norms_may_lack_and_counts_of_a_profiler_be_there(
+    prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = make_deep().state_dict()
+    converted = {
+        prefix + name: value for name, value in weights.items() if "num_batches" not in name
+    }
+    loaded = fit_weights(make_deep(), converted)
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in weights.items())
+    assert not caplog.messages
+    profiled = {"0.0.total_ops": torch.zeros(1), "total_params": torch.ones(1)}
+    fit_weights(make_deep(), weights | profiled)
+    assert caplog.messages == ["counts of a profiler, not used: 0.0.total_ops, total_params"]
+    with pytest.raises(InputError, match=r"1 missing: 0\.0\.weight"):
+        fit_weights(make_deep(), {k: v for k, v in weights.items() if k != "0.0.weight"})
+
+
+class Tied(nn.Module):
+    """Two levels with one head under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.fine, self.coarse = (
+            nn.Conv2d(3, 4, 3),
+            nn.Conv2d(4, 2, 1),
+            nn.Conv2d(4, 2, 1),
+        )
+        self.coarse.weight, self.coarse.bias = self.fine.weight, self.fine.bias
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+@pytest.mark.parametrize("kept", ["fine", "coarse"])
+def test_tied_weights_may_be_in_a_file_under_one_name(prefix: str, kept: str) -> None:
+    network = Tied()
+    left = {"fine", "coarse"} - {kept}
+    held = {
+        prefix + name: value
+        for name, value in network.state_dict().items()
+        if name.partition(".")[0] not in left
+    }
+    loaded = fit_weights(Tied(), held)
+    assert torch.equal(loaded.fine.weight, network.fine.weight)
+    assert loaded.coarse.bias is loaded.fine.bias
+    assert torch.equal(loaded.coarse.bias, network.fine.bias)
+    with pytest.raises(InputError, match=r"4 missing: fine\.weight, fine\.bias"):
+        fit_weights(Tied(), {k: v for k, v in held.items() if kept not in k})
+
+
+def test_counters_that_are_there_are_loaded_behind_a_prefix() -> None:
+    network = make_deep()
+    network[0][1].num_batches_tracked.fill_(7)
+    held = {f"module.{name}": value for name, value in network.state_dict().items()}
+    assert fit_weights(make_deep(), held)[0][1].num_batches_tracked == 7
+
+
 def test_what_is_beside_the_network_is_named(network, caplog) -> None:
     fit_weights(nn.Conv2d(3, 4, 3), Holder("model", network).state_dict())
     assert "below 'model.'" in caplog.text

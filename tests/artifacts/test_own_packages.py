@@ -62,3 +62,21 @@ def test_a_folder_without_such_names_changes_no_module(folder: Path) -> None:
         import mine
     assert mine.perception is perception
     assert str(folder) not in sys.path
+
+
+def test_a_builder_may_import_its_neighbours_when_it_is_called(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import perception
+
+    (folder / "mine_parts.py").write_text(NETWORK)
+    (folder / "perception.py").write_text("CHANNELS = 4\n")
+    (folder / "mine.py").write_text(
+        "def make():\n    import mine_parts, perception\n"
+        "    assert perception.CHANNELS == 4\n    return mine_parts.make()\n"
+    )
+    build = find_builder("mine:make", "mine:make")
+    monkeypatch.chdir(folder.parent)
+    assert isinstance(build(), nn.Conv2d)
+    assert sys.modules["perception"] is perception
+    assert str(folder) not in sys.path

@@ -211,3 +211,52 @@ def test_wrong_shapes_and_weights_are_named(tmp_path):
     with pytest.raises(InputError, match="'depth' is not finite"):
         export_onnx(broken, path, input_shape=SHAPE)
     assert not path.exists()
+
+
+class Counts(nn.Module):
+    """A convolution of what differs from a mean that each forward pass moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 1)
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        self.mean = 0.5 * self.mean + 0.5 * x.mean()
+        return self.layer(x - self.mean)
+
+
+def test_buffers_that_a_forward_pass_writes_stay_as_they_are(tmp_path):
+    module = Counts().eval()
+    x = torch.rand(SHAPE) + 1
+    export_onnx(module, tmp_path / "m.onnx", input_shape=SHAPE)
+    assert module.calls == 0
+    assert module.mean == 0
+    np.testing.assert_allclose(
+        run(tmp_path / "m.onnx", x.numpy())["output"], module(x).detach(), rtol=1e-4, atol=1e-5
+    )
+
+
+class TakesKeys(nn.Module):
+    def forward(self, batch):
+        return batch["image"] * 2
+
+
+class TakesKeyword(nn.Module):
+    def forward(self, x, *, scale):
+        return x * scale
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (TakesKeys(), "expected a forward that takes one tensor for each input"),
+        (TakesKeyword(), "or an argument by keyword alone"),
+        (nn.Conv2d(3, 4, 1).half(), "expected a network that computes in float32"),
+    ],
+)
+def test_what_no_shape_would_mend_is_told_apart(tmp_path, module, message):
+    with pytest.raises(InputError, match=message):
+        export_onnx(module, tmp_path / "m.onnx", input_shape=SHAPE)

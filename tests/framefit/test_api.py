@@ -263,6 +263,34 @@ def test_a_student_learns_in_place(network, pictures) -> None:
     assert not torch.equal(student.depth.weight, before)
 
 
+def test_batches_may_name_the_argument_of_a_module(network, pictures) -> None:
+    class Pictures(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return len(pictures)
+
+        def __getitem__(self, index: int) -> dict[str, object]:
+            return {"image": pictures[index], "label": index, "file": f"{index}.png"}
+
+    named, plain = DataLoader(Pictures(), batch_size=8), DataLoader(pictures, batch_size=8)
+    goal = PruneGoal(ratio=0.3)
+    pruned = framefit.prune(network, named, goal)
+    assert pruned.quality == framefit.prune(network, plain, goal).quality
+    figures = framefit.compare(network, framefit.export(pruned.module, named), named)
+    assert 0 < figures["depth"]["sqnr_db"] < 100
+
+
+def test_compiled_modules_are_taken_as_they_were_before(network, pictures) -> None:
+    compiled = torch.compile(network)
+    pruned = framefit.prune(compiled, pictures, PruneGoal(ratio=0.3))
+    assert type(pruned.module) is RoadNetwork
+    assert framefit.export(compiled, pictures) == framefit.export(network, pictures)
+    student, teacher = torch.compile(pruned.module), torch.compile(network.train())
+    training = TrainerSettings(steps=2, batch_size=4)
+    found = framefit.distill(student, teacher, pictures, DistillSettings(), training)
+    assert found.module is pruned.module
+    assert all(part.training for part in network.modules())
+
+
 def test_the_package_has_what_it_lists_and_no_more() -> None:
     assert all(getattr(framefit, name).__name__ == name for name in framefit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):

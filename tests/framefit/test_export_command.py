@@ -53,6 +53,17 @@ def test_a_module_is_exported_with_the_outputs_that_are_asked_for(run, weights: 
     assert list(said["parity_max_abs"]) == ["boxes", "depth"]
 
 
+@pytest.mark.parametrize("suffix", [".ckpt", ".bin", ".pth.tar"])
+def test_every_command_takes_weights_as_trainings_name_them(
+    weights: Path, folder: Path, suffix: str
+) -> None:
+    from framefit.model_source import ModelOptions, open_model
+
+    named = weights.rename(folder / f"model_best{suffix}")
+    opened = open_model(named, ModelOptions(("1,3,16,24",), "my_heads:Heads"))
+    assert list(opened.sample_shapes.values()) == [(1, 3, 16, 24)]
+
+
 def test_an_output_that_a_module_lacks_is_refused_with_those_it_has(run, weights: Path) -> None:
     result = run("export", "onnx", weights, *SHAPE, "--output", "bokses")
 

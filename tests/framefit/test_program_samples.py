@@ -131,3 +131,38 @@ def test_a_module_of_several_arguments_needs_all() -> None:
     }
     with pytest.raises(InputError, match="an item is a ndarray; expected one value for left, righ"):
         read_first(Stereo(), open_items(PICTURES))
+
+
+class Named(torch.nn.Module):
+    """A network that calls its only input `image`."""
+
+    def forward(self, image, mask=None):
+        return image
+
+
+def test_dictionaries_name_the_only_argument_of_a_module() -> None:
+    batches = [{"id": ["a"], "label": torch.ones(4), "image": PICTURES[:4]} for _ in range(2)]
+    inputs = {"input": TensorShape((1, 3, 4, 5))}
+    items = open_items(batches).for_module(Named())
+    assert read_first(Named(), open_items(batches))["input"].shape == (1, 3, 4, 5)
+    assert np.array_equal(ProgramSamples(items, inputs)[3]["input"], PICTURES[3:4])
+    both = open_items([{"image": PICTURES[:1], "input": PICTURES[1:2]}]).for_module(Named())
+    assert np.array_equal(ProgramSamples(both, inputs)[0]["input"], PICTURES[1:2])
+    others = open_items([{"picture": PICTURES[:1], "label": 3}]).for_module(Named())
+    with pytest.raises(InputError, match="an item has picture, label; expected image"):
+        ProgramSamples(others, inputs)
+
+
+def test_several_inputs_may_be_a_tuple_in_front_of_labels() -> None:
+    numbers = np.arange(12, dtype=np.float32)[:, None]
+    data = TensorDataset(torch.from_numpy(PICTURES), torch.from_numpy(numbers))
+    items = [((picture, number), 3) for picture, number in DataLoader(data, batch_size=4)]
+    inputs = {"image": TensorShape((1, 3, 4, 5)), "number": TensorShape((1, 1))}
+    samples = ProgramSamples(open_items(items), inputs)
+    assert np.array_equal(samples[5]["image"], PICTURES[5:6])
+    assert samples[5]["number"] == 5
+
+
+def test_a_single_number_is_no_data() -> None:
+    with pytest.raises(InputError, match="single number"):
+        open_items(torch.tensor(1.0))

@@ -178,6 +178,30 @@ def test_a_network_that_does_not_take_the_samples_is_named(whose) -> None:
         distill_module(*networks.values(), samples(16), samples(4, 1), training=TRAINING)
 
 
+class Counts(TwoHeads):
+    """Two heads beside a buffer that each forward pass writes and one that it makes anew."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, image):
+        self.calls += 1
+        self.mean = 0.9 * self.mean + 0.1 * image.mean()
+        return super().forward(image)
+
+
+def test_the_teacher_is_left_as_it_is() -> None:
+    teacher = Counts().train()
+    teacher.masks.eval()
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    distill_module(TwoHeads(6, 2), teacher, samples(16), samples(4, 1), training=TRAINING)
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+    assert teacher.training
+    assert not teacher.masks.training
+
+
 def test_a_student_that_is_its_teacher_is_not_made_worse() -> None:
     student, teacher = TwoHeads(6, 1), TwoHeads(6, 1)
     result = distill_module(
@@ -280,6 +304,20 @@ def test_taps_are_what_most_outputs_need_at_each_resolution() -> None:
         choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),), ["neck"])
     with pytest.raises(InputError, match="same height and width"):
         choose_taps(student, teacher, (torch.zeros(1, 3, 16, 16),), ["trunk=deep"])
+
+
+def test_the_weights_of_a_parametrized_layer_are_no_feature() -> None:
+    def make(width: int) -> nn.Module:
+        first = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, width, 3))
+        return nn.Sequential(first, nn.ReLU(), nn.Conv2d(width, 2, 1))
+
+    example = (torch.rand(1, 3, 16, 16),)
+    for width in (8, 16):
+        taps = choose_taps(make(width).eval(), make(16).eval(), example)
+        assert [tap.student for tap in taps] == ["1"]
+    name = "0.parametrizations.weight"
+    with pytest.raises(InputError, match="two maps"):
+        choose_taps(make(8).eval(), make(16).eval(), example, [name])
 
 
 def test_a_map_of_one_place_is_no_feature() -> None:

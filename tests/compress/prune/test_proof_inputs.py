@@ -169,3 +169,24 @@ def test_a_network_of_large_pictures_is_pruned():
     assert result.macs[1] < result.macs[0]
     assert max(result.differences) <= TOLERANCE
     assert result.module(*given).shape == module(*given).shape
+
+
+class Bytes(nn.Module):
+    """Turns bytes into floats itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 4, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Returns maps."""
+        return self.layers(pixels.float() / 255)
+
+
+def test_a_network_whose_only_input_is_bytes_is_proven_in_float64() -> None:
+    pixels = torch.randint(0, 256, (1, 3, 16, 24), dtype=torch.uint8)
+    settings = PruneSettings(importance="magnitude")
+    result = prune_module(Bytes().eval(), (pixels,), RatioGoal(0.5), settings)
+    assert result.macs[1] < 0.6 * result.macs[0]
+    assert result.differences[0] < TOLERANCE
+    assert result.module(pixels).shape == (1, 4, 14, 22)
