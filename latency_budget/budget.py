@@ -1,7 +1,6 @@
 """The budget file: what a frame may cost, read from `budget.toml` and checked key by key."""
 
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Self
 
 from artifacts.errors import InputError
 from artifacts.file_content import read_text
+from artifacts.strict_toml import read_toml
 from latency_budget.budget_values import (
     check_choice,
     check_count,
@@ -118,8 +118,8 @@ class Budget:
         except UnicodeDecodeError as error:
             raise InputError(f"the budget {path} is not UTF-8 text", "a TOML file") from error
         try:
-            values = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            values = read_toml(text)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"the budget {path} is not TOML: {error}") from error
         if not values:
             raise InputError(

@@ -108,6 +108,7 @@ def test_the_deadline_is_never_longer_than_the_period(tmp_path):
         ("[tiers.pr]\nrule = 'wald'", ["tiers.pr.rule = 'wald'", '"sprt"']),
         ("[environment]\nmode = 'off'", ["environment.mode = 'off'"]),
         ("[frame\n", ["not TOML", "line 1"]),
+        ("a" + ".a" * 100_000 + " = 1", ["not TOML", "more than 16 parts"]),
         ("[frame]\nrate_hz = 30\nrate_hz = 31", ["not TOML"]),
     ],
 )
