@@ -1,10 +1,12 @@
 """One frame of a running pipeline, and how it is written as a line of JSON."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from artifacts.strict_json import read_json
+from latency_budget.dropped_flag import read_dropped
 
 UNITS = {"_ns": 1.0, "_us": 1e3, "_ms": 1e6}
 _LATENCY = "latency"
@@ -28,12 +30,13 @@ def parse_line(line: str) -> Sample:
     """Reads `{"latency_ms": 24.8, "network_ms": 19.0, "dropped": 0}`; units `_ns`, `_us`, `_ms`.
 
     Raises:
-        ValueError: the line is not such an object, or a time is not a number above zero.
+        ValueError: the line is not such an object, a time is not a number above zero, or the flag
+            is none.
     """
-    values = json.loads(line)
+    values = read_json(line)
     if not isinstance(values, dict):
         raise ValueError("no object")
-    if values.get("dropped") in (1, True):
+    if read_dropped(values.get("dropped")):
         return Sample(None)
     times = {}
     for name, value in values.items():

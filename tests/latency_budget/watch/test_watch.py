@@ -79,6 +79,9 @@ def test_too_few_frames_have_no_percentile():
         '{"latency_ms": true}',
         '{"network_ms": 3}',
         '{"latency_ms": 1e300}',
+        f'{{"latency_ns": {"9" * 400}}}',
+        '{"latency_ms": 20, "latency_ms": 90}',
+        '{"latency_ms": 20, "dropped": "perhaps"}',
     ],
 )
 def test_lines_that_are_no_frame_are_counted_and_passed_over(line):
@@ -86,6 +89,12 @@ def test_lines_that_are_no_frame_are_counted_and_passed_over(line):
     found = [sample for batch in source.batches() for sample in batch]
     assert found == [Sample(20 * MS)]
     assert source.unreadable == (1 if line else 0)
+
+
+@pytest.mark.parametrize("flag", ["1", "true", '"yes"', '"1"', "1.0"])
+def test_a_frame_is_dropped_in_every_form_that_recorded_samples_have(flag):
+    source = LineSource(io.StringIO(f'{{"latency_ms": 20, "dropped": {flag}}}\n'))
+    assert [sample for batch in source.batches() for sample in batch] == [Sample(None)]
 
 
 @settings(deadline=None)
