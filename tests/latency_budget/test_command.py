@@ -426,6 +426,8 @@ def test_the_installed_command_ends_with_each_exit_code(
         monkeypatch.setattr("latency_budget.reports.write_report", lambda *_: 1 / 0)
     arguments = ["--budget", budget, "--samples", samples, "--quality", quality, *options]
     assert budget_check_main([str(argument) for argument in arguments]) == code
+    if code == 0:
+        assert budget_check_main(["check", *(str(argument) for argument in arguments)]) == code
     errors = capsys.readouterr().err
     assert (errors.startswith("error: ") and errors.count("\n") == 1) or code not in (2, 5)
 
