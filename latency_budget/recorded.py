@@ -94,6 +94,27 @@ def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recordi
     return Recording(run, circumstances)
 
 
+def take_as_stage(recording: Recording, path: Path, stage: str) -> Recording:
+    """Returns recorded latencies as those of one stage, which is a part of the frame.
+
+    Args:
+        recording: of whole latencies alone.
+        path: their file, for the errors.
+        stage: its name.
+
+    Raises:
+        InputError: the file tells by itself what its latencies are of.
+    """
+    run = recording.run
+    if recording.circumstances is not None or run.stage_names:
+        what = "is a report" if recording.circumstances else "has a column for each stage"
+        raise InputError(
+            f"{path} {what}, so that its latencies are not those of stage '{stage}' alone",
+            "latencies and nothing else",
+        )
+    return replace(recording, run=replace(run, stage_names=(stage,), is_whole_frame=False))
+
+
 def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
     latency_name = _find_latency(path, columns)
     lengths = {name: len(values) for name, values in columns.items()}
