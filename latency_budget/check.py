@@ -207,7 +207,8 @@ def check_recorded(path: Path, settings: CheckSettings, *, stage: str = "") -> R
             f"{rate_hz:g} Hz, the budget's rate",
             "measure again: frames wait for each other at another rate",
         )
-    _require_like(files, replace(found, rate_hz=rate_hz), settings)
+    now = replace(found, rate_hz=rate_hz, is_whole_frame=recording.run.is_whole_frame)
+    _require_like(files, now, settings)
     return _conclude(
         recording.run,
         Subject(name=path.name),

@@ -149,6 +149,8 @@ def test_latencies_of_one_stage_are_judged_as_a_part_of_the_frame(tmp_path):
         assert report["frame"]["deadline_ms"] == 28
         assert {"part P99", "stage network P99"} < {gate["name"] for gate in report["gates"]}
         assert "not the whole frame" in " ".join(report["notes"])
+    assert run(*check, "--stage", "network", "--baseline", tmp_path / "report.json")[0] == 1
+    assert "a part of the frame" in run(*check, "--baseline", tmp_path / "report.json")[1]
     for words, message in (
         (["--samples", samples, "--stage", "netwrk"], "did you mean 'network'"),
         (["--samples", tmp_path / "report.json", "--stage", "network"], "is a report"),
