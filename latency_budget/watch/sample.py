@@ -20,10 +20,12 @@ class Sample:
     Attributes:
         latency_ns: from its arrival to its result; None where it was dropped.
         stages_ns: durations by stage; may be empty.
+        number: what its line counts as `frame`; None where it does not.
     """
 
     latency_ns: int | None
     stages_ns: Mapping[str, int] = field(default_factory=dict)
+    number: int | None = None
 
 
 def parse_line(line: str) -> Sample:
@@ -37,7 +39,7 @@ def parse_line(line: str) -> Sample:
     if not isinstance(values, dict):
         raise ValueError("no object")
     if read_dropped(values.get("dropped")):
-        return Sample(None)
+        return Sample(None, number=_number_of(values))
     times = {}
     for name, value in values.items():
         unit = name[-3:]
@@ -47,7 +49,12 @@ def parse_line(line: str) -> Sample:
     if times.get(_LATENCY, 0) < 1:
         raise ValueError("no latency above zero")
     latency = times.pop(_LATENCY)
-    return Sample(latency, times)
+    return Sample(latency, times, _number_of(values))
+
+
+def _number_of(values: Mapping[str, Any]) -> int | None:
+    number = values.get("frame")
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def _nanoseconds(name: str, value: Any, unit: float) -> int:

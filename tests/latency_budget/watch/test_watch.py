@@ -97,6 +97,17 @@ def test_a_frame_is_dropped_in_every_form_that_recorded_samples_have(flag):
     assert [sample for batch in source.batches() for sample in batch] == [Sample(None)]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "lost"),
+    [((0, 1, 2), 0), ((7, 8, 11, 12), 2), ((5, 0, 1), 0), ((1, None, 9), 0), ((3, True, 1.5), 0)],
+)
+def test_frames_that_the_numbers_leave_out_are_lost(numbers, lost):
+    lines = [json.dumps({"latency_ms": 20, "frame": number}) for number in numbers]
+    source = LineSource(io.StringIO("\n".join(lines)))
+    assert len([sample for batch in source.batches() for sample in batch]) == len(numbers)
+    assert (source.lost, source.unreadable) == (lost, 0)
+
+
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=10))
 def test_no_text_ends_the_watch(texts):
