@@ -360,6 +360,11 @@ def steadiness() -> list[Row]:
             False,
         ),
         ("a slow wave of 1 % either way", lambda x: 1 + 0.01 * np.sin(20 * x), True),
+        (
+            "level with 60 % of the frames, by chance, half as slow again",
+            lambda x: 1 + 0.5 * (rng.random(len(x)) < 0.6),
+            True,
+        ),
     )
     rows = []
     share = np.arange(1000) / 1000

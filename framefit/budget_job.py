@@ -107,6 +107,7 @@ def make_report(
     against: Path | None,
     engine: Engine,
     *,
+    stage: str = "",
     progress: Progress | None = None,
 ) -> Report:
     """Judges recorded samples, a pipeline, or a model; the newest one where none is named.
@@ -118,6 +119,7 @@ def make_report(
         pipeline: `package.module:function`.
         against: an older model, measured in turns.
         engine: runtime, threads, input_shape and data.
+        stage: what the samples are of, where they are no whole frames.
         progress: called with (what, done, total).
 
     Raises:
@@ -128,7 +130,9 @@ def make_report(
             raise InputError(
                 "--samples was given together with MODEL, --pipeline or --against", "one of them"
             )
-        return check_recorded(samples, settings)
+        return check_recorded(samples, settings, stage=stage)
+    if stage:
+        raise InputError(f"--stage {stage} was given without --samples", "latencies of that stage")
     if model is None and pipeline is None:
         model = Workspace().find_artifact("int8-onnx", "plan", "float-onnx")
     if against is not None and model is None:

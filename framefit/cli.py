@@ -73,9 +73,12 @@ def compress_main(arguments: Sequence[str] | None = None) -> int:
 def budget_check_main(arguments: Sequence[str] | None = None) -> int:
     """Runs `budget-check` and returns its exit code.
 
-    It is `framefit budget check`, unless its first word is one of `BUDGET_CHECK_OTHERS`.
+    It is `framefit budget check`, unless its first word is one of `BUDGET_CHECK_OTHERS`; the word
+    `check` may stand first, as there.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["check"]:
+        arguments = given[1:]
     if given and given[0] in BUDGET_CHECK_OTHERS:
         other = partial(build_command, row=BUDGET_CHECK_OTHERS[given[0]])
         return _run(f"budget-check {given[0]}", other, given[1:])

@@ -11,6 +11,7 @@ from artifacts.atomic import only_writer, write_text
 from artifacts.errors import FramefitError, InputError, first_line
 from artifacts.file_content import read_text
 from artifacts.onnx_file import has_weights_beside
+from artifacts.strict_json import read_json
 from engines.runtimes import SessionSettings
 from framefit.hang_watch import HangWatch
 from framefit.why_job import known_targets, profile_network, roofline_network
@@ -196,7 +197,7 @@ def view_roofline(model: Path, settings: SessionSettings | None = None) -> Roofl
 
 def _read_options(path: Path) -> tuple[StageOption, ...]:
     try:
-        content = json.loads(read_text(path))
+        content = read_json(read_text(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -245,7 +246,7 @@ def _read_history(path: Path) -> list[HistoryPoint]:
         return [_point(json.loads(line)) for line in lines if line.strip()]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"{path} is not a history: {error!r}", "a .jsonl that budget-check report wrote"
         ) from error

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from artifacts.errors import InputError
 from artifacts.file_content import read_text
 from artifacts.file_kind import describe_absence
 from artifacts.input_spec import InputSpec
+from artifacts.strict_toml import read_toml
 from latency_budget.budget_values import refuse_unknown
 
 SETTINGS_FILE = "framefit.toml"
@@ -81,8 +81,10 @@ class Workspace:
         try:
             if path.stat().st_size > MAX_SETTINGS_BYTES:
                 raise InputError(f"{path} is larger than {MAX_SETTINGS_BYTES} bytes")
-            values = tomllib.loads(read_text(path))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            values = read_toml(read_text(path))
+        except InputError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"cannot read {path}: {error}", "a TOML file") from error
         tables = {"input": set(InputSpec.__dataclass_fields__), "datasets": None}
         refuse_unknown(str(path), "", values, set(tables))

@@ -1,14 +1,14 @@
 """The budget file: what a frame may cost, read from `budget.toml` and checked key by key."""
 
 import math
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from artifacts.errors import InputError
 from artifacts.file_content import read_text
+from artifacts.strict_toml import read_toml
 from latency_budget.budget_values import (
     check_choice,
     check_count,
@@ -21,6 +21,7 @@ from latency_budget.head_metric import is_lower_better
 from latency_budget.tiers import TIERS, Tier, parse_tiers
 
 MODES = ("enforce", "report", "strict")
+_MISSPELT = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +118,8 @@ class Budget:
         except UnicodeDecodeError as error:
             raise InputError(f"the budget {path} is not UTF-8 text", "a TOML file") from error
         try:
-            values = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            values = read_toml(text)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"the budget {path} is not TOML: {error}") from error
         if not values:
             raise InputError(
@@ -137,6 +138,7 @@ class Budget:
             check_table(source, name, values[name])
         environment = values.get("environment", {})
         refuse_unknown(source, "environment.", environment, {"mode"})
+        heads = values.get("heads", {})
         return cls(
             frame=_parse_frame(source, values.get("frame", {})),
             stages={
@@ -144,11 +146,10 @@ class Budget:
                 for name, value in values.get("stages", {}).items()
             },
             heads={
-                name: _parse_head(source, f"heads.{name}", value)
-                for name, value in values.get("heads", {}).items()
+                name: _parse_head(source, f"heads.{name}", value) for name, value in heads.items()
             },
             tiers=parse_tiers(source, values.get("tiers", {})),
-            modes=_parse_modes(source, values.get("modes", {})),
+            modes=_parse_modes(source, values.get("modes", {}), heads),
             environment=check_choice(
                 source, "environment.mode", environment.get("mode", "enforce"), MODES
             ),
@@ -255,7 +256,9 @@ def _parse_head(source: str, key: str, value: Any) -> HeadContract:
         raise InputError(f"{source}: [{key}]: {error.what}", error.expected) from error
 
 
-def _parse_modes(source: str, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _parse_modes(
+    source: str, values: Mapping[str, Any], contracts: Collection[str]
+) -> dict[str, tuple[str, ...]]:
     modes = {}
     for name, value in values.items():
         key = f"modes.{name}"
@@ -267,5 +270,16 @@ def _parse_modes(source: str, values: Mapping[str, Any]) -> dict[str, tuple[str,
             )
         if not heads:
             raise InputError(f"{source}: {key}.heads is empty", "at least one head that is on")
+        _refuse_misspelt(f"{source}: {key}.heads", heads, contracts)
         modes[name] = tuple(heads)
     return modes
+
+
+def _refuse_misspelt(where: str, heads: list[str], contracts: Collection[str]) -> None:
+    """Refuses a head that is nearly one with a contract: the contract would not be judged."""
+    off = [name for name in contracts if name not in heads]
+    for head in heads:
+        if head not in contracts and (near := name_nearest(head, off, cutoff=_MISSPELT)):
+            raise InputError(
+                f"{where} has '{head}', without a contract", ", ".join(contracts), near
+            )

@@ -32,7 +32,7 @@ def check_number(
         raise InputError(shown, expected, "write it without quotes")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(shown, expected)
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+    if not _is_finite(value) or value < 0 or (value == 0 and not zero):
         raise InputError(shown, expected.replace("above 0", "of 0 or more") if zero else expected)
     if 0 < value < low:
         hints = {"ms": f"is it in seconds? then write {value * 1000:g}"}
@@ -43,6 +43,14 @@ def check_number(
     return float(value)
 
 
+def _is_finite(value: float) -> bool:
+    """Returns whether a float holds it: a whole number of TOML may have any number of digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def check_count(source: str, key: str, value: Any, *, low: int) -> int:
     """Returns a whole number of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
@@ -50,14 +58,17 @@ def check_count(source: str, key: str, value: Any, *, low: int) -> int:
     return value
 
 
-def check_share(source: str, key: str, value: Any) -> float:
-    """Returns a number strictly between 0 and 1; a percentage is pointed out."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        hint = ""
-        if isinstance(value, int | float) and 1 < value < 100:
-            hint = f"is it in percent? then write {value / 100:g}"
-        raise InputError(f"{source}: {key} = {value!r}", "a number between 0 and 1", hint)
-    return float(value)
+def check_confidence(source: str, key: str, value: Any) -> float:
+    """Returns a number between 0.5 and 1; a percentage and a chance of error are pointed out."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and 0.5 <= value < 1:
+        return float(value)
+    hint = ""
+    if is_number and 1 < value < 100:
+        hint = f"is it in percent? then write {value / 100:g}"
+    elif is_number and 0 < value < 0.5:
+        hint = f"is it the chance of an error? then write {1 - value:g}"
+    raise InputError(f"{source}: {key} = {value!r}", "a number between 0.5 and 1", hint)
 
 
 def check_choice(source: str, key: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -78,7 +89,14 @@ def refuse_unknown(source: str, prefix: str, values: Mapping[str, Any], known: s
             )
 
 
-def name_nearest(name: str, known: Iterable[str]) -> str:
-    """Returns "did you mean 'x'?", or nothing where no known name is near."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-    return f"did you mean '{found[0]}'?" if found else ""
+def name_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.4) -> str:
+    """Returns "did you mean 'x'?", or nothing where no known name is near.
+
+    Args:
+        name: as it was written.
+        known: the names that it may stand for.
+        cutoff: how alike they must be, from 0 to 1; upper and lower case count as equal.
+    """
+    lower = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=cutoff)
+    return f"did you mean '{lower[found[0]]}'?" if found else ""

@@ -9,6 +9,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError, UnsafeFileError
 from latency_budget.baseline import Baseline, read_baseline
 from latency_budget.budget import Budget
+from latency_budget.budget_values import name_nearest
 from latency_budget.check_notes import describe_limits, describe_part
 from latency_budget.environment import Environment
 from latency_budget.experiment import Experiment, Parts, Progress
@@ -17,11 +18,12 @@ from latency_budget.phase_sweep import describe_sweep, summarise_sweep, sweep_ph
 from latency_budget.plan import Plan, begin_attempt, make_plan
 from latency_budget.priority import Scheduling
 from latency_budget.quality_file import describe_unread, read_quality, require_plausible
-from latency_budget.recorded import read_recording
+from latency_budget.recorded import read_recording, take_as_stage
 from latency_budget.report import Report, build_report, build_variant
 from latency_budget.reports.stored_samples import Circumstances
 from latency_budget.restarts import ProcessSettings, measure_in_turns
 from latency_budget.run import Run
+from latency_budget.stage import FRAME_NAMES
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge, judge_measurement
@@ -186,7 +188,7 @@ def _process_settings(settings: CheckSettings, budget: Budget) -> ProcessSetting
     )
 
 
-def check_recorded(path: Path, settings: CheckSettings) -> Report:
+def check_recorded(path: Path, settings: CheckSettings, *, stage: str = "") -> Report:
     """Judges latencies that were recorded elsewhere; see `read_recording`.
 
     Raises:
@@ -195,6 +197,9 @@ def check_recorded(path: Path, settings: CheckSettings) -> Report:
     files = _read_files(settings)
     rate_hz = settings.budget.frame.rate_hz
     recording = read_recording(path, rate_hz=rate_hz)
+    if stage:
+        _require_stage(stage, settings.budget)
+        recording = take_as_stage(recording, path, stage)
     found = recording.circumstances or Circumstances()
     if found.rate_hz is not None and found.rate_hz != rate_hz:
         raise InputError(
@@ -202,7 +207,8 @@ def check_recorded(path: Path, settings: CheckSettings) -> Report:
             f"{rate_hz:g} Hz, the budget's rate",
             "measure again: frames wait for each other at another rate",
         )
-    _require_like(files, replace(found, rate_hz=rate_hz), settings)
+    now = replace(found, rate_hz=rate_hz, is_whole_frame=recording.run.is_whole_frame)
+    _require_like(files, now, settings)
     return _conclude(
         recording.run,
         Subject(name=path.name),
@@ -211,6 +217,16 @@ def check_recorded(path: Path, settings: CheckSettings) -> Report:
         environment=found.environment,
         session=found.session,
     )
+
+
+def _require_stage(stage: str, budget: Budget) -> None:
+    """Refuses a name that no budget knows: what all known stages leave would be its limit."""
+    if stage in FRAME_NAMES or (budget.stages and stage not in budget.stages):
+        raise InputError(
+            f"--stage is '{stage}', for which the budget has no limit",
+            ", ".join(budget.stages) or "the name of a part of the frame, such as network",
+            name_nearest(stage, budget.stages),
+        )
 
 
 _Files = tuple[dict[str, HeadQuality] | None, Baseline | None]

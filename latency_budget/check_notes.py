@@ -17,7 +17,10 @@ def describe_limits(budget: Budget, mode: str | None) -> list[str]:
             f"{frame.rate_hz:g} Hz: {frame.deadline_ns / 1e6:.4g} ms are judged."
         )
     if mode:
-        notes.append(f"Mode {mode}: only {', '.join(budget.modes[mode])} on.")
+        heads = budget.modes[mode]
+        free = ", ".join(head for head in heads if head not in budget.heads)
+        unjudged = f" Without a contract, so not judged: {free}." if free else ""
+        notes.append(f"Mode {mode}: only {', '.join(heads)} on.{unjudged}")
     return notes
 
 

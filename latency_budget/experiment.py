@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from latency_budget.environment import Environment, judge_environment
+from latency_budget.kept_payloads import check_payloads, digest_payload
 from latency_budget.measure import POLICIES, MeasureSettings, measure_closed, measure_paced
 from latency_budget.run import Nanoseconds, Run
 from latency_budget.samplers import Samplers
@@ -143,6 +144,7 @@ def run_experiment(
     plain = replace(settings, stop=None, probe=None)
     note("first frames and no-op control", 0, 5)
     first = measure_closed(stages, held, replace(plain, frames=COLD_FRAMES, warmup_frames=0))
+    payloads = _digest_first(held)
     controls = [_measure_control(plain, parts.control)]
     note("closed loop", 1, 5)
     back_to_back = _count_in_time(parts.closed, first, settings.rate_hz)
@@ -152,6 +154,7 @@ def run_experiment(
         held,
         replace(plain, warmup_frames=warmup, frames=max(1, min(settings.frames, back_to_back))),
     )
+    changed = check_payloads(payloads, _digest_first(held))
     note(f"{settings.frames} frames at {settings.rate_hz:g} Hz", 2, 5)
     with Samplers(skip_s=settings.warmup_frames / settings.rate_hz) as samplers:
         paced = measure_paced(
@@ -166,7 +169,7 @@ def run_experiment(
     return Experiment(
         replace(closed, is_whole_frame=is_whole_frame),
         replace(paced, is_whole_frame=is_whole_frame),
-        judge_environment(paced, wakeups, extra=samplers.checks),
+        judge_environment(paced, wakeups, extra=[*samplers.checks, *changed]),
         other=other,
         cold=(ColdStart(first_ns=tuple(first.service_ns.tolist())),),
         harness=Harness(
@@ -174,6 +177,10 @@ def run_experiment(
             frame_cost_ns=measure_frame_cost(plain),
         ),
     )
+
+
+def _digest_first(held: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [digest_payload(held[index]) for index in range(min(COLD_FRAMES, len(held)))]
 
 
 def measure_frame_cost(settings: MeasureSettings) -> int:

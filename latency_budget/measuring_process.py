@@ -84,12 +84,13 @@ def measure_in_child(
             )
         finally:
             os.close(descriptor)
+        follower = _Follower(child, pulse, patience, words)
         try:
-            is_measured = _Follower(child, pulse, patience, words).listen(request, progress, label)
+            is_measured = follower.listen(request, progress, label)
         finally:
             _end(child)
         if not is_measured:
-            raise _died(child.returncode, words.read_from())
+            raise _died(child.returncode, follower.describe_place(), words.read_from())
 
 
 class _Follower:
@@ -138,6 +139,13 @@ class _Follower:
                         progress(f"{label}{self._part}", done, total)
             self._let_end()
         return is_measured
+
+    def describe_place(self) -> str:
+        """Returns the stage and the frame in which the process is, empty outside of all stages."""
+        place = find_place(self._pulse.cell[0], self._stages)
+        if place is None or not place.stage:
+            return ""
+        return f" in stage '{place.stage}' on frame {place.frame} of '{self._part}'"
 
     def _let_end(self) -> None:
         with suppress(subprocess.TimeoutExpired):
@@ -263,8 +271,8 @@ def _error_of(message: dict[str, Any]) -> FramefitError:
     return error
 
 
-def _died(code: int, complaints: str) -> FramefitError:
+def _died(code: int, place: str, complaints: str) -> FramefitError:
     words = [line for line in complaints.strip().splitlines() if line.strip()]
     last = words[-1] if words else "it said nothing"
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return FramefitError(f"the measuring process ended {how} before it was done: {last}")
+    return FramefitError(f"the measuring process ended {how}{place} before it was done: {last}")

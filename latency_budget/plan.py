@@ -22,6 +22,10 @@ from latency_budget.clock import unix_time_s
 from latency_budget.tiers import Tier
 
 PLAN_VERSION = 1
+_BESIDE_THE_CLAIM = {
+    "tier": ("frames", "min_frames", "restarts"),
+    "how": ("warmup_frames", "phase_ns"),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +35,7 @@ class Plan:
 
     Attributes:
         values: everything that can change the verdict besides the frames themselves.
-        attempt: the how-manieth try of the same plan this is, from 1; None where it could not be
+        attempt: the how-manieth try of the same claim this is, from 1; None where it could not be
             counted.
     """
 
@@ -41,12 +45,29 @@ class Plan:
     @property
     def sha256(self) -> str:
         """The plan's digest, over JSON with sorted keys."""
-        text = json.dumps(self.values, sort_keys=True, separators=(",", ":"))
-        return sha256_bytes(text.encode())
+        return _digest(self.values)
+
+    @property
+    def claim_sha256(self) -> str:
+        """The digest of what is claimed, by which attempts are counted.
+
+        A file of another name, more frames or a longer warm-up make no first attempt of a second.
+        """
+        values = dict(self.values)
+        if values["artifact_sha256"]:
+            del values["subject"]
+        for part, names in _BESIDE_THE_CLAIM.items():
+            values[part] = {key: value for key, value in values[part].items() if key not in names}
+        return _digest(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the plan as report.json holds it."""
         return {"sha256": self.sha256, "attempt": self.attempt, "values": self.values}
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return sha256_bytes(text.encode())
 
 
 def make_plan(
@@ -94,8 +115,13 @@ def begin_attempt(plan: Plan, ledger: Path | None, *, is_judged: bool = True) ->
         make_folder(ledger.parent)
         with ledger.open("a", encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
-            before, is_torn = _count(ledger, plan.sha256)
-            line = {"plan": plan.sha256, "attempt": before + 1, "started_s": unix_time_s()}
+            before, is_torn = _count(ledger, plan)
+            line = {
+                "plan": plan.sha256,
+                "claim": plan.claim_sha256,
+                "attempt": before + 1,
+                "started_s": unix_time_s(),
+            }
             stream.write("\n" * is_torn + json.dumps(line) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
@@ -109,16 +135,18 @@ def begin_attempt(plan: Plan, ledger: Path | None, *, is_judged: bool = True) ->
     return replace(plan, attempt=before + 1)
 
 
-def _count(ledger: Path, sha256: str) -> tuple[int, bool]:
-    """Returns the plan's attempts, and whether the last line is torn.
+def _count(ledger: Path, plan: Plan) -> tuple[int, bool]:
+    """Returns the attempts of the plan's claim, and whether the last line is torn.
 
-    Lines that are torn or of another kind count for nothing.
+    Lines that are torn or of another kind count for nothing; older ones tell the plan only.
     """
+    sha256, claim = plan.sha256, plan.claim_sha256
     found, text = 0, ledger.read_text(encoding="utf-8", errors="replace")
     for line in text.splitlines():
         try:
             entry = json.loads(line)
         except ValueError:
             continue
-        found += isinstance(entry, dict) and entry.get("plan") == sha256
+        if isinstance(entry, dict):
+            found += claim == entry.get("claim") or sha256 == entry.get("plan")
     return found, bool(text) and not text.endswith("\n")

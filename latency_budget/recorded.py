@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from artifacts.errors import InputError
 from artifacts.file_content import read_content, read_text
 from artifacts.strict_json import read_json
+from latency_budget.dropped_flag import read_dropped
 from latency_budget.repeated_rows import find_repeats
 from latency_budget.reports.stored_samples import Circumstances, read_circumstances, read_columns
 from latency_budget.run import Nanoseconds, Run
@@ -33,7 +34,6 @@ _OTHER_CONTENT = {
     b"\xff\xfe": "it is UTF-16, as PowerShell writes it: save it as UTF-8",
 }
 _CLOCK_NS = 10_000_000_000
-_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
 
 Columns = dict[str, Sequence[Any]]
 
@@ -92,6 +92,27 @@ def read_recording(path: Path | str, *, rate_hz: float | None = None) -> Recordi
             is_unit_known=bool(circumstances.policy),
         )
     return Recording(run, circumstances)
+
+
+def take_as_stage(recording: Recording, path: Path, stage: str) -> Recording:
+    """Returns recorded latencies as those of one stage, which is a part of the frame.
+
+    Args:
+        recording: of whole latencies alone.
+        path: their file, for the errors.
+        stage: its name.
+
+    Raises:
+        InputError: the file tells by itself what its latencies are of.
+    """
+    run = recording.run
+    if recording.circumstances is not None or run.stage_names:
+        what = "is a report" if recording.circumstances else "has a column for each stage"
+        raise InputError(
+            f"{path} {what}, so that its latencies are not those of stage '{stage}' alone",
+            "latencies and nothing else",
+        )
+    return replace(recording, run=replace(run, stage_names=(stage,), is_whole_frame=False))
 
 
 def _build_run(path: Path, columns: Columns, rate_hz: float | None) -> Run:
@@ -190,34 +211,29 @@ def _read_times(
 
 def _read_number(path: Path, name: str, index: int, value: Any) -> float:
     try:
-        if value is None or isinstance(value, bool):
+        if value is None or isinstance(value, bool) or (isinstance(value, str) and "_" in value):
             raise ValueError(value)
         return float(value)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{path}: {name} of row {index} is {value!r}",
             "a number",
-            "a frame that was never processed has dropped = 1",
+            "dropped frames are numbered too"
+            if name == "frame"
+            else "a frame that was never processed has dropped = 1",
         ) from error
 
 
 def _read_flags(path: Path, values: Sequence[Any] | None, count: int) -> NDArray[np.bool_]:
     if values is None:
         return np.zeros(count, bool)
-    words = [_word_of(value) for value in values]
-    for index, word in enumerate(words):
-        if word not in _TRUE + _FALSE:
-            raise InputError(f"{path}: dropped of row {index} is {word!r}", "0 or 1")
-    return np.asarray([word in _TRUE for word in words], bool)
-
-
-def _word_of(value: Any) -> str:
-    """A flag that a frame leaves out is not set; numpy and JSON may hold it as a float."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip().lower()
+    flags = np.zeros(count, bool)
+    for index, value in enumerate(values):
+        try:
+            flags[index] = read_dropped(value)
+        except ValueError as error:
+            raise InputError(f"{path}: dropped of row {index} is {error}", "0 or 1") from error
+    return flags
 
 
 def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
@@ -228,7 +244,12 @@ def _check_ids(path: Path, values: Sequence[Any] | None) -> list[str]:
     if (steps == 1).all():
         return []
     at = int(np.flatnonzero(steps != 1)[0])
-    return [f"frame numbers are missing, repeated or out of order: {ids[at]:g}, {ids[at + 1]:g}"]
+    found = f"frame numbers are missing, repeated or out of order: {ids[at]:g}, {ids[at + 1]:g}"
+    if steps[at] > 1:
+        return [f"{found} (a frame that never came out is a row with dropped = 1)"]
+    if ids[at + 1] in (0, 1):
+        return [f"{found} (a counter that begins anew: judge each recording by itself)"]
+    return [found]
 
 
 _Content = tuple[Columns, Circumstances | None]
@@ -238,8 +259,11 @@ def _read_csv(path: Path) -> _Content:
     with io.StringIO(read_text(path), newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         names = [name.strip() for name in reader.fieldnames or []]
-        if any(";" in name for name in names):
-            raise ValueError("semicolons between its cells; expected commas, and points in numbers")
+        for mark, word in ((";", "semicolons"), ("\t", "tabs")):
+            if any(mark in name for name in names):
+                raise ValueError(
+                    f"{word} between its cells; expected commas, and points in numbers"
+                )
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"its header has '{name}' twice")
@@ -285,7 +309,10 @@ def _from_rows(rows: list[Any]) -> Columns:
 
 
 def _read_npz(path: Path) -> _Content:
-    loaded = np.load(io.BytesIO(read_content(path)), allow_pickle=False)
+    content = read_content(path)
+    if not content.startswith((b"PK", b"\x93NUMPY")):
+        raise ValueError("it is no archive, as np.savez writes it")
+    loaded = np.load(io.BytesIO(content), allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         raise ValueError("it holds one array without a name, as np.save writes it")
     with loaded as archive:

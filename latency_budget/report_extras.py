@@ -87,7 +87,7 @@ class StageOption:
                 n=int(values["n"]),
                 quantiles_ms=quantiles,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
                 f"an option of a stage is not whole: {error!r}",
                 "stage, settings, p50_ms, p99_ms, n, quantiles_ms",

@@ -63,12 +63,14 @@ def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness
     if count < FEWEST_BLOCKS:
         known = "1 frame is" if len(service_ns) == 1 else f"{len(service_ns)} frames are"
         return Steadiness("unknown", 0, f"{known} too few to tell")
-    blocks = _block_medians(service_ns[: count * size].reshape(count, size), service_ns)
+    frames = service_ns[: count * size].reshape(count, size)
+    blocks = _block_medians(frames, service_ns)
     if float(np.median(blocks)) <= 0:
         return Steadiness("unknown", 0, "most frames took no time")
-    starts = segment_levels(blocks)
+    noise = max(_noise(blocks), _noise_within(frames))
+    starts = segment_levels(blocks, noise)
     levels = [float(np.median(part)) for part in np.split(blocks, starts[1:])]
-    tolerance = _tolerance(blocks)
+    tolerance = _tolerance(blocks, noise)
     first = len(levels) - 1
     while first and abs(levels[first - 1] - levels[-1]) <= tolerance:
         first -= 1
@@ -85,7 +87,7 @@ def find_steady(service_ns: Nanoseconds, seconds_per_frame: float) -> Steadiness
     drift = _drift_per_minute(blocks[begin:], size * seconds_per_frame, tolerance)
     if drift is not None:
         return Steadiness("unsteady", begin * size, f"drifts by {drift:+.1%} per minute")
-    wander = _wander(blocks[begin:])
+    wander = _wander(blocks[begin:], noise)
     if wander is not None:
         return Steadiness("unsteady", begin * size, f"wanders by {wander:.1%} (one sigma)")
     trimmed = f", from frame {begin * size} on" if begin else ""
@@ -106,15 +108,21 @@ def _block_medians(blocks: Nanoseconds, times: Nanoseconds) -> Floats:
     return medians
 
 
-def segment_levels(blocks: Floats) -> list[int]:
+def segment_levels(blocks: Floats, noise: float | None = None) -> list[int]:
     """Returns where the level pieces of `blocks` begin, the first one at 0.
 
     Minimizes the sum of absolute errors to each piece's median plus a penalty per piece, by
-    dynamic programming; the penalty is four times the noise of a block, estimated from the
-    differences of neighbours, times the logarithm of their number.
+    dynamic programming; the penalty is four times the noise of a block times the logarithm of
+    their number.
+
+    Args:
+        blocks: [n] medians of blocks.
+        noise: standard deviation of a block around its level; estimated from the differences of
+            neighbours where it is not given.
     """
     count = len(blocks)
-    penalty = _PENALTY * _noise(blocks) * max(1.0, math.log(count))
+    noise = _noise(blocks) if noise is None else noise
+    penalty = _PENALTY * noise * max(1.0, math.log(count))
     best = np.full(count + 1, np.inf)
     best[0] = -penalty
     cut = np.zeros(count + 1, int)
@@ -159,12 +167,29 @@ def _noise(blocks: Floats) -> float:
     return max(floor, _TRIMMED_TO_SIGMA * float(steps[: math.ceil(0.75 * len(steps))].mean()))
 
 
-def _tolerance(blocks: Floats) -> float:
+def _noise_within(frames: Nanoseconds) -> float:
+    """The standard deviation of a block's median by the frames of the blocks themselves.
+
+    Where frames take one of two times by chance, the middle frame is seldom of the rarer kind, and
+    then far off: neighbours alike say too little. The ranks one binomial standard deviation below
+    and above the middle enclose the median; a step lies within one block only.
+
+    Args:
+        frames: [blocks, frames of a block] service times.
+    """
+    size = frames.shape[1]
+    half = math.sqrt(size) / 2
+    low, high = round((size - 1) / 2 - half), round((size - 1) / 2 + half)
+    ordered = np.sort(frames, axis=1).astype(np.float64)
+    return float(np.sqrt((((ordered[:, high] - ordered[:, low]) / 2) ** 2).mean()))
+
+
+def _tolerance(blocks: Floats, noise: float) -> float:
     """A step below this is none: 1 %, or three times the noise's median absolute deviation."""
-    return max(STEP_SHARE * float(np.median(blocks)), STEP_MADS * _noise(blocks) / _MAD_TO_SIGMA)
+    return max(STEP_SHARE * float(np.median(blocks)), STEP_MADS * noise / _MAD_TO_SIGMA)
 
 
-def _wander(blocks: Floats) -> float | None:
+def _wander(blocks: Floats, noise: float) -> float | None:
     """The blocks' standard deviation, None unless it is material and no noise of single blocks.
 
     Teeth and slow waves have no level that cutting them into pieces would pay for, and no slope;
@@ -173,7 +198,7 @@ def _wander(blocks: Floats) -> float | None:
     """
     spread = float(blocks.std())
     share = spread / float(np.median(blocks))
-    return share if share > WANDER_SHARE and spread > WANDER_SIGMAS * _noise(blocks) else None
+    return share if share > WANDER_SHARE and spread > WANDER_SIGMAS * noise else None
 
 
 def _drift_per_minute(blocks: Floats, block_s: float, tolerance: float) -> float | None:

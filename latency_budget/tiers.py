@@ -7,8 +7,8 @@ from typing import Any
 from artifacts.errors import InputError
 from latency_budget.budget_values import (
     check_choice,
+    check_confidence,
     check_count,
-    check_share,
     check_table,
     refuse_unknown,
 )
@@ -107,4 +107,4 @@ def _check(source: str, key: str, field: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InputError(f"{source}: {key} = {value!r}", "true or false")
         return value
-    return check_share(source, key, value)
+    return check_confidence(source, key, value)

@@ -209,7 +209,7 @@ def _judge_machine(environment: Environment | None, mode: str) -> Gate:
 def _judge_attempts(attempt: int | None, planned: int) -> Gate:
     if attempt is None:
         return Gate("attempts", Verdict.PASS, f"were not counted; {planned} planned")
-    detail = f"attempt {attempt} of {planned} planned for this plan and file"
+    detail = f"attempt {attempt} of {planned} planned for these limits and this file"
     if attempt <= planned:
         return Gate("attempts", Verdict.PASS, detail)
     return Gate(

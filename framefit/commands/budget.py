@@ -76,6 +76,9 @@ def check(
     input_shape: InputShape = None,
     data: Data = None,
     samples: SamplesFile = None,
+    stage: Annotated[
+        str, typer.Option(help="What --samples are of, such as network; else of whole frames.")
+    ] = "",
     pipeline: Pipeline = None,
     against: Annotated[
         Path | None, typer.Option(help="An older build of MODEL, measured in turns with it.")
@@ -164,7 +167,7 @@ def check(
     trust = Trust(keys=trusted_key, revoked=revoked, newest=newest)
     with open_trusted(trust, model, against) as (opened, older):
         report = make_report(
-            settings, opened, samples, pipeline, older, engine, progress=_say_progress
+            settings, opened, samples, pipeline, older, engine, stage=stage, progress=_say_progress
         )
     _show(report, out, json_file)
     raise typer.Exit(report.verdict.exit_code)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from latency_budget.report import Report, Variant
-from latency_budget.reports.markdown import escape, table_row
+from latency_budget.reports.markdown import escape, name_digest, table_row
 from latency_budget.reports.terminal import headline
 from latency_budget.reports.text import SYMBOLS, format_ms, plain
 
@@ -40,7 +40,7 @@ def render_comment(report: Report, base: Report | None = None) -> str:
         causes = ", ".join(f"{name} {count}" for name, count in missed["by_cause"].items())
         lines += ["", escape(f"Missed frames by stage: {stages}. By cause: {causes}.")]
     if candidate.sha256:
-        lines += ["", f"`{candidate.sha256}` is the SHA-256 of {escape(candidate.artifact)}."]
+        lines += ["", name_digest(candidate)]
     if reference is not None:
         lines += ["", "The base was measured at another time: read its column as a hint."]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,10 @@
 """report.md: the same figures for a pull request or a step summary."""
 
+import html
 from pathlib import Path
 
 from artifacts.atomic import write_text
-from latency_budget.report import Report
+from latency_budget.report import Report, Variant
 from latency_budget.reports.table import build_rows, describe_environment
 from latency_budget.reports.terminal import describe_gain, headline
 from latency_budget.reports.text import SYMBOLS, format_ms, plain
@@ -37,22 +38,28 @@ def render(report: Report) -> str:
         lines.append(table_row([gate.name, f"{SYMBOLS[word]} {word}", gate.detail]))
     checks = report.environment.get("checks", [])
     if checks:
-        title = f"Machine: {describe_environment(report)}"
+        title = html.escape(f"Machine: {plain(describe_environment(report))}")
         lines += ["", f"<details><summary>{title}</summary>", "", "| | | |", "|---|---|---|"]
         lines += [table_row([check["name"], check["verdict"], check["detail"]]) for check in checks]
         lines += ["", "</details>"]
     lines += [f"\n{escape(note)}" for note in report.notes]
-    lines += [
-        f"\n`{variant.sha256}` is the SHA-256 of {escape(variant.artifact)}."
-        for variant in report.variants
-        if variant.sha256
-    ]
+    lines += [f"\n{name_digest(variant)}" for variant in report.variants if variant.sha256]
     return "\n".join(lines) + "\n"
 
 
 def escape(text: object) -> str:
     """Returns text that Markdown shows as it is, on one line, without mentions or HTML."""
     return "".join(f"\\{c}" if c in _SPECIAL else c for c in plain(text)).replace("\\@", "&#64;")
+
+
+def name_digest(variant: Variant) -> str:
+    """Returns which file's digest was measured, as a sentence."""
+    return f"{_quote(variant.sha256)} is the SHA-256 of {escape(variant.artifact)}."
+
+
+def _quote(text: str) -> str:
+    """Returns text as Markdown's code, which it cannot end."""
+    return f"`{plain(text).replace('`', chr(39))}`"
 
 
 def table_row(cells: list[str], *, literal: bool = False) -> str:

@@ -14,6 +14,7 @@ from latency_budget.report import SCHEMA, Report, Variant
 from latency_budget.run import Run
 
 _WHAT = "a report.json of framefit"
+_YEAR_10000_S = 253_402_300_800
 
 
 def read_content(path: Path | str) -> dict[str, Any]:
@@ -46,6 +47,8 @@ def read_report(path: Path | str) -> Report:
     content = read_content(path)
     try:
         samples = content["samples"]
+        if not samples:
+            raise ValueError("no variant")
         variants = tuple(
             _variant(values, part, content["frame"]["rate_hz"])
             for values, part in zip(content["variants"], samples, strict=True)
@@ -58,7 +61,7 @@ def read_report(path: Path | str) -> Report:
             frame={str(key): _number(value) for key, value in content["frame"].items()},
             title=str(content.get("title", "")),
             notes=tuple(str(note) for note in content.get("notes", [])),
-            created_s=int(content["created_s"]),
+            created_s=_moment(content["created_s"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is not a whole report: {error!r}", _WHAT) from error
@@ -96,6 +99,13 @@ def _run(samples: dict[str, Any], rate_hz: float) -> Run:
         rate_hz=rate_hz,
     )
     return replace(run, warmup_ns=np.asarray(samples["warmup_ns"], np.int64))
+
+
+def _moment(value: Any) -> int:
+    """Returns a Unix time that has a date, the year of which has four digits."""
+    if not 0 <= int(value) < _YEAR_10000_S:
+        raise ValueError(f"it was made at {value!r}")
+    return int(value)
 
 
 def _number(value: Any) -> float:

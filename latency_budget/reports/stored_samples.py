@@ -54,7 +54,7 @@ def read_columns(content: Any) -> dict[str, list[Any]]:
         last = content["samples"][-1]
         frame = [None if value is None else int(value) for value in last["frame_ns"]]
         stages = {f"{name}_ns": list(values) for name, values in last["stages_ns"].items()}
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError("it holds no frame samples") from error
     if not frame:
         raise ValueError("it holds no frame samples")
@@ -91,5 +91,5 @@ def read_circumstances(content: Mapping[str, Any]) -> Circumstances:
             mode=how["mode"] or "" if "mode" in how else None,
             verdict=str(content.get("verdict", "")),
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"it is not a whole report: {error!r}") from error

@@ -22,7 +22,7 @@ class Source:
 
     Attributes:
         unreadable: lines that were no frame.
-        lost: frames of a ring that were overwritten unread.
+        lost: frames of a ring that were overwritten unread, or that the numbers of lines leave out.
     """
 
     def __init__(self) -> None:
@@ -59,6 +59,7 @@ class LineSource(Source):
         super().__init__()
         self._stream, self._follow, self._path = stream, follow, path
         self._wait = wait or Event().wait
+        self._last: int | None = None
 
     def batches(self) -> Iterator[list[Sample]]:
         """Yields one frame at a time; a line that is not finished yet is waited for."""
@@ -101,10 +102,14 @@ class LineSource(Source):
         if not line.strip():
             return []
         try:
-            return [parse_line(line)]
+            sample = parse_line(line)
         except (ValueError, RecursionError):
             self.unreadable += 1
             return []
+        if sample.number is not None and self._last is not None:
+            self.lost += max(0, sample.number - self._last - 1)  # A counter may begin anew.
+        self._last = sample.number
+        return [sample]
 
     def close(self) -> None:
         """Closes the stream, unless it is standard input."""

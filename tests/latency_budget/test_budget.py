@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from artifacts.errors import InputError
 from latency_budget.budget import Budget
+from latency_budget.check_notes import describe_limits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "budget.toml"
 
@@ -90,9 +91,24 @@ def test_the_deadline_is_never_longer_than_the_period(tmp_path):
             "[tiers.pr]\nconfidence = 95",
             ["tiers.pr.confidence = 95", "in percent? then write 0.95"],
         ),
+        (
+            "[tiers.pr]\nconfidence = 0.05",
+            ["tiers.pr.confidence = 0.05", "chance of an error? then write 0.95"],
+        ),
+        ("[frame]\ndeadline_ms = 1" + "0" * 400, ["frame.deadline_ms = 1", "above 0 in ms"]),
+        (
+            "[heads.detection]\nmetric = 'mAP50'\nmax_drop = 0.01\n"
+            "[modes.highway]\nheads = ['detecton']",
+            ["modes.highway.heads has 'detecton'", "did you mean 'detection'"],
+        ),
+        (
+            "[heads.depth]\nmetric = 'abs_rel'\nmax_drop = 0.01\n[modes.far]\nheads = ['Depth']",
+            ["modes.far.heads has 'Depth'", "did you mean 'depth'"],
+        ),
         ("[tiers.pr]\nrule = 'wald'", ["tiers.pr.rule = 'wald'", '"sprt"']),
         ("[environment]\nmode = 'off'", ["environment.mode = 'off'"]),
         ("[frame\n", ["not TOML", "line 1"]),
+        ("a" + ".a" * 100_000 + " = 1", ["not TOML", "more than 16 parts"]),
         ("[frame]\nrate_hz = 30\nrate_hz = 31", ["not TOML"]),
     ],
 )
@@ -128,6 +144,14 @@ def test_any_text_is_a_budget_or_an_input_error(tmp_path_factory, text):
 def test_an_unknown_tier_is_named_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'nightly'"):
         Budget().tier("nigtly")
+
+
+def test_a_mode_may_have_heads_without_a_contract(tmp_path):
+    text = "[heads.depth]\nmetric = 'abs_rel'\nmax_drop = 0.01\n"
+    budget = load(tmp_path, f"{text}[modes.night]\nheads = ['depth', 'depths', 'lanes']")
+    assert set(budget.for_mode("night").heads) == {"depth"}
+    (note,) = describe_limits(budget.for_mode("night"), "night")
+    assert note.endswith("Without a contract, so not judged: depths, lanes.")
 
 
 def test_a_part_gets_what_the_other_stages_leave(tmp_path):

@@ -23,7 +23,7 @@ from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.gate import Gate, Verdict
 from latency_budget.plan import make_plan
 from latency_budget.report import build_report, build_variant
-from latency_budget.reports import json_report
+from latency_budget.reports import json_report, markdown
 from latency_budget.reports.comment import MARKER, render_comment
 from latency_budget.reports.github import (
     MOST_ANNOTATIONS,
@@ -80,6 +80,51 @@ def test_anything_else_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError):
         read_report(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content["samples"][-1]["frame_ns"].__setitem__(0, float("inf")),
+        lambda content: content["samples"][-1]["frame_ns"].__setitem__(0, 10**400),
+        lambda content: content["variants"][-1]["details"].update(processes=[{"n": 10**400}]),
+        lambda content: content["variants"][-1]["details"].update(processes=[{"n": 1e999}]),
+        lambda content: content.update(created_s=10**18),
+        lambda content: content.update(variants=[], samples=[]),
+    ],
+)
+def test_numbers_beyond_all_measure_are_bad_input(tmp_path, damage, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(json_report.write(make_report(tmp_path), tmp_path).read_text())
+    damage(content)
+    (tmp_path / "damaged.json").write_text(json.dumps(content))
+    (tmp_path / "b.toml").write_text("[frame]")
+    commands = (
+        ["report", "damaged.json", "--out", "out"],
+        ["verify", "damaged.json", "b.toml"],
+        ["--budget", "b.toml", "--samples", "damaged.json"],
+    )
+    codes = [budget_check_main(words) for words in commands]
+    assert 2 in codes
+    assert set(codes) <= {0, 1, 2, 3, 4}
+    assert "internal" not in capsys.readouterr().err
+
+
+def test_no_digest_or_verdict_of_a_file_forges_markdown(tmp_path):
+    content = json.loads(json_report.write(make_report(tmp_path), tmp_path).read_text())
+    forged = "`\n# <b>PASS</b>"
+    content["environment"] = {
+        "verdict": f"ok</summary>{forged}",
+        "checks": [{"name": "a", "verdict": "ok", "detail": "b"}],
+    }
+    content["variants"][-1]["sha256"] = forged
+    (tmp_path / "forged.json").write_text(json.dumps(content))
+    report = read_report(tmp_path / "forged.json")
+    for text in (markdown.render(report), render_comment(report)):
+        assert "\n# " not in text
+        assert "``" not in text.replace("```text", "").replace("\n```", "")
+        assert text.count("</summary>") == text.count("<details>")
+    assert "`'�# <b>PASS</b>` is the SHA-256" in render_comment(report)
 
 
 @pytest.mark.parametrize("part", ["missed", "service_ms"])

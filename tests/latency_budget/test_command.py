@@ -136,6 +136,30 @@ def test_recorded_samples_get_their_exit_code(
     assert (tmp_path / "r.json").read_text() == (out / "report.json").read_text()
 
 
+def test_latencies_of_one_stage_are_judged_as_a_part_of_the_frame(tmp_path):
+    """What trtexec times is no frame: 24 ms keep a deadline of 33, and no budget of 22."""
+    (tmp_path / "b.toml").write_text("[stages]\nnetwork = 22\nplanning = 5\n")
+    for centre, code in ((20, 0), (24, 1)):
+        samples = tmp_path / "s.npz"
+        np.savez(samples, latency_ms=np.random.default_rng(1).normal(centre, 0.2, 1000))
+        check = ["check", "--budget", tmp_path / "b.toml", "--samples", samples]
+        found, text = run(*check, "--stage", "network", "--json", tmp_path / "report.json")
+        assert found == code
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["frame"]["deadline_ms"] == 28
+        assert {"part P99", "stage network P99"} < {gate["name"] for gate in report["gates"]}
+        assert "not the whole frame" in " ".join(report["notes"])
+    assert run(*check, "--stage", "network", "--baseline", tmp_path / "report.json")[0] == 1
+    assert "a part of the frame" in run(*check, "--baseline", tmp_path / "report.json")[1]
+    for words, message in (
+        (["--samples", samples, "--stage", "netwrk"], "did you mean 'network'"),
+        (["--samples", tmp_path / "report.json", "--stage", "network"], "is a report"),
+        (["model.onnx", "--stage", "network"], "without --samples"),
+    ):
+        code, text = run("check", "--budget", tmp_path / "b.toml", *words)
+        assert (code, message in text) == (2, True)
+
+
 def test_a_stopped_clock_is_invalid(tmp_path, budget, quality):
     (tmp_path / "s.csv").write_text("latency_ms\n" + "nan\n" * 500)
     found, text = run(
@@ -426,6 +450,8 @@ def test_the_installed_command_ends_with_each_exit_code(
         monkeypatch.setattr("latency_budget.reports.write_report", lambda *_: 1 / 0)
     arguments = ["--budget", budget, "--samples", samples, "--quality", quality, *options]
     assert budget_check_main([str(argument) for argument in arguments]) == code
+    if code == 0:
+        assert budget_check_main(["check", *(str(argument) for argument in arguments)]) == code
     errors = capsys.readouterr().err
     assert (errors.startswith("error: ") and errors.count("\n") == 1) or code not in (2, 5)
 

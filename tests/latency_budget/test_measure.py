@@ -1,4 +1,5 @@
 import asyncio
+import copy
 import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -325,6 +326,33 @@ def test_a_clock_that_stands_still_is_an_invalid_machine_and_not_for_ever(monkey
     with pytest.raises(UnavailableError, match="the clock stands still") as caught:
         MonotonicClock().wait_until_ns(10)
     assert caught.value.exit_code == 4
+
+
+def _halve(payload):
+    picture = payload["camera"] if isinstance(payload, dict) else payload
+    picture *= 0.5
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("work", "is_warned"),
+    [
+        (_halve, True),
+        (lambda payload: _halve(copy.deepcopy(payload)), False),
+        (lambda payload: payload, False),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda picture: picture, lambda picture: {"camera": picture}])
+def test_stages_that_write_into_the_frames_are_warned_of(work, is_warned, wrap):
+    """The same picture would be darker in each round, and black in the end."""
+    settings = MeasureSettings(frames=20, rate_hz=1000, warmup_frames=0)
+    pictures = [wrap(np.full((4, 4), 255.0)) for _ in range(12)]
+    found = run_experiment(
+        [Stage("work", work)], pictures, settings, parts=Parts(control=0, closed=20, other=0)
+    )
+    told = [check for check in found.environment.checks if check.name == "payloads"]
+    assert [check.verdict for check in told] == ["warn"] * is_warned
+    assert not told or "into 10 of the first 10" in told[0].detail
 
 
 @pytest.mark.parametrize(("spend_ms", "frames"), [(1, 300), (70, 300), (150, 200), (50_000, 10)])

@@ -46,6 +46,34 @@ def test_attempts_are_counted_per_plan_before_they_begin(tmp_path):
     assert begin_attempt(plan_of(), None).attempt == 1
 
 
+def test_the_same_claim_in_other_words_is_another_attempt(tmp_path):
+    """The same bytes under another name, more frames or a longer warm-up are tried again."""
+    ledger, tier = tmp_path / "attempts.jsonl", TIERS["release"]
+    first = plan_of(tier=tier, warmup_frames=90)
+    again = [
+        plan_of(tier=tier, warmup_frames=91),
+        plan_of(tier=replace(tier, frames=54_001, restarts=4), warmup_frames=90),
+        make_plan(Budget(), tier, subject="copy.onnx", sha256="a" * 64, how={"warmup_frames": 90}),
+    ]
+    assert len({plan.sha256 for plan in (first, *again)}) == 4
+    attempts = [begin_attempt(plan, ledger).attempt for plan in (first, *again, first)]
+    assert attempts == [1, 2, 3, 4, 5]
+    for other in (
+        plan_of(tier=tier, policy="latest"),
+        plan_of(tier=replace(tier, confidence=0.999)),
+        plan_of(budget=Budget(frame=FrameBudget(deadline_ms=32)), tier=tier),
+    ):
+        assert begin_attempt(other, ledger).attempt == 1
+    pipelines = [make_plan(Budget(), tier, subject=name, sha256="", how={}) for name in "ab"]
+    assert [begin_attempt(plan, ledger).attempt for plan in pipelines] == [1, 1]
+
+
+def test_attempts_that_an_older_version_wrote_count(tmp_path):
+    ledger = tmp_path / "attempts.jsonl"
+    ledger.write_text(f'{{"plan": "{plan_of().sha256}", "attempt": 1}}\n')
+    assert begin_attempt(plan_of(), ledger).attempt == 2
+
+
 def test_the_first_attempt_survives_a_power_loss_in_a_new_folder(tmp_path, monkeypatch):
     synced, fsync = set(), os.fsync
 

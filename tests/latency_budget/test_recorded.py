@@ -71,6 +71,8 @@ def test_dropped_frames_need_no_latency_and_are_misses(tmp_path, suffix):
         ({"latency_ms": [20.0, -1.0, 20.0]}, "first at row 1"),
         ({"latency_ms": [20.0] * 3, "frame": [0, 0, 1]}, "frame numbers"),
         ({"latency_ms": [20.0] * 3, "frame": [0, 1, 3]}, "frame numbers are missing"),
+        ({"latency_ms": [20.0] * 3, "frame": [0, 1, 3]}, "is a row with dropped = 1"),
+        ({"latency_ms": [20.0] * 3, "frame": [7, 8, 0]}, "judge each recording by itself"),
         ({"latency_ms": [20.0] * 3, "frame": [2, 1, 0]}, "out of order"),
     ],
 )
@@ -93,6 +95,9 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
         ("a.csv", "latency_ms,a_ms\n1\n", "row 0"),
         ("a.csv", "latency_ms\n1,2\n", "row 0"),
         ("a.csv", "latency_ms;a_ms\n20,5;3,1\n", "semicolons between its cells"),
+        ("a.csv", "latency_ms\ta_ms\n20.5\t3.1\n", "tabs between its cells"),
+        ("a.csv", "latency_ms\n2_0\n", "latency_ms of row 0 is '2_0'"),
+        ("a.jsonl", '{"latency_ms": 20, "frame": 0}\n{"dropped": 1}', "frames are numbered too"),
         ("a.csv", "", "none"),
         ("a.json", "3", "neither an object nor a list"),
         ("a.json", "[3]", "a frame is not an object"),
@@ -106,7 +111,7 @@ def test_impossible_samples_make_the_verdict_invalid(tmp_path, suffix, columns, 
             "the key 'latency_ms' appears twice",
         ),
         ("a.jsonl", "{}\n[", "not a valid .jsonl"),
-        ("a.npz", "text", "not a valid .npz"),
+        ("a.npz", "text", "not a valid .npz file: it is no archive"),
         ("a.npz", "", "not a valid .npz"),
         ("a.txt", "3", "unknown suffix"),
         ("a.csv", "latency_ms,dropped\n1,maybe\n", "dropped of row 0"),
@@ -125,6 +130,13 @@ def test_other_files_are_refused_in_one_line(tmp_path, name, text, message):
     assert message in str(caught.value)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_whole_numbers_of_any_length_are_refused_and_no_internal_error(tmp_path):
+    for column in ("latency_ns", "frame"):
+        (tmp_path / "s.json").write_text(json.dumps({"latency_ms": [20], column: [10**400]}))
+        with pytest.raises(InputError, match="a number has 401 digits"):
+            read_recording(tmp_path / "s.json")
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,9 @@ def hung(note):
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
+def crashes():
+    return Workload(stages=[Stage("work", lambda payload: killed())], frames=[None])
+
 def nothing():
     return 3
 
@@ -181,6 +184,7 @@ def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
         ("nothing", InputError, "returned a int"),
         ("killed", FramefitError, "ended by signal 9"),
         ("gone", FramefitError, "ended with exit code 0 before it was done"),
+        ("crashes", FramefitError, "ended by signal 9 in stage 'work' on frame 0 of 'first frames"),
         ("leaves", InputError, "stage 'work' raised SystemExit on frame 0: 0"),
         ("absent", FramefitError, "has no attribute 'absent'"),
     ],

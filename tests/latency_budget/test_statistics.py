@@ -260,6 +260,31 @@ def test_a_slower_tail_is_found_and_noise_is_not():
     assert compare_runs(slower, base).outcome == "pass"
 
 
+def test_a_tail_that_is_hardly_slower_is_no_slower_build():
+    """The intervals of very even frames are apart at a thousandth; the median asks for 1 %."""
+    rng = np.random.default_rng(23)
+    before, after = ((rng.normal(20, 0.005, 9000) * MS).astype(np.int64) for _ in range(2))
+    nearly = compare_runs(before, after + MS // 10)
+    assert nearly.outcome == "pass"
+    assert "not surely by more than 1.0%" in nearly.detail
+    assert compare_runs(before, after + MS // 2).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "outcome"), [(0.0, "pass"), (0.1, "inconclusive"), (2.0, "fail")]
+)
+def test_less_than_a_step_of_a_coarse_clock_is_no_slower_build(later_ms, outcome):
+    """20.45 and 20.55 ms are 20 and 21 of a clock that counts milliseconds, 5 % apart."""
+    rng = np.random.default_rng(24)
+    before, after = (
+        np.round(rng.normal(20.45 + late, 0.01, 1000)).astype(np.int64) * MS
+        for late in (0.0, later_ms)
+    )
+    found = compare_runs(before, after)
+    assert found.outcome == outcome
+    assert ("written in steps of 1 ms" in found.detail) == (outcome == "inconclusive")
+
+
 def test_frames_that_are_alike_raise_no_false_alarm():
     """Two runs of one build that wander: by frames alone their tails differ in every fifth pair."""
     rng = np.random.default_rng(21)

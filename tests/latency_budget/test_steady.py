@@ -58,6 +58,23 @@ def test_outliers_alone_are_no_step():
     assert find_steady(noisy(shape), 1 / 30).outcome == "steady"
 
 
+@pytest.mark.parametrize("slower", [1.15, 1.5])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_frames_of_two_kinds_by_chance_have_settled(slower, share):
+    """A block whose middle frame is of the rarer kind is chance, and no step."""
+    found = []
+    for seed in range(10):
+        is_slow = np.random.default_rng(seed).random(1980) < share
+        found.append(find_steady(noisy(np.where(is_slow, slower, 1.0), seed), 1 / 30).outcome)
+    assert found.count("steady") >= 9
+
+
+def test_frames_of_two_kinds_whose_shares_change_have_not_settled():
+    rng = np.random.default_rng(0)
+    is_slow = rng.random(1000) < np.where(SHARE < 0.5, 0.2, 0.8)
+    assert find_steady(noisy(np.where(is_slow, 1.3, 1.0)), 1 / 30).outcome == "unsteady"
+
+
 def test_each_process_is_judged_by_itself():
     first, second = (Run.from_latencies(noisy(np.full(500, level))) for level in (1.0, 1.2))
     joined = Run.join([first, second])

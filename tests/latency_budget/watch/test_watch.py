@@ -79,6 +79,9 @@ def test_too_few_frames_have_no_percentile():
         '{"latency_ms": true}',
         '{"network_ms": 3}',
         '{"latency_ms": 1e300}',
+        f'{{"latency_ns": {"9" * 400}}}',
+        '{"latency_ms": 20, "latency_ms": 90}',
+        '{"latency_ms": 20, "dropped": "perhaps"}',
     ],
 )
 def test_lines_that_are_no_frame_are_counted_and_passed_over(line):
@@ -86,6 +89,23 @@ def test_lines_that_are_no_frame_are_counted_and_passed_over(line):
     found = [sample for batch in source.batches() for sample in batch]
     assert found == [Sample(20 * MS)]
     assert source.unreadable == (1 if line else 0)
+
+
+@pytest.mark.parametrize("flag", ["1", "true", '"yes"', '"1"', "1.0"])
+def test_a_frame_is_dropped_in_every_form_that_recorded_samples_have(flag):
+    source = LineSource(io.StringIO(f'{{"latency_ms": 20, "dropped": {flag}}}\n'))
+    assert [sample for batch in source.batches() for sample in batch] == [Sample(None)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "lost"),
+    [((0, 1, 2), 0), ((7, 8, 11, 12), 2), ((5, 0, 1), 0), ((1, None, 9), 0), ((3, True, 1.5), 0)],
+)
+def test_frames_that_the_numbers_leave_out_are_lost(numbers, lost):
+    lines = [json.dumps({"latency_ms": 20, "frame": number}) for number in numbers]
+    source = LineSource(io.StringIO("\n".join(lines)))
+    assert len([sample for batch in source.batches() for sample in batch]) == len(numbers)
+    assert (source.lost, source.unreadable) == (lost, 0)
 
 
 @settings(deadline=None)
