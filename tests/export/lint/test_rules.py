@@ -577,8 +577,13 @@ EXAMPLES = {
             lambda d: behind_pool(d, "GlobalMaxPool", "Concat", axis=2),
             lambda d: behind_mean(d, size=8),
             lambda d: behind_mean(d, size=8, before="Sigmoid"),
+            lambda d: draw_one(d, "ReduceL1", opset=17, axes=[1]),
+            lambda d: draw_one(d, "ReduceLogSumExp", opset=17, axes=[-1], keepdims=0),
         ],
         [
+            lambda d: draw_one(d, "ReduceL1", np.asarray([1]), opset=18),
+            lambda d: draw_one(d, "ReduceL1", opset=17, axes=[0, 1, 2, 3]),
+            lambda d: draw_one(d, "ReduceL2", opset=17, axes=[1]),
             lambda d: behind_pool(d, "GlobalAveragePool"),
             lambda d: behind_pool(d, "GlobalMaxPool", "Max"),
             lambda d: behind_pool(d, "MaxPool"),
