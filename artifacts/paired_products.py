@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from artifacts.graph_reading import attribute
 
+RUNTIMES = ("openvino", "onnxruntime")
+"""Whose pairs are known."""
 PAIR_SUM = 128
 """What two weights of one sign may be together: 255 * 128 is at most 2 ** 15 - 1."""
 
@@ -96,6 +98,15 @@ class LayerProducts:
 
 
 def sum_pairs(rows: NDArray, partners: NDArray[np.int64]) -> NDArray:
-    """Returns what is positive of each value together with its partner's, [..., in]."""
+    """Returns what is positive of each value together with its partner's.
+
+    Args:
+        rows: [..., in].
+        partners: [in], or [orders, in] for the pairs of several runtimes.
+
+    Returns:
+        [..., in] or [..., orders, in].
+    """
     positive = np.maximum(rows, 0)
-    return np.asarray(positive + np.where(partners < 0, 0, positive[..., partners]))
+    own = positive if partners.ndim == 1 else positive[..., None, :]
+    return np.asarray(own + np.where(partners < 0, 0, positive[..., partners]))

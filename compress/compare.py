@@ -27,9 +27,10 @@ class OutputComparison:
     """Compares one output over samples.
 
     Agreement is the share of positions where both networks decide alike. A decision is the class
-    with the largest value; classes are on axis 1, and on the shorter one of the axes 1 and 2 of a
-    tensor with three axes ([N, anchors, classes] or [N, classes, anchors]), unless it is a map
-    [N, height, width] in the proportions of the picture. Where there is a single class, none, or a
+    with the largest value; classes are on axis 1, on the last one of a map [N, height, width,
+    classes], and on the shorter one of the axes 1 and 2 of a tensor with three axes ([N, anchors,
+    classes] or [N, classes, anchors]), unless it is a map [N, height, width]. Maps are known by the
+    proportions of the picture. Where there is a single class, none, or a
     vector, it is the side of the reference's mean. Integers are decisions themselves.
 
     Args:
@@ -136,7 +137,17 @@ def _find_classes(shape: Sequence[int], pictures: Sequence[tuple[int, int]]) -> 
     if len(shape) == 3 and any(shape[1] * width == shape[2] * height for height, width in pictures):
         return None
     axis = 2 if len(shape) == 3 and shape[2] < shape[1] else 1
+    if len(shape) == 4 and _is_map(shape[1:3], pictures) and not _is_map(shape[2:], pictures):
+        axis = 3
     return axis if len(shape) >= 2 and shape[axis] > 1 else None
+
+
+def _is_map(sizes: Sequence[int], pictures: Sequence[tuple[int, int]]) -> bool:
+    """Whether two axes have the proportions of a picture, each up to one row or column."""
+    return any(
+        abs(sizes[0] * width - sizes[1] * height) <= max(height, width)
+        for height, width in pictures
+    )
 
 
 def _decide(values: Array, reference: Array, axis: int | None) -> Array:

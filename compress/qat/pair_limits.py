@@ -1,40 +1,50 @@
 """Limits that keep weights within sums of two, while they are trained."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from artifacts.paired_products import LayerProducts
+from artifacts.paired_products import RUNTIMES, LayerProducts
 from compress.quantize.layer_weights import from_rows, to_rows
 from compress.quantize.paired_grid import PairedGrid, grid_of_layer
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.qparams import WEIGHT_GRIDS
 
 Limits = tuple[NDArray[np.float32], NDArray[np.float32]]
+Layer = tuple[str, Sequence[LayerProducts | None], NDArray[np.int16]]
 
 
 def find_pair_limits(graph: onnx.GraphProto) -> dict[str, Limits]:
     """Returns the smallest and largest integers of the weights that are paired, by their constant.
 
-    Where all of a network's layers keep their sums (`artifacts.paired_products`), on OpenVINO or on
-    onnxruntime, it was made so that nothing overflows: each weight then moves as far as its partner
-    leaves it room, half each. Where any layer does not, or none has more than 7 bits, there are no
-    such limits.
+    Where all of a network's layers keep their sums (`artifacts.paired_products`), on OpenVINO and
+    onnxruntime or on one of them, it was made so that nothing overflows there: each weight then
+    moves as far as its partners leave it room, half each. Where any layer does not, or none has
+    more than 7 bits, there are no such limits.
     """
     weights = [*_read_weights(graph)]
     if all(np.abs(integers).max() <= WEIGHT_GRIDS["int7"].highest for _, _, integers in weights):
         return {}
-    for runtime in ("openvino", "onnxruntime"):
+    for runtimes in (RUNTIMES, *((runtime,) for runtime in RUNTIMES)):
         layers = [
-            (name, LayerProducts.of(node, integers.shape, runtime), integers)
+            (
+                name,
+                [LayerProducts.of(node, integers.shape, runtime) for runtime in runtimes],
+                integers,
+            )
             for name, node, integers in weights
         ]
-        if all(layer and not layer.count_overflowing(values) for _, layer, values in layers):
+        if all(map(_fits, layers)):
             return dict(_limit_all(layers))
     return {}
+
+
+def _fits(layer: Layer) -> bool:
+    _, products, integers = layer
+    return all(item is not None and not item.count_overflowing(integers) for item in products)
 
 
 def _read_weights(
@@ -49,13 +59,11 @@ def _read_weights(
             yield stored.name, node, numpy_helper.to_array(stored).astype(np.int16)
 
 
-def _limit_all(
-    layers: Iterable[tuple[str, LayerProducts | None, NDArray[np.int16]]],
-) -> Iterator[tuple[str, Limits]]:
-    for name, layer, integers in layers:
-        grid = grid_of_layer(WEIGHT_GRIDS["int8-pairs"], layer)
-        if layer is not None and isinstance(grid, PairedGrid):
-            yield name, _limit(grid, integers, layer.axis)
+def _limit_all(layers: Iterable[Layer]) -> Iterator[tuple[str, Limits]]:
+    for name, products, integers in layers:
+        grid = grid_of_layer(WEIGHT_GRIDS["int8-pairs"], *products)
+        if products[0] is not None and isinstance(grid, PairedGrid):
+            yield name, _limit(grid, integers, products[0].axis)
 
 
 def _limit(grid: PairedGrid, integers: NDArray[np.int16], axis: int) -> Limits:

@@ -5,7 +5,7 @@ from typing import Self
 
 import onnx
 
-from artifacts.paired_products import LayerProducts
+from artifacts.paired_products import RUNTIMES, LayerProducts
 from compress.quantize.graph import Array, Graph
 from compress.quantize.layer_weights import (
     ChooseScales,
@@ -45,7 +45,8 @@ class LayerPlan:
         node = graph.node(choice.node)
         weight = graph.weights[node.input[1]]
         common = settings.weight_grids.of(choice.node)
-        grid = grid_of_layer(common, LayerProducts.of(node, weight.shape, settings.target))
+        products = (LayerProducts.of(node, weight.shape, runtime) for runtime in RUNTIMES)
+        grid = grid_of_layer(common, *products)
         group = settings.weight_group if grid.bits == 4 else None
         layout = WeightLayout.of(weight.shape, choice.weight_axis, group)
         return cls(node=node, layout=layout, grid=grid, rounding=settings.rounding_for(grid))

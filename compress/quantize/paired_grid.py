@@ -18,7 +18,8 @@ class PairedGrid(IntegerGrid):
     """The integers of one layer's weights, [..., in].
 
     Attributes:
-        partners: [in] the weight whose product is added to that of each weight; -1 for none.
+        partners: [orders, in] the weight whose product is added to that of each weight, in the
+            order of each runtime; -1 for none.
     """
 
     partners: NDArray[np.int64]
@@ -37,31 +38,36 @@ class PairedGrid(IntegerGrid):
 
     def reach(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns the scale of each row with which neither a value nor a pair is clipped."""
-        largest = [sum_pairs(sign * rows, self.partners).max(axis=1) for sign in (1, -1)]
+        largest = [sum_pairs(sign * rows, self.partners).max(axis=(1, 2)) for sign in (1, -1)]
         return np.asarray(np.maximum(super().reach(rows), np.maximum(*largest) / PAIR_SUM))
 
     def _limit(self, exact: NDArray[np.float64]) -> NDArray[np.float64]:
         own = np.clip(exact, 0, self.highest)
-        shared = np.rint(PAIR_SUM / 2 + own - sum_pairs(own, self.partners) / 2)
-        return np.where(self.partners < 0, self.highest, np.minimum(shared, self.highest))
+        shared = np.rint(PAIR_SUM / 2 + own[..., None, :] - sum_pairs(own, self.partners) / 2)
+        limits = np.where(self.partners < 0, self.highest, np.minimum(shared, self.highest))
+        return np.asarray(limits.min(axis=-2))
 
 
-def grid_of_layer(common: IntegerGrid, layer: LayerProducts | None) -> IntegerGrid:
+def grid_of_layer(common: IntegerGrid, *layers: LayerProducts | None) -> IntegerGrid:
     """Returns the integers of a layer of a network with paired ones; others stay as they are.
 
     Args:
         common: the network's.
-        layer: whose weights they are; None where its products are not known.
+        layers: whose weights they are, as each runtime adds their products; None where these are
+            not known.
 
     Returns:
         8 bits without limits where no products are paired, and 7 where that is not known.
     """
     if not common.is_paired:
         return common
-    if layer is None:
+    known = [layer for layer in layers if layer is not None]
+    if len(known) < len(layers):
         return WEIGHT_GRIDS["int7"]
-    if not layer.has_pairs:
+    orders = [layer.find_partners() for layer in known if layer.has_pairs]
+    if not orders:
         return WEIGHT_GRID
+    partners = np.unique(np.stack(orders), axis=0)
     return PairedGrid(
-        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=layer.find_partners()
+        bits=common.bits, is_narrow=common.is_narrow, is_paired=True, partners=partners
     )

@@ -87,6 +87,29 @@ def test_integers_agree_where_they_are_equal(shape, dtype):
     assert _beside_a_picture(labels, changed)["agreement"] == pytest.approx(1 - 1 / labels.size)
 
 
+@pytest.mark.parametrize(("height", "width"), [(12, 20), (6, 10), (4, 7)])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_classes_of_a_map_are_last_where_channels_are(height, width, is_last):
+    """The last map is a third of the picture, rounded up."""
+    scores = np.random.default_rng(0).standard_normal((1, 4, height, width))
+    changed = scores.copy()
+    changed[:, :, 0] = -changed[:, :, 0]
+    if is_last:
+        scores, changed = (np.moveaxis(values, 1, -1) for values in (scores, changed))
+    figures = _beside_a_picture(scores, changed)
+    assert figures["agreement"] == pytest.approx(1 - 1 / height)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_map_of_a_single_channel_has_no_classes(is_last):
+    depth = np.random.default_rng(0).standard_normal((1, 1, 6, 10))
+    changed = depth.copy()
+    changed[0, 0, 0] = 2 * depth.mean() - depth[0, 0, 0]
+    if is_last:
+        depth, changed = (np.moveaxis(values, 1, -1) for values in (depth, changed))
+    assert _beside_a_picture(depth, changed)["agreement"] == pytest.approx(1 - 1 / 6)
+
+
 def test_queries_and_classes_beside_a_picture_stay_classes():
     scores = np.random.default_rng(0).standard_normal((1, 100, 3))
     assert _beside_a_picture(scores, scores + 5)["agreement"] == 1.0

@@ -140,10 +140,24 @@ class NodeWriter:
 
     def average(self, data: str, axes: Sequence[int]) -> str:
         """Writes the mean of `data` over axes, which are kept."""
+        return self.reduce("ReduceMean", data, axes)
+
+    def reduce(self, operator: str, data: str, axes: Sequence[int]) -> str:
+        """Writes a reduction of `data` over axes, counted from the first, which are kept."""
         shape = self._shape(data)
         if shape is not None:
             shape = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        return self._take(make_reduction(self._graph, "ReduceMean", data, axes, ""), shape)
+        return self._take(make_reduction(self._graph, operator, data, axes, ""), shape)
+
+    def squeeze(self, data: str, axes: Sequence[int]) -> str:
+        """Writes `data` without axes of length 1, counted from the first."""
+        shape = self._shape(data)
+        if shape is not None:
+            shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        if self._graph.opset < 13:
+            return self._take(helper.make_node("Squeeze", [data], [""], axes=axes), shape)
+        given = self._graph.add_integers(f"{data}_axes", axes)
+        return self._take(helper.make_node("Squeeze", [data, given], [""]), shape)
 
     def normalize(
         self, data: str, mean: Callable[[str], str], epsilon: float, scale: Array, bias: Array

@@ -19,8 +19,9 @@ What it does with other forms, in 2026.4 (`benchmarks/kernel_forms.py` measures 
 
 Channels that come last are a module of their own (`channels_first`), and so are GroupNorm
 (`group_norms`), what OpenVINO does not take (`wrapped_pads`, `partial_gathers`, `covering_pools`,
-`softmax_ranks`), and what it gets wrong behind integers (`flat_gathers`, `last_channels`,
-`tiny_biases`, `pooled_activations`, `padded_means`) or beside them (`turned_products`).
+`softmax_ranks`), and what it gets wrong in float too (`missed_axes`), behind integers
+(`flat_gathers`, `last_channels`, `tiny_biases`, `pooled_activations`, `padded_means`) or beside
+them (`turned_products`).
 """
 
 from collections.abc import Callable, Collection
@@ -37,6 +38,7 @@ from compress.quantize.placement.channels_first import write_channels_first
 from compress.quantize.placement.covering_pools import write_covering_pools
 from compress.quantize.placement.flat_gathers import write_flat_gathers
 from compress.quantize.placement.last_channels import guard_last_channels
+from compress.quantize.placement.missed_axes import write_missed_axes
 from compress.quantize.placement.node_writing import NodeWriter, replace_nodes
 from compress.quantize.placement.padded_means import guard_padded_means
 from compress.quantize.placement.partial_gathers import write_partial_gathers
@@ -82,6 +84,7 @@ def write_shared_forms(
         graph,
         {
             **masks,
+            "wrote as sums over the axes that OpenVINO reads": write_missed_axes,
             "wrote with indices in a row": write_flat_gathers,
             "guarded from OpenVINO what it reads": guard_last_channels,
             "gave a tiny bias": add_tiny_biases,

@@ -20,7 +20,10 @@ from compress.quantize.placement.integer_gates import add_integer_gates
 from compress.quantize.placement.integer_sums import add_integer_sums
 from compress.quantize.placement.last_layers import keep_last_in_float
 from compress.quantize.placement.layers import find_lone_sums, place_layers, sort_nodes
-from compress.quantize.placement.misread_kernels import find_misread_kernels
+from compress.quantize.placement.misread_kernels import (
+    find_misread_kernels,
+    find_misread_volumes,
+)
 from compress.quantize.placement.openvino_forms import write_shared_forms
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
@@ -111,7 +114,8 @@ class TensorRT(UniformIntegers):
 
     def find_obstacles(self, graph: Graph) -> dict[str, str]:
         """Finds the layers that have to stay in float: by name, why."""
-        return find_layers_behind_reduction(graph) | find_misread_kernels(graph)
+        volumes = find_misread_volumes(graph) if self.symmetric else {}
+        return find_layers_behind_reduction(graph) | find_misread_kernels(graph) | volumes
 
     def activation_grid(self, low: float) -> IntegerGrid:
         """Returns int8, whatever the values."""

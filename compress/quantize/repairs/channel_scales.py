@@ -43,7 +43,7 @@ MOST_LEFT_FUSED, MOST_LEFT_APART = 0.65, 0.35
 """The same before layers other than depthwise ones, by whether the target fuses products."""
 SUFFIX = "framefit_channel_scale"
 READERS = LAYERS | {"Gemm", "MatMul"}
-CARRIERS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool", "Resize"})
+CARRIERS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool", "Pad", "Resize"})
 """What passes a factor per channel on."""
 
 

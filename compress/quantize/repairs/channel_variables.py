@@ -22,7 +22,7 @@ from compress.quantize.placement.movement import MOVING, moved_inputs
 from compress.quantize.placement.reductions import find_unscalable
 from compress.quantize.repairs.channel_scales import READERS
 from compress.quantize.repairs.linear_group import find_linear_groups
-from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous
+from compress.quantize.repairs.scale_group import LAYERS, is_homogeneous, writes_by_constants
 
 Variables = NDArray[np.intp]
 MOST_MOVED = 1 << 22
@@ -36,7 +36,7 @@ class ChannelVariables:
     Attributes:
         of: by tensor, [C], the variable of each channel.
         makers: the tensors that a product may be put behind, in topological order.
-        writers: by the name of a layer with a weight of its own, the tensor that it writes.
+        writers: by the name of a layer or norm with a weight of its own, the tensor that it writes.
         readers: by the name of a layer with constant weights, the tensor whose channels it sums up.
         joins: the variables that a Concat, a Split or a movement passes on.
         sums: those that an Add passes on.
@@ -97,6 +97,8 @@ class ChannelVariables:
                 self._join(first, second)
             self.of[output] = one
             self.sums |= set(one.tolist())
+        elif channels and writes_by_constants(graph, node):
+            self._normalize(node, channels)
         elif not self._move(graph, node):
             self._compute(graph, node)
 
@@ -110,6 +112,12 @@ class ChannelVariables:
         self._open(output, channels, is_free=is_writer)
         if is_writer:
             self.writers[layer.name] = output
+
+    def _normalize(self, node: onnx.NodeProto, channels: int) -> None:
+        """Pins what a norm reads; what it writes has variables of its own."""
+        self._pin(read_tensors(node))
+        self._open(node.output[0], channels, is_free=True)
+        self.writers[node.name] = node.output[0]
 
     def _compute(self, graph: Graph, node: onnx.NodeProto) -> None:
         """Pins what a node reads that would notice factors; a product may go behind it."""

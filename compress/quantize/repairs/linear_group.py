@@ -6,6 +6,7 @@ Writers are a normalization, a Mul or Add of one constant per channel (what norm
 exported as), and for the last axis a product with constant weights; with a ReLU behind or not.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,11 @@ from numpy.typing import NDArray
 from compress.quantize.graph import Array, Graph, attribute
 
 Real = NDArray[np.float64]
+NORMS = {
+    -1: frozenset({"LayerNormalization"}),
+    1: frozenset({"BatchNormalization", "InstanceNormalization"}),
+}
+"""By the axis of their channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +64,7 @@ def _group_at(graph: Graph, tensor: str) -> LinearGroup | None:
     if len(kinds) != 1:
         return None
     size, axis = kinds.pop()
-    divided = _find_constants(graph, tensor, size, axis)
+    divided = find_constants(graph, tensor, size, axis)
     if divided is None:
         return None
     names = tuple(reader.name for reader in readers)
@@ -84,17 +90,27 @@ def _input_channels(graph: Graph, product: onnx.NodeProto) -> int:
     return int(shape[0] if product.op_type == "MatMul" else shape[1])
 
 
-def _find_constants(
+def find_constants(
     graph: Graph, tensor: str, channels: int, axis: int
 ) -> tuple[tuple[str, int, int], ...] | None:
-    """Returns the constants to divide so that `tensor` is divided; None if that cannot be."""
+    """Returns the constants to divide so that a tensor is divided; None if that cannot be.
+
+    Args:
+        graph: the network.
+        tensor: the name.
+        channels: how many it has.
+        axis: of its channels: -1, or 1 in pictures.
+
+    Returns:
+        (node, position of the input, axis of the channels) of each constant.
+    """
     node = graph.producer(tensor)
     if node is None:
         return None
-    if node.op_type == ("LayerNormalization" if axis == -1 else "BatchNormalization"):
+    if node.op_type in NORMS[axis]:
         return _norm_constants(graph, node, channels)
     if node.op_type == "Relu" and graph.sole_consumer(node.input[0]) is not None:
-        return _find_constants(graph, node.input[0], channels, axis)
+        return find_constants(graph, node.input[0], channels, axis)
     if node.op_type in ("Mul", "Add"):
         return _affine_constants(graph, node, channels, axis)
     is_product = node.op_type in ("MatMul", "Gemm") and axis == -1
@@ -131,7 +147,7 @@ def _affine_constants(
     own = (node.name, place, constant.ndim - 1 - len(behind))
     if node.op_type == "Mul":
         return (own,)
-    before = _find_constants(graph, other, channels, axis)
+    before = find_constants(graph, other, channels, axis)
     if before is None or graph.sole_consumer(other) is None:
         return None
     return (*before, own)
@@ -139,13 +155,20 @@ def _affine_constants(
 
 def rescale_linear(graph: Graph, group: LinearGroup, factors: Real) -> None:
     """Divides the group's tensor by `factors` [C] and multiplies the readers' weights by them."""
-    for name, place, axis in group.divided:
-        _replace(graph, graph.node(name), place, 1 / factors, axis)
+    divide_constants(graph, group.divided, factors)
     for name in group.readers:
         reader = graph.node(name)
         _replace(graph, reader, 1, factors, input_axis(reader))
     graph.index()
     graph.drop_unused_weights()
+
+
+def divide_constants(
+    graph: Graph, constants: Iterable[tuple[str, int, int]], factors: Real
+) -> None:
+    """Divides constants, see `find_constants`, by `factors` [C]."""
+    for name, place, axis in constants:
+        _replace(graph, graph.node(name), place, 1 / factors, axis)
 
 
 def list_divided(graph: Graph, group: LinearGroup) -> set[str]:

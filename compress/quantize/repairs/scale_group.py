@@ -2,7 +2,8 @@
 
 Dividing a channel by a positive factor where layers write it, and multiplying their readers'
 weights by it, cancels out as long as everything in between is positively homogeneous and keeps
-channels apart: ReLU, pooling, resizing, and additions of tensors that are rescaled alike.
+channels apart: ReLU, pooling, resizing, padding, and additions of tensors that are rescaled alike.
+A normalization that no layer could take up writes its channels as a layer does.
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +12,16 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.repairs.linear_group import (
+    NORMS,
+    divide_constants,
+    find_constants,
+    find_linear_groups,
+)
 from compress.quantize.simplify import scale_output_channels
 
 LAYERS = frozenset({"Conv", "ConvTranspose"})
+WRITERS = LAYERS | NORMS[1] | {"Mul", "Add"}
 HOMOGENEOUS = frozenset(
     {"Relu", "LeakyRelu", "PRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "Resize"}
 )
@@ -25,7 +33,7 @@ class ScaleGroup:
 
     Attributes:
         tensors: all of them.
-        writers: names of the layers that compute them.
+        writers: names of the layers and norms that compute them.
         readers: names of the layers that consume them, in topological order.
     """
 
@@ -38,10 +46,12 @@ def find_scale_groups(graph: Graph) -> list[ScaleGroup]:
     """Returns the groups of a graph; tensors that others than layers read belong to none."""
     groups: list[ScaleGroup] = []
     seen: set[str] = set()
+    taken = {group.tensor for group in find_linear_groups(graph)}
     for node in graph.nodes:
-        if node.op_type in LAYERS and node.output[0] not in seen:
+        is_writer = node.op_type in LAYERS or writes_by_constants(graph, node)
+        if is_writer and node.output[0] not in seen:
             group = _grow(graph, node.output[0])
-            if group is not None and group.readers:
+            if group is not None and group.readers and taken.isdisjoint(group.tensors):
                 seen |= group.tensors
                 groups.append(group)
     return _join_sharing(graph, groups)
@@ -65,7 +75,8 @@ def _join_sharing(graph: Graph, groups: list[ScaleGroup]) -> list[ScaleGroup]:
 
 def _share_weights(graph: Graph, one: ScaleGroup, other: ScaleGroup) -> bool:
     def weights(names: list[str]) -> set[str]:
-        return {graph.node(name).input[1] for name in names}
+        nodes = [graph.node(name) for name in names]
+        return {node.input[1] for node in nodes if node.op_type in LAYERS}
 
     return not (
         weights(one.writers).isdisjoint(weights(other.writers))
@@ -103,6 +114,9 @@ def _sources(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
             return None
         group.writers.append(node.name)
         return []
+    if writes_by_constants(graph, node):
+        group.writers.append(node.name)
+        return []
     if is_homogeneous(graph, node):
         return [node.input[0]]
     return list(node.input) if node.op_type == "Add" else None
@@ -125,6 +139,18 @@ def _results(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
     return results
 
 
+def writes_by_constants(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether a node gives each channel of a picture a factor of its own: a norm, what is left."""
+    return node.op_type in WRITERS - LAYERS and bool(_list_constants(graph, node))
+
+
+def _list_constants(graph: Graph, node: onnx.NodeProto) -> tuple[tuple[str, int, int], ...]:
+    shape = graph.shapes.get(node.output[0], ())
+    if len(shape) != 4:
+        return ()
+    return find_constants(graph, node.output[0], shape[1], axis=1) or ()
+
+
 def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
     """Whether a positive factor per channel of a node's input comes out of it as it went in."""
     if node.op_type == "PRelu":
@@ -133,7 +159,19 @@ def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
         shapes = [graph.shapes.get(name) for name in (node.input[0], node.output[0])]
         channels = {shape[1] for shape in shapes if shape and len(shape) > 1}
         return bool(attribute(node, "mode", b"nearest") != b"cubic") and len(channels) < 2
+    if node.op_type == "Pad":
+        return _pads_places(graph, node)
     return node.op_type in HOMOGENEOUS and len(node.output) == 1
+
+
+def _pads_places(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether a Pad leaves the channels of a picture alone, and adds none but its values or 0."""
+    pads = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
+    if pads is None or any(node.input[3:]):
+        return False
+    value = graph.weights.get(node.input[2], np.ones(1)) if any(node.input[2:3]) else np.zeros(1)
+    is_scaled = attribute(node, "mode", b"constant") != b"constant" or not value.any()
+    return is_scaled and len(pads) > 4 and not pads.reshape(2, -1)[:, :2].any()
 
 
 def rescale(graph: Graph, group: ScaleGroup, factors: np.ndarray) -> None:
@@ -148,8 +186,11 @@ def rescale(graph: Graph, group: ScaleGroup, factors: np.ndarray) -> None:
 
 
 def divide_outputs(graph: Graph, name: str, factors: np.ndarray) -> None:
-    """Divides what a layer writes by `factors` [C], in its weight and its bias."""
+    """Divides what a layer or a norm writes by `factors` [C], in its weight and its bias."""
     layer = graph.node(name)
+    if layer.op_type not in LAYERS:
+        divide_constants(graph, _list_constants(graph, layer), factors)
+        return
     weight, bias = _weight_and_bias(graph, layer, len(factors))
     scaled = scale_output_channels(layer, weight, 1 / factors)
     if scaled is None:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import onnx
+from onnx import TensorProto
 
 from artifacts.openvino_kernels import (
     BFLOAT16_BYTES,
     INTEGER_BYTES,
     miscomputes_conv,
+    miscomputes_signed,
     miscomputes_transposed,
 )
 from export.lint.finding import WARNING, WRONG, Finding
@@ -20,6 +22,15 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields convolutions whose kernel, stride, groups and channels lead to a wrong kernel."""
     for node in graph.of("Conv"):
         yield from _check_conv(graph, node, target)
+        if _reads_signed_volume(graph, node):
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=node.name or node.output[0],
+                what="an INT8 Conv over three axes in groups, of signed integers",
+                why=f"{target.title} computes something else, seen on a processor without VNNI",
+                fix="quantize what it reads to UINT8, or keep it in float; compress quantize does",
+            )
     for node in graph.of("ConvTranspose"):
         weight = graph.shape(node.input[1])
         if weight and graph.is_integer_layer(node) and miscomputes_transposed(node, weight):
@@ -32,6 +43,14 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
                 "else on processors with AMX",
                 fix="keep it in float; compress quantize does",
             )
+
+
+def _reads_signed_volume(graph: LintGraph, node: onnx.NodeProto) -> bool:
+    data, maker = graph.shape(node.input[0]), graph.dequantizer(node.input[0])
+    if not data or maker is None or not graph.is_integer_layer(node):
+        return False
+    is_signed = graph.element_type(maker.input[0]) == TensorProto.INT8
+    return is_signed and miscomputes_signed(node, data)
 
 
 def _check_conv(graph: LintGraph, node: onnx.NodeProto, target: Target) -> Iterator[Finding]:
@@ -65,7 +84,7 @@ RULE = Rule(
     targets=("openvino",),
     summary="INT8 Convs of few channels with wide kernels, or with strides that divide them, "
     "results one column wide, 1x1 kernels in groups, and ConvTransposes of channels that are no "
-    "multiple of 4, which OpenVINO 2026.4 miscomputes with AMX; float Convs that it miscomputes in "
-    "bfloat16",
+    "multiple of 4, which OpenVINO 2026.4 miscomputes with AMX; signed INT8 Convs over three axes "
+    "in groups; float Convs that it miscomputes in bfloat16",
     check=check,
 )

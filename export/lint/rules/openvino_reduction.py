@@ -1,9 +1,10 @@
-"""OpenVINO miscomputes quantizers behind some reductions."""
+"""OpenVINO miscomputes some reductions, and quantizers behind others."""
 
 from collections.abc import Iterator
 
 import onnx
 
+from artifacts.openvino_axes import MISREAD, read_missed_axes
 from artifacts.openvino_reductions import EXTREMA, find_reduced
 from export.lint.finding import WRONG, Finding
 from export.lint.graph import QUANTIZE, LintGraph
@@ -13,7 +14,8 @@ from export.lint.target import Target
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    """Yields Q that follow an extremum, or the scaled channels of a reduction."""
+    """Yields reductions of some axes, and Q behind an extremum or scaled channels of a mean."""
+    yield from _check_axes(graph, target)
     reduced = find_reduced(graph.nodes, graph.shape, graph.constant)
     for node in graph.of(QUANTIZE):
         extremum = _find_extremum(graph, find_maker(graph, node.input[0]))
@@ -39,6 +41,20 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
             )
 
 
+def _check_axes(graph: LintGraph, target: Target) -> Iterator[Finding]:
+    for node in graph.of(*MISREAD):
+        axes, shape = read_missed_axes(node), graph.shape(node.input[0])
+        if axes and (shape is None or len(axes) < len(shape)):
+            yield Finding(
+                rule=RULE.name,
+                severity=WRONG,
+                place=node.name or node.output[0],
+                what=f"{node.op_type} over axes {list(axes)}, given as an attribute",
+                why=f"{target.title} does not read them and reduces all axes, in float too",
+                fix="export with opset 18 or newer; compress quantize writes it as sums",
+            )
+
+
 def _find_extremum(graph: LintGraph, maker: onnx.NodeProto | None) -> onnx.NodeProto | None:
     """Returns the extremum that a tensor's maker is, or that it joins with others."""
     if maker is None or maker.op_type in EXTREMA:
@@ -51,7 +67,8 @@ RULE = Rule(
     name="openvino-reduction",
     severities=(WRONG,),
     targets=("openvino",),
-    summary="Q behind a maximum or minimum, or behind channels scaled after the mean over an "
-    "inner axis, which OpenVINO 2026.4 miscomputes",
+    summary="ReduceL1, ReduceLogSum and ReduceLogSumExp of some axes below opset 18, Q behind a "
+    "maximum or minimum, or behind channels scaled after the mean over an inner axis, which "
+    "OpenVINO 2026.4 miscomputes",
     check=check,
 )

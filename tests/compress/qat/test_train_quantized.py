@@ -14,7 +14,7 @@ from torch import nn
 
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
-from artifacts.paired_products import LayerProducts
+from artifacts.paired_products import RUNTIMES, LayerProducts
 from compress.compare import compare_models
 from compress.qat.api import layer_weights, train_quantized
 from compress.qat.learned_scale import quantize_through
@@ -193,7 +193,8 @@ def test_trained_weights_keep_to_what_does_not_overflow(network, weights: str, w
     constants = {item.name: numpy_helper.to_array(item) for item in written.graph.initializer}
     makers = {output: node for node in written.graph.node for output in node.output}
     integers = [
-        (LayerProducts.of(node, values.shape, "tensorrt"), values)
+        (LayerProducts.of(node, values.shape, runtime), values)
+        for runtime in RUNTIMES
         for node in written.graph.node
         if node.op_type in LAYERS
         and (values := constants[makers[node.input[1]].input[0]]).dtype == np.int8

@@ -152,3 +152,109 @@ def test_an_output_of_the_network_is_never_rescaled(make_model):
     ]
     model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["a", "y"])
     assert find_scale_groups(Graph(model)) == []
+
+
+@pytest.fixture
+def make_normed(make_model):
+    """Returns a network in which no layer can take up the norm that a layer reads."""
+
+    def make(nodes, **weights):
+        rng = np.random.default_rng(0)
+        constants = {
+            "w0": rng.standard_normal((8, 3, 1, 1)).astype(np.float32),
+            "gains": np.geomspace(0.1, 4, 8).astype(np.float32),
+            "offsets": rng.uniform(-0.2, 0.2, 8).astype(np.float32),
+            "zeros": np.zeros(8, np.float32),
+            "ones": np.ones(8, np.float32),
+            "w1": rng.standard_normal((4, 8, 3, 3)).astype(np.float32),
+        }
+        around = [
+            helper.make_node("Conv", ["x", "w0"], ["c0"], "stem"),
+            helper.make_node("HardSwish", ["c0"], ["h"], "act"),
+            *nodes,
+            helper.make_node("Conv", ["r", "w1"], ["y"], "head"),
+        ]
+        return make_model(around, constants | weights, {"x": (1, 3, 12, 16)}, ["y"])
+
+    return make
+
+
+NORMS = {
+    "instance": [helper.make_node("InstanceNormalization", ["h", "gains", "offsets"], ["n"], "n")],
+    "batch": [
+        helper.make_node(
+            "BatchNormalization", ["h", "gains", "offsets", "zeros", "ones"], ["n"], "n"
+        )
+    ],
+    "spelled": [
+        helper.make_node("Mul", ["h", "gains3"], ["m"], "m"),
+        helper.make_node("Add", ["m", "offsets3"], ["n"], "n"),
+    ],
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_norm_writes_channels_as_a_layer_does(norm, make_normed, samples, run_model):
+    columns = {
+        f"{name}3": np.asarray(values, np.float32).reshape(8, 1, 1)
+        for name, values in (("gains", np.geomspace(0.1, 4, 8)), ("offsets", np.full(8, 0.1)))
+    }
+    relu = helper.make_node("Relu", ["n"], ["r"], "relu")
+    model = make_normed([*NORMS[norm], relu], **columns)
+    many = ([*samples] * ENOUGH_SAMPLES)[:ENOUGH_SAMPLES]
+    after, done = equalized(model, many)
+    assert [line.split(",")[0] for line in done] == ["equalized 8 channels into head"]
+    for feeds in samples:
+        expected = run_model(model, feeds)["y"]
+        np.testing.assert_allclose(run_model(after, feeds)["y"], expected, rtol=1e-3, atol=1e-4)
+
+    def sqnr(is_equalized):
+        settings = QuantizeSettings(equalization=is_equalized, input_correction=False)
+        return quantize_model(model, many, settings).outputs_db["y"]
+
+    assert sqnr(True) > sqnr(False) + 1
+
+
+def test_a_norm_that_is_read_before_its_activation_too_is_left_alone(make_normed):
+    nodes = [
+        *NORMS["instance"],
+        helper.make_node("Sigmoid", ["n"], ["g"], "gate"),
+        helper.make_node("Mul", ["n", "g"], ["r"], "gated"),
+    ]
+    assert find_scale_groups(Graph(make_normed(nodes))) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "pads", "value", "passes"),
+    [
+        ("reflect", [0, 0, 1, 1, 0, 0, 1, 1], 0.0, True),
+        ("edge", [0, 0, 1, 1, 0, 0, 1, 1], 0.0, True),
+        ("constant", [0, 0, 1, 0, 0, 0, 0, 1], 0.0, True),
+        ("constant", [0, 0, 1, 1, 0, 0, 1, 1], 0.5, False),
+        ("constant", [0, 0, 1, 1, 0, 2, 1, 1], 0.0, False),
+    ],
+)
+def test_padding_passes_factors_unless_it_adds_channels_or_values(
+    mode, pads, value, passes, make_model, samples, run_model
+):
+    inputs = 8 + pads[5]
+    weights = {
+        "w0": np.random.default_rng(0).standard_normal((8, 3, 1, 1)).astype(np.float32),
+        "pads": np.array(pads, np.int64),
+        "value": np.array(value, np.float32),
+        "w1": np.random.default_rng(1).standard_normal((4, inputs, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "stem"),
+        helper.make_node("Relu", ["c0"], ["r0"], "relu"),
+        helper.make_node("Pad", ["r0", "pads", "value"], ["p0"], "pad", mode=mode),
+        helper.make_node("Conv", ["p0", "w1"], ["y"], "head"),
+    ]
+    graph = Graph(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]))
+    expected = run_model(graph.to_model(), samples[0])["y"]
+    groups = find_scale_groups(graph)
+    assert [group.readers for group in groups] == ([["head"]] if passes else [])
+    for group in groups:
+        rescale(graph, group, np.geomspace(0.1, 10, 8))
+    got = run_model(graph.to_model(), samples[0])["y"]
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)

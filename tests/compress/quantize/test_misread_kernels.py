@@ -1,9 +1,10 @@
-"""Convolutions that OpenVINO's kernels for AMX get wrong in integers stay in float."""
+"""Convolutions that OpenVINO's kernels get wrong in integers stay in float."""
 
 import numpy as np
 import pytest
 from onnx import helper
 
+from artifacts.processor import overflows_on_int8, read_flags
 from compress.quantize.api import quantize_model
 from compress.quantize.placement import tensorrt, vector_layers
 from compress.quantize.settings import QuantizeSettings
@@ -170,3 +171,42 @@ def test_a_product_of_a_single_row_stays_in_float(make_model, quantize, agreemen
     monkeypatch.setattr(tensorrt, "find_misread_kernels", lambda graph: {})
     result, feeds = quantize(model)
     assert agreement_db(result.model, feeds) == -np.inf
+
+
+@pytest.fixture
+def make_volume(make_model):
+    """A Conv over three axes, and one in groups behind it, which reads signed values."""
+
+    def make(group):
+        rng = np.random.default_rng(0)
+        shapes = {"w1": (32, 3, 1, 1, 1), "w2": (16, 32 // group, 3, 1, 1)}
+        weights = {
+            name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+        }
+        nodes = [
+            helper.make_node("Conv", ["x", "w1"], ["h"], "first"),
+            helper.make_node("Conv", ["h", "w2"], ["y"], "over", group=group, pads=[1, 0, 0] * 2),
+        ]
+        return make_model(nodes, weights, {"x": (1, 3, 6, 8, 8)}, ["y"])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("target", "group", "in_float"),
+    [("tensorrt", 4, ["over"]), ("tensorrt", 1, []), ("openvino", 4, [])],
+)
+def test_groups_over_three_axes_read_no_signed_integers(
+    target, group, in_float, make_volume, quantize, agreement_db
+):
+    result, feeds = quantize(make_volume(group), target)
+    assert [item.node for item in result.declined] == in_float
+    assert agreement_db(result.model, feeds) > 50
+
+
+@pytest.mark.skipif(not overflows_on_int8(read_flags()), reason="seen without VNNI only")
+def test_why_groups_over_three_axes_stay_in_float(make_volume, quantize, agreement_db, monkeypatch):
+    monkeypatch.setattr(tensorrt, "find_misread_volumes", lambda graph: {})
+    result, feeds = quantize(make_volume(4), "tensorrt")
+    assert result.declined == ()
+    assert agreement_db(result.model, feeds) < 45

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from artifacts.paired_products import LayerProducts
+from artifacts.paired_products import RUNTIMES, LayerProducts
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 
@@ -45,6 +45,27 @@ def test_all_weights_of_int7_fit_into_7_bits(bright) -> None:
 def test_pairs_keep_more_of_their_8_bits(bright) -> None:
     said = {name: quantize(bright, name).outputs_db["y"] for name in ("int8-pairs", "int7")}
     assert said["int8-pairs"] > said["int7"]
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "openvino", "onnxruntime"])
+def test_pairs_of_a_picture_fit_on_each_runtime_whatever_the_target(target, bright) -> None:
+    """Three channels are paired at one position by OpenVINO, across positions by onnxruntime."""
+    model, pictures = bright
+    settings = QuantizeSettings(target=target, weights="int8-pairs")
+    graph = quantize_model(model, pictures, settings).model.graph
+    constants = {item.name: item for item in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    counts = {}
+    for node in (node for node in graph.node if node.op_type == "Conv"):
+        maker = makers.get(node.input[1])
+        if maker is None:
+            continue
+        stored = numpy_helper.to_array(constants[maker.input[0]])
+        for runtime in RUNTIMES:
+            layer = LayerProducts.of(node, stored.shape, runtime)
+            counts[node.name, runtime] = layer.count_overflowing(stored)
+    assert ("first", "onnxruntime") in counts
+    assert not any(counts.values())
 
 
 @pytest.mark.parametrize(

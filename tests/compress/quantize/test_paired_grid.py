@@ -34,6 +34,22 @@ def test_rounded_pairs_fit_and_stay_within_limits_made_of_them(seed, inputs, spr
 
 
 @settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), inputs=st.sampled_from([1, 3, 5]), spread=st.floats(1, 400))
+def test_odd_numbers_of_channels_keep_the_sums_of_each_order(seed, inputs, spread) -> None:
+    orders = [LayerProducts((8, inputs, 3), 0, is_position_first=first) for first in (False, True)]
+    grid = grid_of_layer(PAIRS, *orders)
+    assert isinstance(grid, PairedGrid)
+    rows = np.random.default_rng(seed).normal(0, spread, (8, inputs * 3))
+    integers = round_to_grid(rows, grid)
+    for order in orders:
+        assert order.count_overflowing(integers.astype(np.int8).reshape(order.shape)) == 0
+    low, high = grid.limits(integers)
+    assert ((low <= integers) & (integers <= high)).all()
+    widest = rows / widest_scales(rows, grid)[:, None]
+    np.testing.assert_allclose(np.clip(widest, *grid.limits(widest)), widest, atol=0.5)
+
+
+@settings(max_examples=60, deadline=None)
 @given(one=st.floats(-127, 127), other=st.floats(-127, 127))
 def test_what_is_too_much_is_taken_from_both_alike(one, other) -> None:
     exact = np.array([[one, other]])

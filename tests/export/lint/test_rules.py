@@ -117,6 +117,12 @@ def chain(draw, *, is_per_channel=True):
     return d.model(d.conv(active, "second", weight=weights[1]))
 
 
+def volume(draw, group=4, dtype=np.int8):
+    d = draw(x=(1, 32, 6, 8, 8))
+    read, weight = d.pair("x", zero_point=dtype(0)), d.weight((16, 32 // group, 3, 1, 1))
+    return d.model(d.op("Conv", read, weight, name="node", group=group, pads=[1, 0, 0, 1, 0, 0]))
+
+
 def asymmetric(draw):
     d = draw()
     return d.model(d.conv(d.pair("x", zero_point=np.int8(3)), "conv", pair=False))
@@ -526,8 +532,11 @@ EXAMPLES = {
             lambda d: strided(d, 16, kernel=4, stride=4, pair=False),
             lambda d: transposed(d, channels=30, strides=[2, 2]),
             lambda d: transposed(d, channels=30, kernel=1),
+            volume,
         ],
         [
+            lambda d: volume(d, group=1),
+            lambda d: volume(d, dtype=np.uint8),
             lambda d: transposed(d, channels=28, strides=[2, 2]),
             lambda d: transposed(d, channels=30),
             lambda d: strided(d, 64, kernel=5, stride=1, width=5),
@@ -577,8 +586,13 @@ EXAMPLES = {
             lambda d: behind_pool(d, "GlobalMaxPool", "Concat", axis=2),
             lambda d: behind_mean(d, size=8),
             lambda d: behind_mean(d, size=8, before="Sigmoid"),
+            lambda d: draw_one(d, "ReduceL1", opset=17, axes=[1]),
+            lambda d: draw_one(d, "ReduceLogSumExp", opset=17, axes=[-1], keepdims=0),
         ],
         [
+            lambda d: draw_one(d, "ReduceL1", np.asarray([1]), opset=18),
+            lambda d: draw_one(d, "ReduceL1", opset=17, axes=[0, 1, 2, 3]),
+            lambda d: draw_one(d, "ReduceL2", opset=17, axes=[1]),
             lambda d: behind_pool(d, "GlobalAveragePool"),
             lambda d: behind_pool(d, "GlobalMaxPool", "Max"),
             lambda d: behind_pool(d, "MaxPool"),

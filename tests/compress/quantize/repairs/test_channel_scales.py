@@ -156,6 +156,7 @@ def make_head(make_model):
             "w1": rng.standard_normal((4, 8, 3, 3)).astype(np.float32)
             / loudness.reshape(1, -1, 1, 1),
             "scales": np.array([1, 1, 2, 2], np.float32),
+            "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
         }
         nodes = [
             helper.make_node("Conv", ["x", "w0"], ["c0"], "expand"),
@@ -168,6 +169,9 @@ def make_head(make_model):
                 helper.make_node("Resize", ["a", "", "scales"], ["r"], "resize", mode="nearest")
             )
             read = "r"
+        if way == "mirrored":
+            nodes.append(helper.make_node("Pad", ["a", "pads"], ["r"], "pad", mode="reflect"))
+            read = "r"
         nodes.append(helper.make_node("Conv", [read, "w1"], ["y"], "dense", pads=[1, 1, 1, 1]))
         outputs = ["y"]
         if way == "resized and pooled":
@@ -178,7 +182,7 @@ def make_head(make_model):
     return make
 
 
-@pytest.mark.parametrize("way", ["directly", "resized"])
+@pytest.mark.parametrize("way", ["directly", "resized", "mirrored"])
 def test_dense_layers_read_products_too(way, make_head, samples, run_model):
     model = make_head(way)
     after, (line,) = scaled(model, samples)

@@ -269,3 +269,31 @@ def test_no_product_goes_where_openvino_would_misread_it(make_model, samples):
     prepared = prepare_network(model, samples, QuantizeSettings())
     assert {"joined", "alone"} <= {item.node for item in prepared.quantized}
     assert not any("OpenVINO" in item.reason for item in prepared.declined)
+
+
+def test_norms_in_front_of_a_join_take_the_factors_up_themselves(make_model, samples, run_model):
+    rng = np.random.default_rng(0)
+    weights = {
+        "w0": rng.standard_normal((HALF, 3, 1, 1)).astype(np.float32),
+        "w1": rng.standard_normal((HALF, 3, 1, 1)).astype(np.float32),
+        "gains": np.geomspace(0.1, 4, HALF).astype(np.float32),
+        "offsets": rng.uniform(-0.2, 0.2, HALF).astype(np.float32),
+        "w2": rng.standard_normal((4, 2 * HALF, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "left"),
+        helper.make_node("InstanceNormalization", ["c0", "gains", "offsets"], ["n0"], "norm"),
+        helper.make_node("LeakyRelu", ["n0"], ["r0"], "act0"),
+        helper.make_node("Conv", ["x", "w1"], ["c1"], "right"),
+        helper.make_node("Relu", ["c1"], ["r1"], "act1"),
+        helper.make_node("Concat", ["r0", "r1"], ["j"], "join", axis=1),
+        helper.make_node("Conv", ["j", "w2"], ["y"], "head"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
+    after, done = scaled(model, samples)
+    assert len(done) == 1
+    assert "norm" in done[0]
+    assert count_products(after) == 0
+    for feeds in samples[:4]:
+        expected, got = run_model(model, feeds)["y"], run_model(after, feeds)["y"]
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
