@@ -41,20 +41,33 @@ def evaluation_mode(module: "nn.Module") -> Iterator[None]:
 
 @contextmanager
 def kept_buffers(module: "nn.Module") -> Iterator[None]:
-    """Puts back what the block writes into a module's buffers, as a forward pass may (a mean)."""
+    """Puts back what the block writes into a module's buffers, as a forward pass may (a mean).
+
+    Where a buffer was written, the attributes of all parts are put back too, as one may say what a
+    buffer was made for (`self.size = x.shape`).
+    """
+    parts = list(module.modules())
+    attributes = [dict(vars(part)) for part in parts]
     kept = [
         (part, name, value, value.clone())
-        for part in module.modules()
+        for part in parts
         for name, value in part._buffers.items()
         if value is not None
     ]
     try:
         yield
     finally:
+        is_written = False
         for part, name, value, before in kept:
             if not value.equal(before):
                 value.detach().copy_(before)
-            part._buffers[name] = value
+                is_written = True
+            if dict(part._buffers.items()).get(name) is not value:
+                part._buffers[name] = value
+                is_written = True
+        for part, known in zip(parts, attributes, strict=True) if is_written else ():
+            vars(part).clear()
+            vars(part).update(known)
 
 
 def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:
