@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_IN_DOUBLES = re.compile(r"\b[Dd]ouble\b")
 _ABOUT_BYTES = re.compile(r"\bByte\b")
 _IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
 _ABOUT_ARGUMENTS = re.compile(
@@ -109,7 +110,8 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             "the shape it was trained with",
             "give it with --input-shape",
         )
-    if _IN_HALVES.search(reason):
+    is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
+    if _IN_HALVES.search(reason) or (not is_wide and _IN_DOUBLES.search(reason)):
         return InputError(
             f"the forward pass failed: {reason}",
             "a network that computes in float32",
@@ -121,7 +123,6 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             "what it was trained with",
             "scale them as in training: bytes are for networks that make floats of them themselves",
         )
-    is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
     return InputError(
         f"the forward pass failed: {reason}",
         fix="pruning runs it in float64; give tensors made in forward the dtype of its input"

@@ -277,6 +277,7 @@ class TakesKeyword(nn.Module):
         (TakesKeys(), "expected a forward that takes one tensor for each input"),
         (TakesKeyword(), "or an argument by keyword alone"),
         (nn.Conv2d(3, 4, 1).half(), "expected a network that computes in float32"),
+        (nn.Conv2d(3, 4, 1).double(), "expected a network that computes in float32"),
     ],
 )
 def test_what_no_shape_would_mend_is_told_apart(tmp_path, module, message):
