@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from artifacts.errors import InputError, UnsafeFileError
 from artifacts.own_packages import modules_of
 
 _OWN_BUILDER = re.compile(r"perception(\.[a-z_]\w*)+:build\w*")
+_WITHOUT_ARGUMENTS = (
+    "it is called without arguments: name a function that calls it with those that it needs, such "
+    "as def build(): return Network(width=24)"
+)
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -82,7 +87,19 @@ def call_builder(build: Callable[..., Any], name: str, *arguments: Any) -> Any:
         raise InputError(
             f"the builder '{name}' failed: {type(error).__name__}: {error}",
             "a function that returns the network",
+            "" if _takes(build, arguments) else _WITHOUT_ARGUMENTS,
         ) from error
+
+
+def _takes(build: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Returns whether a builder can be called with these arguments, as far as it says."""
+    try:
+        signature(build).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # what is written in C says nothing
+        return True
+    return True
 
 
 def _import(module_name: str, name: str, *, is_own: bool) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied", re.IGNORECASE)
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
+_IN_DOUBLES = re.compile(r"\b[Dd]ouble\b")
 _ABOUT_BYTES = re.compile(r"\bByte\b")
 _IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
 _ABOUT_ARGUMENTS = re.compile(
@@ -41,20 +42,33 @@ def evaluation_mode(module: "nn.Module") -> Iterator[None]:
 
 @contextmanager
 def kept_buffers(module: "nn.Module") -> Iterator[None]:
-    """Puts back what the block writes into a module's buffers, as a forward pass may (a mean)."""
+    """Puts back what the block writes into a module's buffers, as a forward pass may (a mean).
+
+    Where a buffer was written, the attributes of all parts are put back too, as one may say what a
+    buffer was made for (`self.size = x.shape`).
+    """
+    parts = list(module.modules())
+    attributes = [dict(vars(part)) for part in parts]
     kept = [
         (part, name, value, value.clone())
-        for part in module.modules()
+        for part in parts
         for name, value in part._buffers.items()
         if value is not None
     ]
     try:
         yield
     finally:
+        is_written = False
         for part, name, value, before in kept:
             if not value.equal(before):
                 value.detach().copy_(before)
-            part._buffers[name] = value
+                is_written = True
+            if dict(part._buffers.items()).get(name) is not value:
+                part._buffers[name] = value
+                is_written = True
+        for part, known in zip(parts, attributes, strict=True) if is_written else ():
+            vars(part).clear()
+            vars(part).update(known)
 
 
 def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:
@@ -96,7 +110,8 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             "the shape it was trained with",
             "give it with --input-shape",
         )
-    if _IN_HALVES.search(reason):
+    is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
+    if _IN_HALVES.search(reason) or (not is_wide and _IN_DOUBLES.search(reason)):
         return InputError(
             f"the forward pass failed: {reason}",
             "a network that computes in float32",
@@ -108,7 +123,6 @@ def explain_failure(error: Exception, inputs: "tuple[Tensor, ...]") -> InputErro
             "what it was trained with",
             "scale them as in training: bytes are for networks that make floats of them themselves",
         )
-    is_wide = any(str(value.dtype) == "torch.float64" for value in inputs)
     return InputError(
         f"the forward pass failed: {reason}",
         fix="pruning runs it in float64; give tensors made in forward the dtype of its input"

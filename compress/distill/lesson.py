@@ -168,7 +168,7 @@ class DistillLesson(Lesson):
     def _adapt(self, features: Mapping[str, Tensor]) -> list[Tensor]:
         """Returns the student's features, with as many channels as the teacher's."""
         return [
-            self.adapters[str(index)](features[tap.student])
+            self.adapters[str(index)](features[tap.student].float())
             if str(index) in self.adapters
             else features[tap.student]
             for index, tap in enumerate(self.taps)

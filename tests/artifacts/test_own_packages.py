@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from artifacts.builder import find_builder
+from artifacts.builder import call_builder, find_builder
+from artifacts.errors import InputError
 from artifacts.own_packages import OUR_PACKAGES, modules_of
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +81,23 @@ def test_a_builder_may_import_its_neighbours_when_it_is_called(
     assert isinstance(build(), nn.Conv2d)
     assert sys.modules["perception"] is perception
     assert str(folder) not in sys.path
+
+
+@pytest.mark.parametrize(
+    ("source", "is_told"),
+    [
+        ("def make(width):\n    pass\n", True),
+        (
+            "def make(width=4):\n    raise TypeError('missing 1 argument')\n",
+            False,
+        ),
+    ],
+)
+def test_a_builder_that_needs_arguments_is_told_what_to_do(
+    folder: Path, source: str, is_told: bool
+) -> None:
+    (folder / "mine_with_arguments.py").write_text(source)
+    name = "mine_with_arguments:make"
+    with pytest.raises(InputError) as caught:
+        call_builder(find_builder(name, name), name)
+    assert ("called without arguments" in str(caught.value)) is is_told

@@ -239,6 +239,28 @@ def test_buffers_that_a_forward_pass_writes_stay_as_they_are(tmp_path):
     )
 
 
+class Remembers(nn.Module):
+    """Adds a ramp that is made again when pictures have another size than the last ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = None
+        self.register_buffer("ramp", torch.zeros(1), persistent=False)
+
+    def forward(self, x):
+        if self.size != x.shape:
+            self.ramp, self.size = torch.linspace(0, 1, x.shape[-1]), x.shape
+        return x + self.ramp
+
+
+def test_a_buffer_made_for_a_size_is_made_again(tmp_path):
+    module = Remembers().eval()
+    export_onnx(module, tmp_path / "m.onnx", input_shape=SHAPE)
+    assert module.size is None
+    x = torch.rand(SHAPE)
+    np.testing.assert_allclose(run(tmp_path / "m.onnx", x.numpy())["output"], module(x), rtol=1e-5)
+
+
 class TakesKeys(nn.Module):
     def forward(self, batch):
         return batch["image"] * 2
@@ -255,6 +277,7 @@ class TakesKeyword(nn.Module):
         (TakesKeys(), "expected a forward that takes one tensor for each input"),
         (TakesKeyword(), "or an argument by keyword alone"),
         (nn.Conv2d(3, 4, 1).half(), "expected a network that computes in float32"),
+        (nn.Conv2d(3, 4, 1).double(), "expected a network that computes in float32"),
     ],
 )
 def test_what_no_shape_would_mend_is_told_apart(tmp_path, module, message):

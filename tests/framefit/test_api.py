@@ -291,6 +291,15 @@ def test_compiled_modules_are_taken_as_they_were_before(network, pictures) -> No
     assert all(part.training for part in network.modules())
 
 
+def test_a_network_in_float64_is_pruned_and_distilled_in_it(network, pictures) -> None:
+    teacher = network.double()
+    pruned = framefit.prune(teacher, pictures.double(), PruneGoal(ratio=0.3)).module
+    training = TrainerSettings(steps=2, batch_size=4)
+    found = framefit.distill(pruned, teacher, pictures.double(), DistillSettings(), training)
+    assert [tap.student_channels for tap in found.taps] != [16]
+    assert {value.dtype for value in pruned.parameters()} == {torch.float64}
+
+
 def test_the_package_has_what_it_lists_and_no_more() -> None:
     assert all(getattr(framefit, name).__name__ == name for name in framefit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):
