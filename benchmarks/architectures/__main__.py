@@ -13,7 +13,7 @@ from benchmarks.architectures.child import measure_architecture
 from benchmarks.architectures.other_networks import list_others
 from benchmarks.architectures.page import render
 from benchmarks.architectures.transformers_networks import list_transformers
-from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.machine import describe_machine
 from benchmarks.own_processes import read_resumed, read_rows, run_each
 
 PAGE = Path("docs/architectures.md")
@@ -42,25 +42,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = read_resumed(RAW, [item.name for item in wanted])
 
     def tell(row: dict[str, Any]) -> None:
-        rows[row["name"]] = row
+        rows[row["name"]] = row | {"date": date.today().isoformat()}
         write_json(RAW, rows)
         print(f"{row['name']}: {row.get('problem') or row['seconds']}", flush=True)
 
-    with OtherProcesses() as others:
-        run_each(
-            measure_architecture,
-            [item for item in wanted if item.name not in rows and not options.page],
-            timeout_s=options.timeout,
-            preloaded=PRELOADED,
-            tell=tell,
-        )
+    run_each(
+        measure_architecture,
+        [item for item in wanted if item.name not in rows and not options.page],
+        timeout_s=options.timeout,
+        preloaded=PRELOADED,
+        tell=tell,
+    )
     packages = dict.fromkeys(item.package for item in wanted)
     facts = {
-        "date": date.today().isoformat(),
         "machine": describe_machine(),
         "versions": ", ".join(f"{name} {version(name)}" for name in TOOLS),
         "packages": ", ".join(f"{name} {version(name)}" for name in packages),
-        "others": None if options.page else others.share,
         "left": [item.name for item in wanted if item.name not in rows],
     }
     ran = [{**rows[item.name], "package": item.package} for item in wanted if item.name in rows]

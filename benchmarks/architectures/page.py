@@ -38,17 +38,14 @@ def render(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
 
     Args:
         rows: what `measure_architecture` gave of each network, those of a package in a row.
-        facts: `date`, `machine`, `versions`, `packages` (with their versions), `others` (the share
-            of the time that other processes took; None where nobody knows), `left` (names of what
-            was not run).
+        facts: `machine`, `versions`, `packages` (with their versions), `left` (names of what was
+            not run).
     """
     lead = _LEAD.format(count=len(rows), samples=SAMPLES, ratio=RATIO, noticeable=NOTICEABLE_DB)
-    others = ""
-    if facts["others"] is not None:
-        others = f" Other processes took {facts['others']:.0%} of the processors' time meanwhile."
+    dates = ", ".join(sorted({row["date"] for row in rows}))
     lines = [
         lead,
-        f"{facts['date']}; {facts['machine']}; {facts['versions']}; {facts['packages']}.{others}",
+        f"{dates}; {facts['machine']}; {facts['versions']}; {facts['packages']}.",
         "",
         *_summarize(rows),
         *([f"Not run: {', '.join(facts['left'])}."] if facts["left"] else []),

@@ -12,13 +12,14 @@ from benchmarks.architectures.transformers_networks import list_transformers
 from benchmarks.own_processes import run_each
 
 FACTS = {
-    "date": "2026-11-28",
     "machine": "2 cores",
     "versions": "framefit 0.1.0",
     "packages": "own 1.0",
-    "others": 0.0,
     "left": ["unseen"],
 }
+
+
+DAY = {"date": "2026-11-28"}
 
 
 def build_two_heads() -> nn.Module:
@@ -62,7 +63,8 @@ def test_a_network_goes_through_every_stage():
     assert row["layers"] + row["stays_float"] >= 2
     assert len(row["outputs_db"]) == 2
     assert row["macs"][1] < row["macs"][0]
-    page = render([row], FACTS)
+    page = render([row | DAY], FACTS)
+    assert "2026-11-28; 2 cores; framefit 0.1.0; own 1.0." in page
     assert "**1 of 1 pass every stage.**" in page
     assert "## own" in page
     assert "## What stops" not in page
@@ -74,7 +76,7 @@ def test_what_stops_a_network_is_named_with_its_stage():
 
     row = measure_architecture(own(fail))
     assert row["problem"] == "build: KeyError: 'no such encoder'"
-    page = render([row], FACTS)
+    page = render([row | DAY], FACTS)
     assert "**0 of 1 pass every stage.**" in page
     assert "Not run: unseen." in page
     assert f"* two heads (own): {row['problem']}" in page
@@ -92,7 +94,7 @@ def test_the_page_names_what_is_slower_and_what_departs():
         "int8_ms": 1.1,
         "macs": (100, 40),
     }
-    page = render([row], FACTS)
+    page = render([row | DAY], FACTS)
     assert "more than 2%: 1 (poor)." in page
     assert "computes otherwise: 1 (poor)." in page
     assert "| poor | 3 | 1 | 12.0 | 1.00, 1.10 | 1 | 0.40 |" in page
