@@ -11,6 +11,7 @@ from onnx import helper
 
 from artifacts.chosen_outputs import keep_outputs
 from artifacts.decided_outputs import find_measured
+from artifacts.graph_reading import typed_values
 
 
 def end_before_decisions(
@@ -24,16 +25,22 @@ def end_before_decisions(
     Args:
         model: with inferred shapes; it is not changed.
         twin: another form of it (quantized, say); it is not changed. Where it decides about other
-            tensors, both come back as they are.
+            tensors, or inferred shapes are missing, both come back as they are.
     """
     ours, theirs = find_measured(model), find_measured(twin)
-    if not ours or {name: len(ends) for name, ends in ours.items()} != {
-        name: len(ends) for name, ends in theirs.items()
-    }:
+    counts = [{name: len(ends) for name, ends in each.items()} for each in (ours, theirs)]
+    are_known = _knows_all(model, ours) and _knows_all(twin, theirs)
+    if not ours or counts[0] != counts[1] or not are_known:
         return model, twin
     names = _name_ends(ours, [item.name for item in model.graph.output])
     ends = {name: [names.get(end, end) for end in ours[name]] for name in ours}
     return _end_at(model, ours, ends), _end_at(twin, theirs, ends)
+
+
+def _knows_all(model: onnx.ModelProto, measured: Mapping[str, Sequence[str]]) -> bool:
+    """Returns whether the types of all tensors are known at which a network would end."""
+    known = {item.name for item in typed_values(model)}
+    return known.issuperset(end for ends in measured.values() for end in ends)
 
 
 def _name_ends(measured: Mapping[str, Sequence[str]], outputs: Sequence[str]) -> dict[str, str]:

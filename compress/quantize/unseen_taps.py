@@ -4,8 +4,8 @@
 
 Atrous pyramids (DeepLab) reach further than a small picture: of a 3x3 kernel only the middle, or
 its row, ever sees a value. Kernels in float skip what they multiply with zeros. Those in integers
-cannot where zero has another integer than 0: OpenVINO's takes six times as long as float so. And
-weights that nothing sees no longer stretch the range of those that count.
+cannot where zero has another integer than 0, and may take longer than in float. And weights that
+nothing sees no longer stretch the range of those that count.
 """
 
 from collections.abc import Sequence

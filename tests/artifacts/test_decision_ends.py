@@ -64,13 +64,20 @@ def test_scores_of_two_decisions_keep_the_name_of_the_first_form() -> None:
     assert [names(end) for end in ended] == [["depth", "scores"]] * 2
 
 
+def without_types() -> onnx.ModelProto:
+    model = make()
+    del model.graph.value_info[:]
+    return model
+
+
 @pytest.mark.parametrize(
     "pair",
     [
+        (without_types(), make()),
         (make(decides=False), make("quantized_", decides=False)),
         (make(), make("quantized_", decides=False)),
     ],
-    ids=["nothing decides", "only one decides"],
+    ids=["types are unknown", "nothing decides", "only one decides"],
 )
 def test_others_stay_as_they_are(pair: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
     assert end_before_decisions(*pair) == pair
