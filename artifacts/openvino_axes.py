@@ -5,6 +5,8 @@ It reduces all axes then, in float too. Other reductions, and these from opset 1
 
 import onnx
 
+from artifacts.graph_reading import attribute
+
 MISREAD = frozenset({"ReduceL1", "ReduceLogSum", "ReduceLogSumExp"})
 
 
@@ -12,4 +14,4 @@ def read_missed_axes(node: onnx.NodeProto) -> tuple[int, ...]:
     """Returns the axes that a node reduces and OpenVINO does not read; () of others."""
     if node.op_type not in MISREAD or node.domain not in ("", "ai.onnx"):
         return ()
-    return next((tuple(item.ints) for item in node.attribute if item.name == "axes"), ())
+    return tuple(attribute(node, "axes", ()))

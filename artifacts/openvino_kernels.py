@@ -18,9 +18,9 @@ A ConvTranspose whose input channels are no multiple of 4 (21 classes, a pruned 
 more than one operator behind it, such as an activation and a quantizer: with strides, and with a
 kernel of one value.
 
-A Conv over three axes in groups, depthwise too, is wrong where it reads signed integers: 34 to
-37 dB of what the graph says. Unsigned ones are right. This was seen on a processor without VNNI;
-on others it was not looked at.
+A Conv over three axes in groups, depthwise too, is less exact than the graph says where it reads
+signed integers. Unsigned ones are right. This was seen on a processor without VNNI; on others it
+was not looked at.
 
 In bfloat16, which OpenVINO computes float networks in by default with AMX, the first three are
 wrong too, and values of two bytes halve the numbers of channels.
@@ -31,6 +31,8 @@ from math import prod
 from typing import Any
 
 import onnx
+
+from artifacts.graph_reading import attribute
 
 ROW_BYTES = 64
 """Length of a row of AMX's tiles: values that are multiplied at once."""
@@ -97,8 +99,7 @@ def miscomputes_signed(node: onnx.NodeProto, data: tuple[int, ...]) -> bool:
         node: a Conv.
         data: shape of its input, [N, C, ...].
     """
-    groups = next((item.i for item in node.attribute if item.name == "group"), 1)
-    return groups > 1 and len(data) == VOLUME_RANK
+    return attribute(node, "group", 1) > 1 and len(data) == VOLUME_RANK
 
 
 def _is_uneven_group(values: Mapping[str, Any], channels: int, result: tuple[int, ...]) -> bool:

@@ -17,6 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from artifacts.node_attributes import set_attributes
 from artifacts.removed_pairs import remove_qdq
 from artifacts.unread_constants import drop_unread_constants
 from compress.model_runner import open_runner
@@ -229,10 +230,7 @@ def _has_sizes_alone(node: onnx.NodeProto) -> bool:
 def _name_axes(graph: onnx.GraphProto, node: onnx.NodeProto, sizes: Array) -> None:
     """Has a Resize take the sizes of all axes but the batch."""
     axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), None)
-    kept = [item for item in node.attribute if item.name != "axes"]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    node.attribute.append(helper.make_attribute("axes", (axes or [*range(len(sizes))])[1:]))
+    set_attributes(node, axes=(axes or [*range(len(sizes))])[1:])
     node.input[3] = _add(graph, f"{node.output[0]}/sizes", sizes[1:])
 
 

@@ -317,8 +317,7 @@ def _find_parts(
 ) -> OutputParts:
     """Finds the outputs of unlike units among those of heads that are not known."""
     unknown = [name for head, names in match.heads.items() if head not in known for name in names]
-    ask = answer if match.decided else answer_plainly
-    answers = (ask(teacher, batch) for batch in batches)
+    answers = (answer(teacher, batch) for batch in batches)
     return find_parts(answers, unknown)
 
 

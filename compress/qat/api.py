@@ -117,18 +117,7 @@ def train_quantized(
         progress=progress,
         report=report,
     )
-    return QatResult(model=_with_weights(quantized, student.write_model()), training=result)
-
-
-def _with_weights(whole: onnx.ModelProto, learned: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a graph with the constants that a part of it has learned."""
-    new = {tensor.name: tensor for tensor in learned.graph.initializer}
-    model = onnx.ModelProto()
-    model.CopyFrom(whole)
-    for tensor in model.graph.initializer:
-        if tensor.name in new:
-            tensor.CopyFrom(new[tensor.name])
-    return model
+    return QatResult(model=student.write_model(quantized), training=result)
 
 
 def _choose_evaluation(

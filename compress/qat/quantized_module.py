@@ -306,8 +306,12 @@ class QuantizedModule(OnnxModule):
         return found
 
     @torch.no_grad()
-    def write_model(self) -> onnx.ModelProto:
-        """Returns the graph with the integers, scales and biases that `forward` computes with."""
+    def write_model(self, whole: onnx.ModelProto | None = None) -> onnx.ModelProto:
+        """Returns the graph with the integers, scales and biases that `forward` computes with.
+
+        Args:
+            whole: a graph of which the module's is a part, to be returned so; None for its own.
+        """
         new = {name: self._scale(name)().cpu().numpy() for name in self._scale_keys}
         for index, node in enumerate(self.model.graph.node):
             if node.op_type != "DequantizeLinear":
@@ -329,7 +333,7 @@ class QuantizedModule(OnnxModule):
             if name not in self._bias_scales:
                 new[name] = self._bias(name).cpu().numpy()
         model = onnx.ModelProto()
-        model.CopyFrom(self.model)
+        model.CopyFrom(self.model if whole is None else whole)
         for tensor in model.graph.initializer:
             if tensor.name in new:
                 dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)

@@ -9,7 +9,8 @@ Q/DQ pair between the two, onnxruntime copies the picture.
 
 import onnx
 
-from compress.quantize.graph import Graph, attribute, set_attributes
+from artifacts.node_attributes import set_attributes
+from compress.quantize.graph import Graph, attribute
 from compress.quantize.pad_amounts import read_pad_amounts
 from compress.quantize.placement.movement import moved_inputs
 

@@ -246,14 +246,6 @@ class Graph:
         return model
 
 
-def set_attributes(node: onnx.NodeProto, **values: Any) -> None:
-    """Gives a node attributes in place of those that it has by these names."""
-    kept = [item for item in node.attribute if item.name not in values]
-    new = [onnx.helper.make_attribute(name, value) for name, value in values.items()]
-    del node.attribute[:]
-    node.attribute.extend([*kept, *new])
-
-
 def rename_tensors(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
     """Returns a node that reads and writes tensors by new names; its subgraphs read by them too."""
     twin = _copy_node(node)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from compress.quantize.graph import Array, Graph, set_attributes
+from artifacts.node_attributes import set_attributes
+from compress.quantize.graph import Array, Graph
 from compress.quantize.rounding.window import Window
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 
 from compress.quantize.graph import Graph, attribute
+from compress.quantize.pad_amounts import read_pad_amounts
+from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.repairs.linear_group import (
     NORMS,
     divide_constants,
@@ -166,12 +168,11 @@ def is_homogeneous(graph: Graph, node: onnx.NodeProto) -> bool:
 
 def _pads_places(graph: Graph, node: onnx.NodeProto) -> bool:
     """Whether a Pad leaves the channels of a picture alone, and adds none but its values or 0."""
-    pads = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
-    if pads is None or any(node.input[3:]):
+    pads = None if any(node.input[3:]) else read_pad_amounts(graph, node)
+    if pads is None or len(graph.shapes[node.input[0]]) < 3:
         return False
-    value = graph.weights.get(node.input[2], np.ones(1)) if any(node.input[2:3]) else np.zeros(1)
-    is_scaled = attribute(node, "mode", b"constant") != b"constant" or not value.any()
-    return is_scaled and len(pads) > 4 and not pads.reshape(2, -1)[:, :2].any()
+    is_scaled = attribute(node, "mode", b"constant") != b"constant" or moved_inputs(graph, node)
+    return bool(is_scaled) and pads.keys().isdisjoint({0, 1})
 
 
 def rescale(graph: Graph, group: ScaleGroup, factors: np.ndarray) -> None:
