@@ -235,9 +235,10 @@ def _may_keep_points(settings: "QuantizeSettings", model: "ModelProto") -> bool:
     Attention is computed in integers without zero points only, which a measurement decides. So it
     does with a preference, for which a few percent count.
     """
+    from compress.quantize.placement.attention import may_attend
+
     is_open = settings.symmetric is None and settings.allowance is None
-    may_attend = any(node.op_type == "Softmax" for node in model.graph.node)
-    may_gain = may_attend and not settings.is_for_16_bits
+    may_gain = may_attend(model) and not settings.is_for_16_bits
     return is_open and settings.activations == "int8" and not may_gain
 
 

@@ -108,7 +108,7 @@ class PreparedNetwork:
                 if name not in self.graph.weights or self._makes_offset(name) in begun
             },
         )
-        return self._write(self.quantized[:count], kept)
+        return self._insert_pairs(self.quantized[:count], kept).to_model()
 
     def _makes_offset(self, constant: str) -> str:
         """Returns the name of the MatMul whose result a constant is added to."""
@@ -158,12 +158,17 @@ class PreparedNetwork:
         )
 
     def _write(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> onnx.ModelProto:
-        graph = self.graph.copy()
-        self.placement.write_late_forms(graph, {item.node for item in quantized})
-        self._insert(graph, quantized, decisions)
+        graph = self._insert_pairs(quantized, decisions)
         fold_idle_scales(graph)
         fold_idle_joined(graph)
         return graph.to_model()
+
+    def _insert_pairs(self, quantized: Sequence[QuantizedNode], decisions: Decisions) -> Graph:
+        """Returns the graph with Q/DQ pairs, and all products that were put in for some of them."""
+        graph = self.graph.copy()
+        self.placement.write_late_forms(graph, {item.node for item in quantized})
+        self._insert(graph, quantized, decisions)
+        return graph
 
     def _insert(
         self, graph: Graph, quantized: Sequence[QuantizedNode], decisions: Decisions

@@ -1,9 +1,10 @@
 """What the command decides before it quantizes."""
 
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import framefit.quantize_job
+from compress.quantize.placement.attention import may_attend
 from compress.quantize.settings import QuantizeSettings
 from framefit.quantize_job import (
     choose_weights,
@@ -41,26 +42,42 @@ AVX2 = frozenset({"sse2", "avx2"})
 
 
 @pytest.mark.parametrize(
-    ("flags", "operator", "asked", "symmetric"),
+    ("flags", "operators", "asked", "symmetric"),
     [
-        (VNNI, "Relu", {}, False),
-        (AMX, "Relu", {}, None),
-        (VNNI, "Softmax", {}, None),
-        (AVX2, "Softmax", {"weights": "int8-pairs"}, False),
-        (VNNI, "Relu", {"prefer": "speed"}, None),
-        (VNNI, "Relu", {"symmetric": True}, True),
-        (VNNI, "Relu", {"target": "onnxruntime"}, None),
-        (VNNI, "Relu", {"activations": "float"}, None),
+        (VNNI, ("Relu",), {}, False),
+        (AMX, ("Relu",), {}, None),
+        (VNNI, ("Softmax",), {}, False),
+        (VNNI, ("MatMul",), {}, False),
+        (VNNI, ("MatMul", "Softmax"), {}, None),
+        (VNNI, ("Attention",), {}, None),
+        (AVX2, ("MatMul", "Softmax"), {"weights": "int8-pairs"}, False),
+        (VNNI, ("Relu",), {"prefer": "speed"}, None),
+        (VNNI, ("Relu",), {"symmetric": True}, True),
+        (VNNI, ("Relu",), {"target": "onnxruntime"}, None),
+        (VNNI, ("Relu",), {"activations": "float"}, None),
     ],
 )
 def test_zero_points_that_cost_no_time_are_not_timed(
-    flags, operator, asked, symmetric, monkeypatch
+    flags, operators, asked, symmetric, monkeypatch
 ) -> None:
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
-    node = helper.make_node(operator, ["x"], ["y"])
-    model = helper.make_model(helper.make_graph([node], "net", [], []))
+    nodes = [helper.make_node(operator, ["x", "x"], ["y"]) for operator in operators]
+    model = helper.make_model(helper.make_graph(nodes, "net", [], []))
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
     assert settle_forms(settings, model).symmetric is symmetric
+
+
+@pytest.mark.parametrize("writes_constant", [False, True])
+def test_layers_beside_a_softmax_are_no_attention(writes_constant) -> None:
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0] * 4)
+    nodes = [helper.make_node("Constant", [], ["w"], value=weight)] if writes_constant else []
+    nodes += [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["y"]),
+    ]
+    weights = [] if writes_constant else [weight]
+    model = helper.make_model(helper.make_graph(nodes, "net", [], [], weights))
+    assert not may_attend(model)
 
 
 @pytest.mark.parametrize(
