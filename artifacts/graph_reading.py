@@ -7,14 +7,14 @@ import onnx
 
 from artifacts.graph_checks import node_subgraphs
 
-_WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Of ONNX's operators; a look at the attributes of all others takes longer than all else here."""
 
 
 def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor a node reads, those that its subgraphs take from outside included."""
     yield from filter(None, node.input)
-    if not node.domain and node.op_type not in _WITH_SUBGRAPHS:
+    if not node.domain and node.op_type not in WITH_SUBGRAPHS:
         return
     for subgraph in node_subgraphs(node):
         inner = {item.name for item in subgraph.input}

@@ -132,11 +132,13 @@ def lint_model(model: onnx.ModelProto, *, target: str = DEFAULT_TARGET) -> LintR
     """
     known = find_target(target)
     graph = LintGraph(infer_shapes(model))
-    findings = [
+    inner = tuple(graph.inner_graphs())
+    findings = dict.fromkeys(
         finding
         for rule in RULES.values()
         if known.name in rule.targets
-        for finding in rule.check(graph, known)
-    ]
-    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    return LintReport(target=known.name, findings=tuple(findings), nodes=len(graph.nodes))
+        for part in (graph, *(inner if rule.looks_inside else ()))
+        for finding in rule.check(part, known)
+    )
+    gravest_first = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    return LintReport(target=known.name, findings=tuple(gravest_first), nodes=len(graph.nodes))
