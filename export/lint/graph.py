@@ -184,6 +184,11 @@ MOVING = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "
 _PLAIN_CONSTANTS = ("value_float", "value_int", "value_floats", "value_ints")
 
 
+def is_blocked(dequantize: onnx.NodeProto) -> bool:
+    """Returns whether a DequantizeLinear has a scale for each block of values."""
+    return bool(attribute(dequantize, "block_size", 0))
+
+
 def _model_of(subgraph: onnx.GraphProto, model: onnx.ModelProto) -> onnx.ModelProto:
     part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     part.graph.CopyFrom(subgraph)

@@ -18,7 +18,6 @@ from export.lint.graph import LintGraph
 from export.lint.rules import RULES
 from export.lint.rules.dynamic_input import find_dynamic_inputs
 from export.lint.target import DEFAULT_TARGET, Target, find_target
-from export.parser_forms import write_for_parser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +92,8 @@ def lint_file(
     Raises:
         InputError: the file is no valid model, or there is no such target.
     """
+    from export.parser_forms import write_for_parser  # These forms read graphs as the rules do.
+
     known = find_target(target)
     source = require_file(path, "an ONNX model")
     if not input_shapes:
