@@ -7,14 +7,14 @@ import onnx
 
 from artifacts.graph_checks import node_subgraphs
 
-_WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Of ONNX's operators; a look at the attributes of all others takes longer than all else here."""
 
 
 def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor a node reads, those that its subgraphs take from outside included."""
     yield from filter(None, node.input)
-    if not node.domain and node.op_type not in _WITH_SUBGRAPHS:
+    if not node.domain and node.op_type not in WITH_SUBGRAPHS:
         return
     for subgraph in node_subgraphs(node):
         inner = {item.name for item in subgraph.input}
@@ -25,12 +25,40 @@ def read_tensors(node: onnx.NodeProto) -> Iterator[str]:
         yield from (item.name for item in subgraph.output if item.name not in inner)
 
 
+def names_in(graph: onnx.GraphProto) -> set[str]:
+    """Returns the names of all tensors and nodes of a graph, those of its subgraphs included."""
+    values = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
+    names = {item.name for item in values}
+    for node in graph.node:
+        names.update((node.name, *node.input, *node.output))
+        for subgraph in node_subgraphs(node):
+            names |= names_in(subgraph)
+    return names
+
+
 def unused_name(stem: str, taken: Container[str]) -> str:
     """Returns `stem`, or `stem` with a number, such that it is none of the names in use."""
     name, number = stem, 1
     while name in taken:
         name, number = f"{stem}_{number}", number + 1
     return name
+
+
+class NewNames:
+    """Gives names that nothing in a graph has, each of them once.
+
+    Args:
+        taken: the names of its tensors and nodes.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def take(self, stem: str) -> str:
+        """Returns `stem`, or `stem` with a number."""
+        name = unused_name(stem, self._taken)
+        self._taken.add(name)
+        return name
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

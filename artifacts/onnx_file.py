@@ -27,6 +27,7 @@ from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgr
 from artifacts.plugin_tail import PluginTail, cut_plugins
 from artifacts.shape_inference import infer_shapes
 from artifacts.sparse_weights import store_densely
+from artifacts.standard_domain import name_standard_domain
 
 _WHAT = "an ONNX model"
 _HINTS = {
@@ -73,6 +74,7 @@ def check_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    name_standard_domain(copy)
     sort_nodes(copy.graph)
     return _complete(copy, Path("the model"), {})
 
@@ -96,6 +98,7 @@ def _read(path: Path | str) -> tuple[onnx.ModelProto, Path]:
     path = require_file(path, _WHAT)
     model = _parse(path)
     load_external_data(model, path, path.stat().st_size)
+    name_standard_domain(model)
     sort_nodes(model.graph)
     return model, Path(printable(path))
 

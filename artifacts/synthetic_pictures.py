@@ -67,7 +67,7 @@ def draw_prepared(
         spec: how pixels become the input.
     """
     pixels = MEAN_PIXEL + PIXEL_DEVIATION * draw_input(shape, rng)
-    values = np.clip(pixels, 0, MAX_PIXEL) * spec.pixel_scale
+    values = np.asarray(np.clip(pixels, 0, MAX_PIXEL) * spec.pixel_scale)
     if not has_colors(shape, spec):
         return values
     mean, std = (np.reshape(part, (1, -1, 1, 1)) for part in (spec.mean, spec.std))

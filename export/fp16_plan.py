@@ -171,11 +171,11 @@ class Planner:
             return frozenset()
         typed = [(i, _formal(schema.inputs, i), name) for i, name in enumerate(node.input)]
         floats = [(i, formal) for i, formal, name in typed if name in self.floats]
-        results = [
-            _formal(schema.outputs, i) for i, name in enumerate(node.output) if name in self.floats
-        ]
-        kinds = {formal.type_str for formal in results} or {formal.type_str for _, formal in floats}
-        if len(kinds) != 1 or any(map(_holds_tensors, schema.outputs)):
+        results = [(_formal(schema.outputs, i), name) for i, name in enumerate(node.output)]
+        others = [formal for formal, name in results if name not in self.floats]
+        kinds = {formal.type_str for formal, name in results if name in self.floats}
+        kinds = kinds or {formal.type_str for _, formal in floats}
+        if len(kinds) != 1 or any(map(_holds_tensors, others)):
             return frozenset()
         kind = kinds.pop()
         return frozenset(
@@ -213,6 +213,8 @@ class Planner:
         producer = self.producers.get(name)
         if producer is None or producer.op_type != DEQUANTIZE:
             return ""
+        if name in self.captured:
+            return f"a subgraph reads '{name}' too"
         if self.opset < SCALE_OPSET:
             return f"Q/DQ of opset {self.opset} have FP32 scales only"
         return "" if self._fits(producer) else f"the scale of '{name}' does not fit into FP16"

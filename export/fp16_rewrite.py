@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from artifacts.graph_reading import NewNames, names_in
 from artifacts.shape_inference import infer_shapes
 from export.fp16_plan import Fp16Plan, captured_names
 
@@ -31,7 +32,7 @@ class Rewriter:
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         self.floats = _float_names(self.graph)
         self.outputs = {value.name for value in self.graph.output}
-        self.taken = self.floats | {name for node in self.graph.node for name in node.output}
+        self.names = NewNames(names_in(self.graph))
         self.renamed: dict[str, str] = {}
         self.available: dict[tuple[str, int], str] = {}
         self.nodes: list[onnx.NodeProto] = []
@@ -66,19 +67,16 @@ class Rewriter:
             if name in self.constants:
                 self.added.append(_convert(self.constants[name], new_name))
             else:
-                source = self.renamed.get(name, name)
-                self.nodes.append(
-                    helper.make_node("Cast", [source], [new_name], f"{new_name}_cast", to=wanted)
-                )
+                self._cast(self.renamed.get(name, name), new_name, wanted)
             self.available[name, wanted] = new_name
         return self.available[name, wanted]
 
     def _new_name(self, name: str, precision: int) -> str:
-        stem = f"{name}_{'fp16' if precision == _FP16 else 'fp32'}"
-        while stem in self.taken:
-            stem += "_"
-        self.taken.add(stem)
-        return stem
+        return self.names.take(f"{name}_{'fp16' if precision == _FP16 else 'fp32'}")
+
+    def _cast(self, source: str, result: str, wanted: int) -> None:
+        name = self.names.take(f"{result}_cast")
+        self.nodes.append(helper.make_node("Cast", [source], [result], name, to=wanted))
 
     def _retarget_cast(self, node: onnx.NodeProto) -> None:
         """Lets a Cast to float give what the plan wants of it."""
@@ -96,9 +94,7 @@ class Rewriter:
         """Casts the renamed network outputs of a node back to FP32 under their own names."""
         for name, inner in self.renamed.items():
             if inner in node.output:
-                self.nodes.append(
-                    helper.make_node("Cast", [inner], [name], f"{name}_cast", to=_FP32)
-                )
+                self._cast(inner, name, _FP32)
                 self.available[name, _FP32] = name
 
     def _drop_unused_constants(self) -> None:

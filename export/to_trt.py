@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
-from artifacts.int4_weights import widen_int4
 from artifacts.onnx_file import load_before_plugins, save_onnx
 from artifacts.onnx_metadata import read_metadata
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
@@ -192,7 +191,7 @@ def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
-    model = widen_int4(write_for_parser(loaded))
+    model = write_for_parser(loaded)
     if settings.int8:
         require_integer_layers(model, source.name)
     return model, plugins

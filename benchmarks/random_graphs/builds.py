@@ -9,7 +9,6 @@ import logging
 from collections import Counter
 
 from artifacts.errors import InputError
-from artifacts.int4_weights import widen_int4
 from benchmarks.random_graphs.check import GRAPHS, draw_samples
 from benchmarks.random_graphs.options import SETTINGS
 from benchmarks.zoo.onnx_cases import Builder
@@ -54,7 +53,7 @@ def check_build(seed: int, settings: QuantizeSettings, kind: str, builder: Build
         quantized = quantize_model(model, draw_samples(seed), settings).model
     except InputError as error:
         return "nothing" if "nothing" in str(error) else f"not quantized: {error}"
-    written = widen_int4(write_for_parser(quantized))
+    written = write_for_parser(quantized)
     report = lint_model(written, target="tensorrt-rtx")
     is_built = builder.build(written.SerializeToString())
     if is_built == report.is_buildable:

@@ -180,14 +180,17 @@ class Graph:
 
     def unused_name(self, stem: str) -> str:
         """Returns `stem`, or `stem` with a number, such that no tensor or node has that name."""
-        taken = (
+        return unused_name(stem, self.taken_names())
+
+    def taken_names(self) -> set[str]:
+        """Returns the names of all tensors and nodes."""
+        return (
             self._producers.keys()
             | self.weights.keys()
             | set(self.inputs)
             | {node.name for node in (*self.nodes, *self.tail)}
             | {name for node in self.tail for name in node.output}
         )
-        return unused_name(stem, taken)
 
     def drop_unused_weights(self) -> None:
         """Forgets the weights that no node and no output reads."""

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from artifacts.graph_reading import NewNames
 from artifacts.openvino_guard import UNQUANTIZED_TYPES, make_guard
 from compress.quantize.decisions import Decisions
 from compress.quantize.float_guards import guard_float_layers
@@ -42,7 +43,8 @@ def insert_qdq(
     graph.weights |= decisions.overrides
     choices = {item.node: item for item in quantized}
     nodes: list[onnx.NodeProto] = []
-    paired: set[str] = set()
+    names = NewNames(graph.taken_names())
+    paired: dict[str, str] = {}
     stored: dict[str, list[str]] = {}
     extrema: set[str] = set()
     for node in graph.nodes:
@@ -55,14 +57,14 @@ def insert_qdq(
                 if node.input[at] not in passed
                 or decisions.activations[node.input[at]].grid.is_signed
             ]
-            nodes += _pair_activations(graph, node, own, decisions, paired, extrema)
+            nodes += _pair_activations(graph, node, own, decisions, paired, extrema, names)
             if choice.weight is not None:
-                nodes.append(_store_weight(graph, node, choice.weight, decisions, stored))
+                nodes.append(_store_weight(graph, node, choice.weight, decisions, stored, names))
         elif node.name in decisions.float_weights:
             node.input[1] = decisions.float_weights[node.name]
         _set_bias(node, decisions.biases.get(node.name))
         if choice is not None and _has_integer_bias(node, choice, decisions):
-            nodes.append(_store_bias(graph, node, data, decisions))
+            nodes.append(_store_bias(graph, node, data, decisions, names))
         if holds_extrema(graph, node, extrema):
             extrema.update(node.output)
         nodes.append(node)
@@ -78,28 +80,33 @@ def _pair_activations(
     node: onnx.NodeProto,
     positions: Sequence[int],
     decisions: Decisions,
-    paired: set[str],
+    paired: dict[str, str],
     extrema: set[str],
+    names: NewNames,
 ) -> list[onnx.NodeProto]:
-    """Lets a node read Q/DQ pairs at some positions; returns those of tensors that had none yet."""
+    """Lets a node read Q/DQ pairs at some positions; returns those of tensors that had none yet.
+
+    `paired` has the dequantized tensor of each that has one.
+    """
     nodes: list[onnx.NodeProto] = []
     for position in positions:
         tensor = node.input[position]
         if tensor not in paired:
             guard = _find_guard(graph, tensor, decisions.activations[tensor], extrema)
-            pair, constants = _activation_nodes(tensor, decisions.activations[tensor], guard)
+            qparams = decisions.activations[tensor]
+            pair, constants = _activation_nodes(tensor, qparams, guard, names)
             nodes += pair
             graph.weights |= constants
-            paired.add(tensor)
-        node.input[position] = f"{tensor}_dequantized"
+            paired[tensor] = pair[-1].output[0]
+        node.input[position] = paired[tensor]
     return nodes
 
 
 def _activation_nodes(
-    tensor: str, qparams: QParams, guard: onnx.NodeProto | None
+    tensor: str, qparams: QParams, guard: onnx.NodeProto | None, names: NewNames
 ) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """Returns a tensor's Q/DQ pair, behind its guard."""
-    pair, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
+    pair, constants = qdq_nodes(tensor, qparams, names.take)
     if guard is None:
         return pair, constants
     pair[0].input[0] = guard.output[0]
@@ -137,6 +144,7 @@ def _store_weight(
     position: int,
     decisions: Decisions,
     stored: dict[str, list[str]],
+    names: NewNames,
 ) -> onnx.NodeProto:
     """Stores a layer's weight as integers; returns the node that it now reads.
 
@@ -146,25 +154,29 @@ def _store_weight(
         position: of the weight among its inputs.
         decisions: hold the integers.
         stored: names of the integers that are stored already, by their digest.
+        names: gives names for what is new.
     """
     weight = decisions.weights[node.name]
     stem = f"{node.name}_weight"
-    own = [f"{stem}_quantized", f"{stem}_scale", f"{stem}_zero_point"]
-    names = stored.setdefault(weight.digest, own)
+    is_new = weight.digest not in stored
+    if is_new:
+        ends = ("quantized", "scale", "zero_point")
+        stored[weight.digest] = [names.take(f"{stem}_{end}") for end in ends]
+    operands = stored[weight.digest]
     dequantize = helper.make_node(
         "DequantizeLinear",
-        names,
-        [f"{stem}_dequantized"],
-        f"{stem}_DequantizeLinear",
+        operands,
+        [names.take(f"{stem}_dequantized")],
+        names.take(f"{stem}_DequantizeLinear"),
         axis=weight.axis,
     )
     if weight.block is not None:
         dequantize.attribute.append(helper.make_attribute("block_size", weight.block))
-    if names is own:
+    if is_new:
         dtype = helper.tensor_dtype_to_np_dtype(TensorProto.INT4) if weight.bits == 4 else np.int8
         zero_points = np.zeros(weight.scales.shape, dtype)
         constants = (weight.integers.astype(dtype), weight.scales, zero_points)
-        graph.weights |= dict(zip(names, constants, strict=True))
+        graph.weights |= dict(zip(operands, constants, strict=True))
     node.input[position] = dequantize.output[0]
     return dequantize
 
@@ -184,14 +196,14 @@ def _has_integer_bias(node: onnx.NodeProto, choice: QuantizedNode, decisions: De
 
 
 def _store_bias(
-    graph: Graph, node: onnx.NodeProto, data: str, decisions: Decisions
+    graph: Graph, node: onnx.NodeProto, data: str, decisions: Decisions, names: NewNames
 ) -> onnx.NodeProto:
     """Stores a bias as int32, in the units of the layer's integer products.
 
     The groups of a ConvTranspose share the scales of its weight.
     """
     stem = f"{node.name}_bias"
-    names = [f"{stem}_quantized", f"{stem}_scale"]
+    operands = [names.take(f"{stem}_{end}") for end in ("quantized", "scale")]
     scale = np.float32(decisions.activations[data].scale)
     scales = (decisions.weights[node.name].scales * scale).astype(np.float32)
     limits = np.iinfo(np.int32)
@@ -201,8 +213,12 @@ def _store_bias(
     bias = bias / scales
     integers = np.clip(np.round(bias), limits.min, limits.max).astype(np.int32)
     dequantize = helper.make_node(
-        "DequantizeLinear", names, [f"{stem}_dequantized"], f"{stem}_DequantizeLinear", axis=0
+        "DequantizeLinear",
+        operands,
+        [names.take(f"{stem}_dequantized")],
+        names.take(f"{stem}_DequantizeLinear"),
+        axis=0,
     )
-    graph.weights |= dict(zip(names, (integers, scales), strict=True))
+    graph.weights |= dict(zip(operands, (integers, scales), strict=True))
     node.input[2] = dequantize.output[0]
     return dequantize

@@ -18,8 +18,10 @@ def count_macs(graph: Graph, node: onnx.NodeProto) -> int | None:
         the result is unknown, or of what a ConvTranspose reads.
     """
     weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
+    if weight is None or weight.ndim < 2:
+        return None
     source, result = graph.shapes.get(node.input[0]), graph.shapes.get(node.output[0])
-    if weight is None or weight.ndim < 2 or result is None:
+    if result is None:
         return None
     if node.op_type == "Conv":
         return math.prod(result) * math.prod(weight.shape[1:])

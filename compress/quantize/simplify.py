@@ -95,7 +95,7 @@ def remove_identities(graph: Graph) -> list[str]:
     for node in list(graph.nodes):
         if node.op_type == "Constant":
             value = _constant_value(node)
-            if value is not None and node.output[0] not in graph.outputs:
+            if value is not None:
                 graph.weights[node.output[0]] = value
                 removed.append(node.name)
         elif _is_identity(graph, node) and _is_removable(graph, node):

@@ -292,7 +292,7 @@ class StreamingPass:
     def _quantizer(self, node: onnx.NodeProto, tensor: str) -> Subgraph:
         """Returns a tensor's Q/DQ pair ready to run; `node` is the one that reads it."""
         qparams = self._ranges.decide(tensor, partial(self._output_error, node, tensor))
-        nodes, constants = qdq_nodes(tensor, f"{tensor}_scale", f"{tensor}_zero_point", qparams)
+        nodes, constants = qdq_nodes(tensor, qparams)
         example = {tensor: self._prefix.noisy_value(tensor, 0)}
         outputs = [nodes[1].output[0]]
         return self._prefix.open_nodes(nodes, constants, example, outputs, is_exact=True)

@@ -26,8 +26,10 @@ def cut_unseen_taps(graph: Graph) -> list[str]:
     done = []
     for node in graph.nodes:
         weight = graph.weights.get(node.input[1]) if node.op_type == "Conv" else None
+        if weight is None:
+            continue
         inputs, outputs = (graph.shapes.get(name) for name in (node.input[0], node.output[0]))
-        if weight is None or not inputs or not outputs:
+        if not inputs or not outputs:
             continue
         window = Window.of(node, weight.shape, inputs, outputs)
         kept = [_find_seen(window, axis, size) for axis, size in enumerate(inputs[2:])]

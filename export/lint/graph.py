@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from artifacts import graph_reading
-from artifacts.graph_reading import read_tensors
+from artifacts.graph_checks import node_subgraphs
+from artifacts.graph_reading import WITH_SUBGRAPHS, read_tensors
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -18,13 +19,14 @@ LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 class LintGraph:
-    """The main graph of a model.
+    """The main graph of a model, or a graph inside one of its nodes.
 
     Args:
         model: in topological order; shapes and types are inferred where it does not state them.
+        outer: the graph around this one, whose tensors it reads too.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, outer: "LintGraph | None" = None) -> None:
         self.model = model
         self.opset = max(
             (item.version for item in model.opset_import if item.domain in ("", "ai.onnx")),
@@ -38,10 +40,33 @@ class LintGraph:
         values = (*graph.input, *graph.value_info, *graph.output)
         self._values = {item.name: item.type.tensor_type for item in values}
         self._producers = {name: node for node in self.nodes for name in node.output if name}
+        self._outer = outer
+        if outer is not None:
+            self.initializers = outer.initializers | self.initializers
+            self._values = outer._values | self._values
+            self._producers = outer._producers | self._producers
         self._consumers: dict[str, list[onnx.NodeProto]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(read_tensors(node)):
                 self._consumers.setdefault(name, []).append(node)
+
+    def inner_graphs(self) -> Iterator["LintGraph"]:
+        """Yields the branches of each If and the bodies of each Loop and Scan, and theirs.
+
+        Of an If whose condition is a constant TensorRT reads the branch that is taken only.
+        """
+        for node in self.nodes:
+            if node.op_type not in WITH_SUBGRAPHS:
+                continue
+            known = self.constant(node.input[0]) if node.op_type == "If" else None
+            if known is None:
+                taken = node_subgraphs(node)
+            else:
+                taken = [attribute(node, "then_branch" if known.any() else "else_branch", None)]
+            for subgraph in taken:
+                inner = LintGraph(_model_of(subgraph, self.model), self)
+                yield inner
+                yield from inner.inner_graphs()
 
     def producer(self, tensor: str) -> onnx.NodeProto | None:
         """Returns the node that computes a tensor; None for inputs and initializers."""
@@ -118,6 +143,8 @@ class LintGraph:
 
     def _follow(self, sources: tuple[str, ...]) -> frozenset[str]:
         known = set(self.initializers)
+        if self._outer is not None:
+            known |= self._outer._follow(sources)
         for node in self.nodes:
             if node.op_type in sources or all(name in known for name in read_tensors(node)):
                 known |= set(node.output)
@@ -155,6 +182,17 @@ MOVING = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "
 """Operators that move values and change none, so that a weight behind them stays a weight."""
 
 _PLAIN_CONSTANTS = ("value_float", "value_int", "value_floats", "value_ints")
+
+
+def is_blocked(dequantize: onnx.NodeProto) -> bool:
+    """Returns whether a DequantizeLinear has a scale for each block of values."""
+    return bool(attribute(dequantize, "block_size", 0))
+
+
+def _model_of(subgraph: onnx.GraphProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    part.graph.CopyFrom(subgraph)
+    return part
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

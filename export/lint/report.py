@@ -18,7 +18,6 @@ from export.lint.graph import LintGraph
 from export.lint.rules import RULES
 from export.lint.rules.dynamic_input import find_dynamic_inputs
 from export.lint.target import DEFAULT_TARGET, Target, find_target
-from export.parser_forms import write_for_parser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +92,8 @@ def lint_file(
     Raises:
         InputError: the file is no valid model, or there is no such target.
     """
+    from export.parser_forms import write_for_parser  # These forms read graphs as the rules do.
+
     known = find_target(target)
     source = require_file(path, "an ONNX model")
     if not input_shapes:
@@ -132,11 +133,13 @@ def lint_model(model: onnx.ModelProto, *, target: str = DEFAULT_TARGET) -> LintR
     """
     known = find_target(target)
     graph = LintGraph(infer_shapes(model))
-    findings = [
+    inner = tuple(graph.inner_graphs())
+    findings = dict.fromkeys(
         finding
         for rule in RULES.values()
         if known.name in rule.targets
-        for finding in rule.check(graph, known)
-    ]
-    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    return LintReport(target=known.name, findings=tuple(findings), nodes=len(graph.nodes))
+        for part in (graph, *(inner if rule.looks_inside else ()))
+        for finding in rule.check(part, known)
+    )
+    gravest_first = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    return LintReport(target=known.name, findings=tuple(gravest_first), nodes=len(graph.nodes))

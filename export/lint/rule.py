@@ -20,6 +20,8 @@ class Rule:
         targets: names of the targets that it holds for.
         summary: what it looks for, for the documentation's table.
         check: yields the findings of a graph.
+        looks_inside: whether it holds for the graphs in If, Loop and Scan as well, each of which
+            `check` is given then.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Rule:
     targets: tuple[str, ...]
     summary: str
     check: Check
+    looks_inside: bool = False
 
 
 TENSORRT = ("tensorrt-10", "tensorrt-11", "tensorrt-rtx")

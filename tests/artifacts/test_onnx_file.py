@@ -329,6 +329,23 @@ def test_a_domain_that_no_node_uses_is_allowed(tmp_path: Path, make_model) -> No
     assert opset.model_opset(load_onnx(path)) == 17
 
 
+@pytest.mark.parametrize("named", ["import", "nodes", "both"])
+def test_the_standard_operators_have_two_names(tmp_path: Path, make_model, named: str) -> None:
+    path = tmp_path / "m.onnx"
+    model = make_model(opset=13)
+    x = np.random.default_rng(0).random((1, 3, 8, 8), f32)
+    wanted = run(model, x)
+    if named != "nodes":
+        model.opset_import[0].domain = "ai.onnx"
+    if named != "import":
+        for node in model.graph.node:
+            node.domain = "ai.onnx"
+    onnx.save(model, path)
+    loaded = load_onnx(path)
+    assert [(item.domain, item.version) for item in loaded.opset_import] == [("", 17)]
+    np.testing.assert_allclose(run(loaded, x), wanted, rtol=1e-6)
+
+
 @pytest.mark.parametrize("text", ["", "1,3,x", "1,,3", "0,3,8,8", "-1,3", "1.5,2", "x=", "٣,3"])
 def test_bad_input_shape_option_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--input-shape"):

@@ -35,6 +35,12 @@ def test_seed_repeats_it_and_other_ranks_are_noise():
     assert noise.std() == pytest.approx(1, abs=0.02)
 
 
+def test_a_number_is_an_array_without_axes():
+    number = draw_prepared((), np.random.default_rng(0), InputSpec())
+    assert isinstance(number, np.ndarray)
+    assert number.shape == ()
+
+
 def test_prepared_pictures_are_pixels_as_the_spec_scales_them():
     draw = np.random.default_rng
     plain = draw_prepared((1, 3, 20, 20), draw(0), InputSpec())

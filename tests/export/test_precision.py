@@ -277,6 +277,81 @@ def test_refitted_weights_are_off_by_half_a_raised_scale_at_most(scales, integer
     assert (error <= new * 0.5 * (1 + 1e-6)).all()
 
 
+def make_branches(nodes, result):
+    """Returns the two branches of an If, each of one node."""
+    value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+    return {
+        f"{kind}_branch": helper.make_graph([node], kind, [], [value])
+        for kind, node in zip(("then", "else"), nodes, strict=True)
+    }
+
+
+def test_a_dequantized_tensor_that_a_subgraph_reads_stays_fp32(sample):
+    nodes = [
+        helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["q"], "q"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["a"], "dq"),
+        helper.make_node("ReduceMean", ["a"], ["m"], "mean", keepdims=0),
+        helper.make_node("Greater", ["m", "scale"], ["flag"], "flag"),
+        helper.make_node(
+            "If",
+            ["flag"],
+            ["i"],
+            "if",
+            **make_branches(
+                [
+                    helper.make_node("Add", ["a", "scale"], ["part"]),
+                    helper.make_node("Sub", ["a", "scale"], ["part"]),
+                ],
+                "part",
+            ),
+        ),
+        helper.make_node("Mul", ["i", "a"], ["y"], "product"),
+    ]
+    model = make_chain(nodes, {"scale": 0.02})
+    model.graph.initializer.append(numpy_helper.from_array(np.int8(0), "zero"))
+    model = onnx.shape_inference.infer_shapes(model)
+    result = apply_fp16(model, [sample])
+    assert types_of(result.model)["a"] == TensorProto.FLOAT
+    (wanted,), (got,) = run_model(model, [sample]), run_model(result.model, [sample])
+    assert measure_sqnr_db(wanted["y"], got["y"]) > 40
+
+
+def test_names_that_a_network_has_are_not_given_again(sample):
+    nodes = [
+        helper.make_node("Relu", ["image"], ["a"], "image_fp16_cast"),
+        helper.make_node("Gather", ["a", "image_fp16"], ["b"], "y_cast", axis=1),
+        helper.make_node("Exp", ["b"], ["b_fp32"], "exp"),
+        helper.make_node("Relu", ["b_fp32"], ["y_fp16"], "last"),
+        helper.make_node("Neg", ["y_fp16"], ["y"], "b_fp32_cast"),
+    ]
+    model = make_chain(nodes, {})
+    model.graph.initializer.append(numpy_helper.from_array(np.array([2, 0]), "image_fp16"))
+    model = onnx.shape_inference.infer_shapes(model)
+    typed = apply_fp16(model, [sample]).model
+    names = [node.name for node in typed.graph.node]
+    assert len(set(names)) == len(names)
+    (wanted,), (got,) = run_model(model, [sample]), run_model(typed, [sample])
+    assert measure_sqnr_db(wanted["y"], got["y"]) > 40
+
+
+def test_an_identity_computes_in_the_precision_of_its_neighbours(sample):
+    nodes = [
+        helper.make_node("Relu", ["image"], ["a"], "relu"),
+        helper.make_node("Identity", ["a"], ["b"], "identity"),
+        helper.make_node("Neg", ["b"], ["y"], "neg"),
+    ]
+    result = apply_fp16(make_chain(nodes, {}), [sample])
+    assert types_of(result.model)["b"] == TensorProto.FLOAT16
+    assert result.counts == {"int8": 0, "fp16": 3, "fp32": 0}
+
+
+def test_an_input_that_is_a_number_gets_a_random_one():
+    model = make_chain([helper.make_node("Mul", ["image", "gain"], ["y"], "mul")], {})
+    model.graph.input.append(helper.make_tensor_value_info("gain", TensorProto.FLOAT, []))
+    model = onnx.shape_inference.infer_shapes(model)
+    assert apply_fp16(model).sqnr_db["y"] > 40
+
+
 def test_a_subgraph_and_an_argmax_keep_working(sample):
     branch = [
         helper.make_graph(

@@ -15,9 +15,12 @@ def write_missed_axes(graph: Graph) -> list[str]:
     """Writes such reductions as sums, in place; returns the names of the nodes."""
 
     def write(node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+        axes = read_missed_axes(node)
+        if not axes:
+            return None
         data = node.input[0]
-        axes, rank = read_missed_axes(node), len(graph.shapes.get(data, ()))
-        if not axes or not rank or data not in graph.float32:
+        rank = len(graph.shapes.get(data, ()))
+        if not rank or data not in graph.float32:
             return None
         axes = tuple(axis % rank for axis in axes)
         writer = NodeWriter(graph, node.output[0])

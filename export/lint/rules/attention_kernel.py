@@ -130,4 +130,5 @@ RULE = Rule(
     targets=("tensorrt-rtx",),
     summary="the Attention operator where TensorRT-RTX has no kernel for it, or one in FP16 only",
     check=check,
+    looks_inside=True,
 )

@@ -185,4 +185,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="Resize modes, dilated pools, MaxPool indices, TopK above 3839, training mode …",
     check=check,
+    looks_inside=True,
 )

@@ -87,4 +87,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="axes, shapes and zero points that depend on data",
     check=check,
+    looks_inside=True,
 )

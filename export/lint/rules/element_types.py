@@ -131,4 +131,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="16-bit and unsigned integers, text, complex numbers, double, int64 outputs",
     check=check,
+    looks_inside=True,
 )

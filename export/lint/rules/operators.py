@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import onnx
 
-from artifacts.graph_checks import iter_nodes
 from export.lint.finding import ERROR, Finding
 from export.lint.graph import LintGraph
 from export.lint.rule import TENSORRT, Rule
@@ -33,8 +32,8 @@ _INSTEAD = {
 
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
-    """Yields one finding per node that the target does not have, in subgraphs too."""
-    for node in iter_nodes(graph.nodes):
+    """Yields one finding per node that the target does not have."""
+    for node in graph.nodes:
         reason = _find_reason(node, target)
         if reason:
             yield Finding(
@@ -69,4 +68,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="operators and custom domains that the parser does not have",
     check=check,
+    looks_inside=True,
 )

@@ -32,4 +32,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="tensors of more than 8 axes",
     check=check,
+    looks_inside=True,
 )

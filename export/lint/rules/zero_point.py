@@ -112,4 +112,5 @@ RULE = Rule(
     targets=TENSORRT,
     summary="zero points other than 0, unsigned and 16-bit integers, int32 biases behind a DQ",
     check=check,
+    looks_inside=True,
 )

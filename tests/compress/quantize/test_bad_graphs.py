@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from artifacts import external_data, onnx_file
 from artifacts.errors import FramefitError, InputError
@@ -139,6 +139,53 @@ def test_an_input_that_is_an_output(make_model, quantize):
     model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
     model.graph.output.append(model.graph.input[0])
     quantize(model)
+
+
+def test_an_output_that_a_constant_node_makes(make_model, quantize):
+    anchors = numpy_helper.from_array(np.arange(4, dtype=np.float32))
+    nodes = [conv("x", "w", "y"), helper.make_node("Constant", [], ["anchors"], value=anchors)]
+    model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y", "anchors"])
+    quantize(model)
+
+
+@pytest.mark.parametrize("target", PLACEMENTS)
+def test_nodes_without_inputs(target, make_model):
+    nodes = [
+        conv("x", "w", "a"),
+        helper.make_node("RandomNormal", [], ["noise"], shape=SHAPE, scale=1e-6),
+        helper.make_node("Add", ["a", "noise"], ["b"]),
+        conv("b", "w", "y"),
+    ]
+    model = make_model(nodes, {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
+    settings = QuantizeSettings(target=target, integer_borders=True)
+    assert quantize_model(model, draw_samples(), settings).layers
+
+
+@pytest.mark.parametrize("target", PLACEMENTS)
+@pytest.mark.parametrize("end", ["scale", "zero_point", "quantized", "dequantized"])
+def test_names_that_a_network_has_are_not_given_again(end, target, make_model):
+    """As of a picture `x` that is multiplied by `x_scale`, which the pair on `x` has too."""
+    nodes = [
+        conv("x", "w", "a"),
+        helper.make_node("Relu", ["a"], ["r"], f"r_{end}"),
+        helper.make_node("Mul", ["r", f"x_{end}"], ["m"], f"to_a_weight_{end}"),
+        helper.make_node("Add", ["m", "r"], [f"r_{end}"], "QuantizeLinear"),
+        helper.make_node("Conv", [f"r_{end}", "v"], ["y"], "last", pads=[1] * 4),
+        helper.make_node("Mul", ["r", f"to_a_weight_{end}"], ["z"], "r_QuantizeLinear"),
+    ]
+    gain = np.array([3.0], np.float32)
+    weights = {"w": normal(4, 4, 3, 3), "v": normal(4, 4, 3, 3, seed=1), f"x_{end}": gain}
+    inputs = {"x": SHAPE, f"to_a_weight_{end}": (1,)}
+    model = make_model(nodes, weights, inputs, ["y", "z"])
+    samples = [
+        {**sample, f"to_a_weight_{end}": np.array([2.0], np.float32)} for sample in draw_samples()
+    ]
+    settings = QuantizeSettings(target=target, integer_borders=True)
+    result = quantize_model(model, samples, settings)
+    onnx.checker.check_model(result.model)
+    names = [node.name for node in result.model.graph.node]
+    assert len(set(names)) == len(names)
+    assert least_db(model, result, samples) > 20
 
 
 def test_all_zero_weights_are_quantized_and_nothing_else_is_lost(make_model, quantize):

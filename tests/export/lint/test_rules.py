@@ -5,7 +5,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from artifacts.processor import read_flags
 from export.fp16_check import run_model
@@ -104,6 +104,97 @@ def branched(draw, other):
     condition = d.op("Greater", total, d.constant(np.float32(0)))
     d.op("If", condition, name="if", then_branch=branches[0], else_branch=branches[1])
     return d.model("if")
+
+
+def branch_of(*nodes, **constants):
+    """Returns a branch of an If that reads `x`; its result is that of the last node."""
+    (result,) = nodes[-1].output[:1]
+    value = helper.make_tensor_value_info(result, TensorProto.FLOAT, IMAGE["x"])
+    held = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    return helper.make_graph(list(nodes), "branch", [], [value], held)
+
+
+def chosen(draw, branch, condition=None):
+    """Returns an If with a branch and a Relu, whose condition is an input unless it is given."""
+    d = draw(**IMAGE) if condition is not None else draw(**IMAGE, condition=())
+    d.types["condition"] = TensorProto.BOOL
+    name = "condition" if condition is None else d.constant(np.array(condition))
+    other = branch_of(helper.make_node("Relu", ["x"], ["no"]))
+    return d.model(d.op("If", name, name="if", then_branch=branch, else_branch=other))
+
+
+def looped(draw, *nodes, **constants):
+    """Returns a Loop of three rounds whose body makes `next` of `state` in the round `i`."""
+    kinds = {"i": TensorProto.INT64, "going": TensorProto.BOOL}
+    values = {
+        name: helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), shape)
+        for name, shape in (("i", []), ("going", []), ("state", IMAGE["x"]), ("next", IMAGE["x"]))
+    }
+    still = helper.make_tensor_value_info("still", TensorProto.BOOL, [])
+    body = helper.make_graph(
+        [*nodes, helper.make_node("Identity", ["going"], ["still"])],
+        "body",
+        [values["i"], values["going"], values["state"]],
+        [still, values["next"]],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    d = draw(**IMAGE)
+    names = d.constant(np.array(3)), d.constant(np.array(True))
+    return d.model(d.op("Loop", *names, "x", name="loop", body=body))
+
+
+def dilated_pool(source, result):
+    return helper.make_node(
+        "MaxPool", [source], [result], kernel_shape=[3, 3], dilations=[2, 2], pads=[2] * 4
+    )
+
+
+def negated(source, result):
+    return helper.make_node("Neg", [source], [result])
+
+
+def multiplied(dtype):
+    return branch_of(
+        helper.make_node("Cast", ["k"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "f"], ["yes"]),
+        k=dtype(3),
+    )
+
+
+def rounded(zero_point):
+    return branch_of(
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["yes"]),
+        scale=np.float32(0.1),
+        zero=zero_point,
+    )
+
+
+def cut_in_round():
+    return (
+        helper.make_node("Unsqueeze", ["i", "first"], ["from"]),
+        helper.make_node("Add", ["from", "second"], ["to"]),
+        helper.make_node("Slice", ["x", "from", "to", "second"], ["part"]),
+        helper.make_node("Add", ["state", "part"], ["next"]),
+    )
+
+
+INSIDE = {
+    "a dilated pool": lambda draw: chosen(draw, branch_of(dilated_pool("x", "yes"))),
+    "none": lambda draw: chosen(draw, branch_of(negated("x", "yes"))),
+    "a branch that is taken": lambda draw: chosen(draw, branch_of(dilated_pool("x", "yes")), True),
+    "one that is not": lambda draw: chosen(draw, branch_of(dilated_pool("x", "yes")), False),
+    "16-bit integers": lambda draw: chosen(draw, multiplied(np.int16)),
+    "integers": lambda draw: chosen(draw, multiplied(np.int32)),
+    "a zero point": lambda draw: chosen(draw, rounded(np.uint8(128))),
+    "no zero point": lambda draw: chosen(draw, rounded(np.int8(0))),
+    "a loop": lambda draw: looped(draw, negated("state", "next")),
+    "a dilated pool in a loop": lambda draw: looped(draw, dilated_pool("state", "next")),
+    "a cut that moves": lambda draw: looped(
+        draw, *cut_in_round(), first=np.array([0]), second=np.array([1])
+    ),
+}
+"""Graphs with others inside, by what these hold."""
 
 
 def of_opset(draw, opset):
@@ -873,6 +964,14 @@ def test_lint_and_openvino_agree_on_antialiasing(size, draw):
     is_wrong = not np.allclose(got, wanted, atol=1e-2)
     findings = lint_model(model, target="openvino").findings
     assert ("openvino-resize" in {item.rule for item in findings}) == is_wrong == (size < 16)
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_branches_and_loops_hold_is_read_as_tensorrt_does(name, draw, build_with_rtx):
+    model = INSIDE[name](draw)
+    report = lint_model(model, target="tensorrt-rtx")
+    built = build_with_rtx(model)
+    assert built["is_built"] == report.is_buildable, (built.get("reason"), report.findings)
 
 
 @pytest.mark.parametrize(("name", "is_found", "graphs"), CASES)
