@@ -173,19 +173,18 @@ def _shapes(
 
 def _refuse_unknown(source: Path, needed: Sequence[str], known: Collection[str]) -> InputError:
     """Returns the error for inputs whose shapes nothing says."""
-    size = "1,3,HEIGHT,WIDTH"
     if len(needed) < 2:
         return InputError(
             f"{source} does not say the shape of its input",
             "a shape",
-            f"give it with --input-shape {size}",
+            "give it with --input-shape 1,3,HEIGHT,WIDTH",
         )
     missing = [name for name in needed if name not in known]
     return InputError(
         f"nothing says the shape of {', '.join(missing)}, of the inputs {', '.join(needed)} "
         f"of {source}",
         "a shape for each input",
-        f"give it with {' '.join(f'--input-shape {name}={size}' for name in missing)}",
+        f"give it with {' '.join(f'--input-shape {name}=1,…' for name in missing)}",
     )
 
 
