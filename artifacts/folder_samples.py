@@ -56,6 +56,27 @@ def open_folder(
     return ImageSamples(folder, pictures, inputs, spec, limit)
 
 
+def read_file_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of the first `.npy` file of a folder, or of each of its sub-folders.
+
+    Those with pictures have none, since these are resized.
+
+    Returns:
+        shape by the folder's name, as the file has it.
+
+    Raises:
+        InputError: such a file is damaged.
+    """
+    files = [path for path in folder.glob("*") if path.is_file()]
+    parts = [folder] if files else sorted(path for path in folder.glob("*") if path.is_dir())
+    found = {}
+    for part in parts:
+        arrays = find_files(part, (_ARRAY_SUFFIX,))
+        if arrays and not find_files(part, PICTURE_SUFFIXES):
+            found[part.name] = _load(arrays[0], f"array {printable(arrays[0])}").shape
+    return found
+
+
 class FolderSamples(Samples):
     """One sample for each name that files have in the sub-folders of all inputs.
 

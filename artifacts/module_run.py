@@ -14,7 +14,7 @@ _ABOUT_SHAPES = re.compile(r"shape|size|dimension|channels|too small|multiplied"
 _ABOUT_DTYPES = re.compile(r"dtype|\bdouble\b", re.IGNORECASE)
 _IN_DOUBLES = re.compile(r"\b[Dd]ouble\b")
 _ABOUT_BYTES = re.compile(r"\bByte\b")
-_IN_HALVES = re.compile(r"\b(Half|BFloat16)\b")
+_IN_HALVES = re.compile(r"\b(Half|BFloat16)(Tensor)?\b")
 _ABOUT_ARGUMENTS = re.compile(
     r"positional argument|indices must be integers|required (keyword-only )?argument"
 )

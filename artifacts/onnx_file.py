@@ -1,5 +1,6 @@
 """Reads and writes ONNX models: what comes out of `load_onnx` is complete, safe and runnable."""
 
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 
@@ -66,8 +67,14 @@ def load_onnx(
     return _complete(model, label, input_shapes or {})
 
 
-def check_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
+def check_onnx(
+    model: onnx.ModelProto, *, likely_shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> onnx.ModelProto:
     """Returns what `load_onnx` would of a model's file; the model is not changed.
+
+    Args:
+        model: the model.
+        likely_shapes: of inputs whose shapes nothing else says, see `fix_inputs`.
 
     Raises:
         InputError: as there.
@@ -76,13 +83,21 @@ def check_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     name_standard_domain(copy)
     sort_nodes(copy.graph)
-    return _complete(copy, Path("the model"), {})
+    return _complete(copy, Path("the model"), {}, likely_shapes)
 
 
 def load_before_plugins(
-    path: Path | str, *, input_shapes: dict[str, tuple[int, ...]] | None = None
+    path: Path | str,
+    *,
+    input_shapes: dict[str, tuple[int, ...]] | None = None,
+    likely_shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     """Loads a model as `load_onnx` does, but for operators of somebody's own at its end.
+
+    Args:
+        path: see `load_onnx`.
+        input_shapes: see `load_onnx`.
+        likely_shapes: of inputs whose shapes nothing else says, see `fix_inputs`.
 
     Returns:
         the model up to the tensors that these operators read, which are outputs of it; and what
@@ -90,7 +105,7 @@ def load_before_plugins(
     """
     model, label = _read(path)
     tail = cut_plugins(model)
-    return _complete(model, label, input_shapes or {}), tail
+    return _complete(model, label, input_shapes or {}, likely_shapes), tail
 
 
 def _read(path: Path | str) -> tuple[onnx.ModelProto, Path]:
@@ -104,7 +119,10 @@ def _read(path: Path | str) -> tuple[onnx.ModelProto, Path]:
 
 
 def _complete(
-    model: onnx.ModelProto, label: Path, input_shapes: dict[str, tuple[int, ...]]
+    model: onnx.ModelProto,
+    label: Path,
+    input_shapes: dict[str, tuple[int, ...]],
+    likely_shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> onnx.ModelProto:
     """Returns a model checked, static and with inferred shapes; it is edited."""
     check_graph(model, label)
@@ -119,7 +137,7 @@ def _complete(
     _require_tensor_outputs(model.graph, label)
     widen_edges(model.graph, label)
     stated = input_tensors(model)
-    fix_inputs(model.graph, input_shapes, label)
+    fix_inputs(model.graph, input_shapes, label, likely_shapes)
     sizes = [
         pair
         for name, tensor in input_tensors(model).items()

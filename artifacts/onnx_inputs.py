@@ -1,6 +1,7 @@
 """The inputs of an ONNX model: their shapes and types, and the shapes that a user gives them."""
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -12,6 +13,7 @@ from artifacts.onnx_metadata import read_metadata
 from artifacts.samples import TensorShape
 
 _EXAMPLE_SHAPE = (1, 3, 360, 640)
+_log = logging.getLogger(__name__)
 
 
 def parse_input_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -83,8 +85,27 @@ def named_dims(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | st
     }
 
 
-def fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: Path) -> None:
-    """Writes the given shapes into the inputs."""
+def fix_inputs(
+    graph: onnx.GraphProto,
+    given: Mapping[str, tuple[int, ...]],
+    path: Path,
+    likely: Mapping[str, tuple[int, ...]] | None = None,
+) -> None:
+    """Writes shapes into the inputs.
+
+    Args:
+        graph: whose inputs they are; it is edited.
+        given: shape per input name, in place of whatever the file states; the name "" stands for
+            the only input.
+        path: of the file, for messages.
+        likely: of arrays that the network will run on, a batch of one first, or of a network beside
+            it, by name; a single one is that of a single input whatever its name. They are the
+            shapes of inputs that neither `given` nor the file says, where they fit. A warning names
+            these.
+
+    Raises:
+        InputError: a shape does not fit an input, or is missing.
+    """
     names = [value.name for value in graph.input]
     if not names:
         raise InputError(f"{path} has no input", "a network with at least one input")
@@ -103,6 +124,8 @@ def fix_inputs(graph: onnx.GraphProto, given: dict[str, tuple[int, ...]], path: 
         shape = given.get(value.name)
         if shape is None and value.name in free:
             shape = (1, *_dims(value)[1:])
+        if shape is None:
+            shape = _find_likely(value, likely or {}, is_only=len(names) == 1)
         _fix_input(value, shape, path, named)
 
 
@@ -119,6 +142,34 @@ def suggest_shape(sizes: Sequence[int]) -> str:
     return ",".join(
         str(size or other) for size, other in zip(sizes or [0] * len(usual), usual, strict=True)
     )
+
+
+def _find_likely(
+    value: onnx.ValueInfoProto, likely: Mapping[str, tuple[int, ...]], *, is_only: bool
+) -> tuple[int, ...] | None:
+    """Returns the shape of a dynamic input that its data have; None where they have none that fits.
+
+    What has no batch axis (points, cameras), or brings one of its own, fits without the one of
+    `likely`.
+    """
+    stated = _dims(value)
+    if not stated or all(stated):
+        return None
+    sole = next(iter(likely.values()), ()) if is_only and len(likely) == 1 else ()
+    found = likely.get(value.name, sole)
+    for shape in (found, found[1:]):
+        if len(shape) == len(stated) and all(shape) and _may_be(stated, shape):
+            _log.warning(
+                "input '%s' is dynamic and taken as %s (--input-shape for another shape)",
+                value.name,
+                list(shape),
+            )
+            return shape
+    return None
+
+
+def _may_be(stated: Sequence[int], shape: Sequence[int]) -> bool:
+    return all(own in (0, size) for own, size in zip(stated, shape, strict=True))
 
 
 def _fix_input(

@@ -1,6 +1,6 @@
 """From a network's file (`.pt`, `.safetensors`, `.pt2`) to ONNX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from itertools import takewhile
@@ -152,19 +152,40 @@ def _shapes(
     module: nn.Module,
     stored: Shapes | None = None,
 ) -> Shapes:
-    given = dict(options.input_shapes or {})
-    if given:
-        return {name or INPUT_NAME: shape for name, shape in given.items()}
-    if own is not None:
+    given = {name or INPUT_NAME: shape for name, shape in (options.input_shapes or {}).items()}
+    needed = list_needed(module)
+    is_partly_given = 0 < len(given) < len(needed) and set(given) <= set(needed)
+    if given and not is_partly_given:
+        return given
+    if own is not None and not given:
         return {INPUT_NAME: own}
-    found = _match_arguments(module, options.sample_shapes) or stored or dict(options.twin_shapes)
+    others = (options.sample_shapes, stored or {}, options.twin_shapes)
+    tries: Iterable[Mapping[str, tuple[int, ...]]]
+    if is_partly_given:
+        tries = (_match_arguments(module, {**known, **given}) for known in others)
+    else:
+        tries = (_match_arguments(module, options.sample_shapes), *others[1:])
+    found = next(filter(None, tries), None)
     if not found:
-        raise InputError(
+        raise _refuse_unknown(source, needed, {*given, *options.sample_shapes})
+    return dict(found)
+
+
+def _refuse_unknown(source: Path, needed: Sequence[str], known: Collection[str]) -> InputError:
+    """Returns the error for inputs whose shapes nothing says."""
+    if len(needed) < 2:
+        return InputError(
             f"{source} does not say the shape of its input",
             "a shape",
             "give it with --input-shape 1,3,HEIGHT,WIDTH",
         )
-    return found
+    missing = [name for name in needed if name not in known]
+    return InputError(
+        f"nothing says the shape of {', '.join(missing)}, of the inputs {', '.join(needed)} "
+        f"of {source}",
+        "a shape for each input",
+        f"give it with {' '.join(f'--input-shape {name}=1,…' for name in missing)}",
+    )
 
 
 def _match_arguments(module: nn.Module, arrays: Mapping[str, tuple[int, ...]]) -> Shapes:

@@ -17,7 +17,7 @@ from artifacts.compiled_module import without_compiler
 from artifacts.errors import InputError, require_package
 from artifacts.input_spec import InputSpec
 from artifacts.module_run import evaluation_mode
-from artifacts.onnx_file import check_onnx, load_before_plugins, save_onnx
+from artifacts.onnx_file import check_onnx, load_before_plugins, named_shapes, save_onnx
 from artifacts.onnx_inputs import input_tensors
 from artifacts.onnx_metadata import read_input_spec
 from artifacts.plugin_tail import PluginTail, join_plugins
@@ -28,7 +28,7 @@ from framefit.program_samples import Array, Items, ProgramSamples, open_items, r
 from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import as_arguments, weigh_by_outputs
 from framefit.quantize_job import choose_clock, choose_weights, settle_forms
-from framefit.training_samples import TrainingSamples, hold_out
+from framefit.training_samples import TrainingSamples, hold_out, read_sample_shapes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -290,14 +290,29 @@ def _open_network(
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     """Returns a network as ONNX, and the plugins behind it."""
     if isinstance(network, str | Path):
-        return load_before_plugins(Path(network))
+        likely = _read_shapes(given, tuple(named_shapes(Path(network))))
+        return load_before_plugins(Path(network), likely_shapes=likely)
     if isinstance(network, onnx.ModelProto):
-        return check_onnx(network), None
+        likely = _read_shapes(given, tuple(input_tensors(network)))
+        return check_onnx(network, likely_shapes=likely), None
     network = without_compiler(network)
     first = read_first(network, _require_items(given))
     shapes = {name: array.shape for name, array in first.items()}
     integers = {name: array for name, array in first.items() if array.dtype.kind in "biu"}
     return export_module(network, shapes, integers), None
+
+
+def _read_shapes(given: Items | Path, names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the first sample, batch 1, by the names of a network's inputs."""
+    if isinstance(given, Path):
+        return read_sample_shapes(str(given))
+    if not names or not len(given.values):
+        return {}
+    named = given.read(0, names)
+    return {
+        name: (1, *(array.shape[1:] if given.has_batch else array.shape))
+        for name, array in named.items()
+    }
 
 
 def _open_samples(

@@ -157,11 +157,12 @@ def _open_candidate(
     reference: Path, candidate: Path, options: ModelOptions
 ) -> tuple[OpenedModel, OpenedModel | None]:
     """Opens the candidate, and before it a reference whose shapes its weights may take."""
+    plain = ModelOptions(options.input_shapes, data=options.data)
     if _is_onnx(candidate):
-        return open_model(candidate, ModelOptions(options.input_shapes)), None
+        return open_model(candidate, plain), None
     if not _is_onnx(reference):
         return open_model(candidate, options), None
-    opened = open_model(reference, ModelOptions(options.input_shapes))
+    opened = open_model(reference, plain)
     return open_model(candidate, replace(options, twin_shapes=opened.sample_shapes)), opened
 
 

@@ -65,8 +65,8 @@ class ModelOptions:
         factory: "package.module:function" that builds the network of plain weights.
         is_trusted: load a `.pt2` even where that could run code.
         recurrence: its states. Data are frames in order then, see `framefit.model_data`.
-        data: what it will run on. An `.npz` says the shapes of inputs that neither `input_shapes`
-            nor the file of a module says.
+        data: what it will run on. Arrays say the shapes of inputs that neither `input_shapes` nor
+            the file says.
         twin_shapes: of the inputs of the network that it teaches or is compared with, by name; they
             are its own where nothing else says them.
     """
@@ -113,7 +113,8 @@ def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:
         if options.factory:
             raise InputError("--factory was given for an .onnx file", "a checkpoint of weights")
         shapes = parse_input_shapes(options.input_shapes)
-        model, plugins = load_before_plugins(path, input_shapes=shapes)
+        likely = {**options.twin_shapes, **read_sample_shapes(options.data)}
+        model, plugins = load_before_plugins(path, input_shapes=shapes, likely_shapes=likely)
         if plugins is not None:
             _log.warning(plugins.describe())
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from artifacts.errors import InputError, MissingInputsError
+from artifacts.folder_samples import read_file_shapes
 from artifacts.input_spec import InputSpec
 from artifacts.npz_samples import NpzSamples, read_array_shapes
 from artifacts.samples import Samples, TensorShape, open_samples
@@ -163,12 +164,16 @@ def name_inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...
 
 
 def read_sample_shapes(data: str | None) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of one sample of each array of an `.npz`, a batch axis of one first.
+    """Returns the shape of one sample of each array of an `.npz` or folder, a batch of one first.
 
-    Empty for other data, which have no shape of their own.
+    Empty for other data: pictures have no shape of their own, since they are resized.
     """
-    path = Workspace().find_dataset(data) if data not in (None, SCENES) else None
-    if path is None or path.suffix.lower() != ".npz" or not path.is_file():
+    if data is None or data == SCENES:
+        return {}
+    path = Workspace().find_dataset(data)
+    if path.is_dir():
+        return {name: (1, *shape) for name, shape in read_file_shapes(path).items()}
+    if path.suffix.lower() != ".npz" or not path.is_file():
         return {}
     shapes = read_array_shapes(path)
     return {name: (1, *shape[1:]) for name, shape in shapes.items() if shape}

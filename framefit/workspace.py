@@ -97,7 +97,7 @@ class Workspace:
         return WorkspaceSettings(
             input=_check_input(values.get("input", {}), path),
             datasets={
-                name: self.folder / _check_path(value, f"{path}: datasets.{name}")
+                name: self.folder / _expand_home(_check_path(value, f"{path}: datasets.{name}"))
                 for name, value in values.get("datasets", {}).items()
             },
         )
@@ -107,7 +107,7 @@ class Workspace:
         path = Path(data)
         if not describe_absence(path):
             return path
-        return self.read_settings().datasets.get(data, path)
+        return self.read_settings().datasets.get(data, _expand_home(path))
 
     def record_artifact(self, path: Path | str, kind: str, command: str) -> None:
         """Adds a file to the journal; where the folder cannot be written that is only logged.
@@ -228,7 +228,15 @@ def _is_numbers(values: Any) -> bool:
     )
 
 
-def _check_path(value: Any, label: str) -> str:
+def _check_path(value: Any, label: str) -> Path:
     if not isinstance(value, str) or not value:
         raise InputError(f"{label} is {value!r}", "a path")
-    return value
+    return Path(value)
+
+
+def _expand_home(path: Path) -> Path:
+    """Returns a path whose ~ is the home folder, as no shell makes it in a file or behind a =."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path

@@ -121,3 +121,36 @@ def test_a_single_array_is_no_shape_of_a_network_that_takes_more(
         twin_shapes={"picture": (1, 3, 8, 12), "state": (1, 4, 8, 12)},
     )
     assert open_network(path, options)[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "arrays", "expected"),
+    [
+        ({"state": (1, 4, 8, 12)}, {"picture": (1, 3, 8, 12), "gain": (1,)}, None),
+        ({"": (1, 3, 8, 12)}, {}, {"input": (1, 3, 8, 12)}),
+        ({}, {"picture": (1, 3, 8, 12)}, "shape of state, of the inputs picture, state of"),
+        ({"state": (1, 4, 8, 12)}, {}, "give it with --input-shape picture=1,…$"),
+    ],
+)
+def test_shapes_that_are_given_for_some_inputs_leave_the_others_to_the_data(
+    given, arrays, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "partly_networks.py").write_text(
+        "from torch import nn\n"
+        "class Tracking(nn.Conv2d):\n"
+        "    def forward(self, picture, state):\n"
+        "        return state + super().forward(picture)\n"
+        "def build():\n    return Tracking(3, 4, 1)\n"
+    )
+    path = tmp_path / "weights.pt"
+    torch.save(nn.Conv2d(3, 4, 1).state_dict(), path)
+    options = NetworkOptions(
+        factory="partly_networks:build", input_shapes=given, sample_shapes=arrays
+    )
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            open_network(path, options)
+        return
+    shapes = expected or {"picture": (1, 3, 8, 12), "state": (1, 4, 8, 12)}
+    assert open_network(path, options)[1] == shapes

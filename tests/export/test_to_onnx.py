@@ -278,6 +278,7 @@ class TakesKeyword(nn.Module):
         (TakesKeyword(), "or an argument by keyword alone"),
         (nn.Conv2d(3, 4, 1).half(), "expected a network that computes in float32"),
         (nn.Conv2d(3, 4, 1).double(), "expected a network that computes in float32"),
+        (nn.Conv2d(3, 4, 1, bias=False).half(), "expected a network that computes in float32"),
     ],
 )
 def test_what_no_shape_would_mend_is_told_apart(tmp_path, module, message):

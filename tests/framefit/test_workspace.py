@@ -148,6 +148,16 @@ def test_good_settings(folder: Path) -> None:
     assert json.loads(json.dumps(entry)) == entry
 
 
+def test_a_dataset_may_lie_in_the_home_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    Path("framefit.toml").write_text('[datasets]\nroad = "~/road"\nother = "~no such user/road"\n')
+    assert Workspace().find_dataset("road") == folder / "home" / "road"
+    assert Workspace().find_dataset("~/road") == folder / "home" / "road"
+    assert Workspace().find_dataset("other") == Path("~no such user/road")
+
+
 def test_budget_check_measures_with_a_named_dataset(folder: Path) -> None:
     (folder / "check").mkdir()
     (folder / "framefit.toml").write_bytes(b'[datasets]\r\nafternoon = "check"\r\n')
