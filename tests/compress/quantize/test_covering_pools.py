@@ -23,7 +23,8 @@ def make_pool(make_model, kernel, **attributes):
 
 def compile_for_openvino(model):
     core = openvino.Core()
-    return core.compile_model(core.read_model(model.SerializeToString()), "CPU")
+    hint = {"INFERENCE_PRECISION_HINT": "f32"}
+    return core.compile_model(core.read_model(model.SerializeToString()), "CPU", hint)
 
 
 @pytest.mark.parametrize("counted", [0, 1])

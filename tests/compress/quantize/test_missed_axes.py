@@ -34,7 +34,8 @@ def draw_input(seed=1):
 
 def run_openvino(model, x):
     core = openvino.Core()
-    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
+    hint = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hint)
     return compiled([x])[0]
 
 

@@ -828,8 +828,16 @@ def test_openvino_computes_in_float_what_lint_says(draw):
 
 @pytest.mark.parametrize("rule", ["openvino-pooling", "openvino-product"])
 def test_openvino_computes_otherwise_what_lint_says(rule, draw):
-    """It also rounds means of integers (27 dB), and what products of integer weights alone read."""
+    """It also rounds means of integers (27 dB), and what products of integer weights alone read.
+
+    Its kernels for AVX-512 VNNI read odd rows of INT4 as they are: the last two.
+    """
+    flags = read_flags()
+    reads_odd_rows = "avx512_vnni" in flags and "amx_int8" not in flags
     wrong, right = ([agreement_db(graph(draw)) for graph in graphs] for graphs in EXAMPLES[rule])
+    if rule == "openvino-product" and reads_odd_rows:
+        *wrong, one, other = wrong
+        right += [one, other]
     assert max(wrong) < 20
     assert min(right) > 22
 
@@ -959,7 +967,8 @@ def test_lint_and_openvino_agree_on_antialiasing(size, draw):
     sample = {"x": np.random.default_rng(0).random((1, 8, 16, 16)).astype(np.float32)}
     (wanted,) = next(iter(run_model(model, [sample]))).values()
     core = openvino.Core()
-    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
+    hint = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hint)
     (got,) = compiled(sample).values()
     is_wrong = not np.allclose(got, wanted, atol=1e-2)
     findings = lint_model(model, target="openvino").findings
