@@ -214,11 +214,13 @@ def require_static(inputs: tuple[TensorInfo, ...], path: object) -> None:
     Raises:
         InputError: an input has a dynamic dimension.
     """
+    from artifacts.onnx_inputs import suggest_shape
+
     for tensor in inputs:
         if DYNAMIC in tensor.shape:
+            sizes = [0 if dim == DYNAMIC else dim for dim in tensor.shape]
             raise InputError(
                 f"{path}: input '{tensor}' has a dynamic shape",
                 "static shapes",
-                f"fix it with --input-shape {tensor.name}="
-                + ",".join("1" if dim == DYNAMIC else str(dim) for dim in tensor.shape),
+                f"fix it with --input-shape {tensor.name}={suggest_shape(sizes)}",
             )

@@ -135,16 +135,17 @@ def _table(figures: "Figures", source: "Source", budget: "Budget") -> Any:
 
 
 def _describe(figures: "Figures", source: "Source") -> str:
+    from artifacts.wording import count_of
     from latency_budget.reports.text import format_ms
 
     parts = [
-        f"{figures.frames} frames, {figures.misses} missed ({figures.dropped} dropped)",
+        f"{count_of(figures.frames, 'frame')}, {figures.misses} missed ({figures.dropped} dropped)",
         f"longest run {figures.longest_run}",
         f"last {figures.window}: P50 {format_ms(figures.p50_ms)}, P99 {format_ms(figures.p99_ms)}"
         f" (at most {format_ms(figures.p99_upper_ms)} at 95 %) ms",
     ]
     if source.unreadable:
-        parts.append(f"{source.unreadable} unreadable lines")
+        parts.append(count_of(source.unreadable, "unreadable line"))
     if source.lost:
-        parts.append(f"{source.lost} frames lost")
+        parts.append(f"{count_of(source.lost, 'frame')} lost")
     return "; ".join(parts)

@@ -295,8 +295,8 @@ def test_watching_a_closed_standard_input_says_so(judged) -> None:
         frame_and_garbage, "watch", "--budget", judged[3], PYTHONIOENCODING="utf-8:strict"
     )
     assert code == 0
-    assert "1 frames, 0 missed" in out
-    assert "1 unreadable lines" in out
+    assert "1 frame, 0 missed" in out
+    assert "1 unreadable line\n" in out
 
 
 def test_watching_what_holds_no_frame_is_bad_input(judged) -> None:
@@ -427,5 +427,5 @@ def test_watching_tells_what_it_saw_when_it_is_interrupted(start, judged, tmp_pa
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate()
     assert process.returncode == 128 + signal.SIGINT
-    assert "1 frames, 0 missed" in out
+    assert "1 frame, 0 missed" in out
     assert '"frames": 1' in figures.read_text()
