@@ -8,6 +8,8 @@ import onnxruntime as ort
 import openvino
 from numpy.typing import NDArray
 
+from artifacts.processor import read_flags
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -38,3 +40,12 @@ def measure_agreement_db(model: onnx.ModelProto, feeds: Arrays, precision: str =
         return -np.inf
     noise = max(np.square(wanted - got).sum(), 1e-12)
     return float(10 * np.log10(np.square(wanted).sum() / noise))
+
+
+def misreads_odd_rows() -> bool:
+    """Whether OpenVINO's kernels here misread INT4 weights of an odd number of inputs.
+
+    Those for AVX2 and for AMX do, those for AVX-512 VNNI do not.
+    """
+    flags = read_flags()
+    return "avx512_vnni" not in flags or "amx_int8" in flags

@@ -11,6 +11,7 @@ from compress.quantize.rounding import Nearest
 from compress.quantize.search import int4_layers
 from compress.quantize.search.int4_layers import choose_int8_weights
 from compress.quantize.settings import QuantizeSettings
+from tests.openvino_agreement import misreads_odd_rows
 
 INT4 = QuantizeSettings(weights="int4", rounding=Nearest())
 
@@ -182,4 +183,5 @@ def test_openvino_misreads_odd_rows_of_int4(operator, product, all_int4, agreeme
     monkeypatch.setattr(int4_layers, "misreads_int4", lambda node, weight: False)
     settings = replace(all_int4, activations="float")
     result = quantize_model(product(operator, 15), pictures(4), settings)
-    assert agreement_db(result.model, pictures(1)[0]) < 20
+    is_misread = agreement_db(result.model, pictures(1)[0]) < 20
+    assert is_misread == misreads_odd_rows()
