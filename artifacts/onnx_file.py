@@ -22,7 +22,13 @@ from artifacts.graph_checks import (
     run_checker,
 )
 from artifacts.node_order import sort_nodes
-from artifacts.onnx_inputs import drop_weights_from_inputs, fix_inputs, input_tensors, named_dims
+from artifacts.onnx_inputs import (
+    drop_weights_from_inputs,
+    find_likely_shapes,
+    fix_inputs,
+    input_tensors,
+    named_dims,
+)
 from artifacts.onnx_metadata import read_metadata
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
 from artifacts.plugin_tail import PluginTail, cut_plugins
@@ -194,6 +200,23 @@ def named_shapes(path: Path) -> dict[str, list[int | str]]:
     graph = read_as_stored(path).graph
     drop_weights_from_inputs(graph)
     return named_dims(graph.input)
+
+
+def complete_shapes(
+    path: Path, given: Mapping[str, tuple[int, ...]], likely: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes that are given for a file's inputs, and likely ones of other dynamic ones.
+
+    Args:
+        path: the `.onnx` file.
+        given: see `load_onnx`.
+        likely: see `artifacts.onnx_inputs.fix_inputs`.
+    """
+    if not likely or "" in given:
+        return dict(given)
+    graph = read_as_stored(path).graph
+    drop_weights_from_inputs(graph)
+    return {**find_likely_shapes(graph, likely, taken=given), **given}
 
 
 def read_as_stored(path: Path) -> onnx.ModelProto:

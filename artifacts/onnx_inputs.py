@@ -1,7 +1,7 @@
 """The inputs of an ONNX model: their shapes and types, and the shapes that a user gives them."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -117,6 +117,7 @@ def fix_inputs(
                 f"--input-shape names no input for '{name}'", f"NAME=… with {', '.join(names)}"
             )
     free = find_batches(named_dims(graph.input))
+    found = find_likely_shapes(graph, likely or {}, taken=given)
     for value in graph.input:
         if not value.type.HasField("tensor_type"):
             raise InputError(f"input '{value.name}' of {path} is not a tensor")
@@ -124,9 +125,31 @@ def fix_inputs(
         shape = given.get(value.name)
         if shape is None and value.name in free:
             shape = (1, *_dims(value)[1:])
-        if shape is None:
-            shape = _find_likely(value, likely or {}, is_only=len(names) == 1)
-        _fix_input(value, shape, path, named)
+        _fix_input(value, shape or found.get(value.name), path, named)
+
+
+def find_likely_shapes(
+    graph: onnx.GraphProto,
+    likely: Mapping[str, tuple[int, ...]],
+    taken: Collection[str] = (),
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes that inputs have by what they will run on; a warning names each.
+
+    Args:
+        graph: whose inputs they are, weights left out.
+        likely: see `fix_inputs`.
+        taken: inputs whose shapes are known otherwise. So are those of which only the batch is
+            free.
+    """
+    values = [value for value in graph.input if value.type.HasField("tensor_type")]
+    known = {*taken, *find_batches(named_dims(values))}
+    is_only = len(graph.input) == 1
+    found = {
+        value.name: _find_likely(value, likely, is_only=is_only)
+        for value in values
+        if value.name not in known
+    }
+    return {name: shape for name, shape in found.items() if shape is not None}
 
 
 def suggest_shape(sizes: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.onnx_inputs import parse_input_shapes
+from framefit.model_source import shapes_with_data
 from framefit.network_check import check_network
 from framefit.overflow_check import warn_of_overflow
 from framefit.workspace import Workspace
@@ -197,7 +198,8 @@ def make_recipe(
     measured = model
     if heads is not None:
         measured = cut_to_heads(model, heads, folder / sha256_file(model)[:16] / model.name)
-    shapes = parse_input_shapes(tuple(engine["input_shape"] or ()))
+    given = parse_input_shapes(tuple(engine["input_shape"] or ()))
+    shapes = shapes_with_data(measured, given, engine["data"])
     return Recipe(
         function="latency_budget.network:open_network_workload",
         arguments={

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from artifacts.samples import Samples, TensorShape, open_samples
 from engines.random_feeds import random_feeds
 from engines.runtimes import Session, SessionSettings
 from framefit.hang_watch import HangWatch
+from framefit.model_source import shapes_with_data
 from framefit.spec_choice import choose_spec, count_channels
 from framefit.workspace import Workspace
 from latency_budget.measure import MeasureSettings, measure_closed
@@ -59,6 +60,11 @@ class Timing:
             **{f"{name}_ms": None if ns is None else ns / 1e6 for name, ns in values.items()},
             "max_ms": int(ordered[-1]) / 1e6,
         }
+
+
+def settle_shapes(settings: SessionSettings, path: Path, data: str) -> SessionSettings:
+    """Returns settings that say the shapes of dynamic inputs too, where the data have some."""
+    return replace(settings, input_shapes=shapes_with_data(path, settings.input_shapes, data))
 
 
 def open_data(

@@ -11,7 +11,7 @@ from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.file_kind import WEIGHT_SUFFIXES, printable, require_file
 from artifacts.input_spec import InputSpec
-from artifacts.onnx_file import load_before_plugins, load_onnx
+from artifacts.onnx_file import complete_shapes, load_before_plugins, load_onnx
 from artifacts.onnx_inputs import one_sample_shapes, parse_input_shapes
 from artifacts.onnx_metadata import read_input_spec
 from artifacts.plugin_tail import PluginTail, join_plugins
@@ -89,6 +89,15 @@ class ModelOptions:
             sample_shapes=read_sample_shapes(self.data),
             twin_shapes=self.twin_shapes,
         )
+
+
+def shapes_with_data(
+    path: Path, given: Mapping[str, tuple[int, ...]], data: str | None
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes that are given, and those that data say of an `.onnx`'s dynamic inputs."""
+    if path.suffix.lower() != ".onnx":
+        return dict(given)
+    return complete_shapes(path, given, read_sample_shapes(data))
 
 
 def open_model(path: Path, options: ModelOptions | None = None) -> OpenedModel:

@@ -134,7 +134,7 @@ def run(
 ) -> None:
     """Run a network on pictures and summarize its outputs."""
     from artifacts.atomic import write_json
-    from framefit.engines_job import open_data, run_network
+    from framefit.engines_job import open_data, run_network, settle_shapes
     from framefit.hang_watch import HangWatch
     from framefit.progress import show_progress
     from framefit.table import print_table
@@ -146,7 +146,7 @@ def run(
     with (
         open_trusted(trust, model) as (opened,),
         HangWatch(timeout, MORE_TIME) as watch,
-        watch.open(opened, runtime, settings) as session,
+        watch.open(opened, runtime, settle_shapes(settings, opened, data)) as session,
         show_progress() as progress,
     ):
         inputs = open_data(opened, session, data, limit=samples, spec_options=spec)
@@ -266,7 +266,7 @@ def compare(
     from artifacts.errors import InputError
     from compress.constant_outputs import format_sqnr
     from engines.runtimes import SessionSettings, default_runtime
-    from framefit.engines_job import compare_sessions, open_data
+    from framefit.engines_job import compare_sessions, open_data, settle_shapes
     from framefit.hang_watch import HangWatch
     from framefit.progress import show_progress
     from framefit.table import print_table
@@ -286,8 +286,8 @@ def compare(
     with (
         open_trusted(trust, reference, candidate or reference) as (first, second),
         HangWatch(timeout, MORE_TIME) as watch,
-        watch.open(first, reference_runtime, plain) as left,
-        watch.open(second, runtime, settings) as right,
+        watch.open(first, reference_runtime, settle_shapes(plain, first, data)) as left,
+        watch.open(second, runtime, settle_shapes(settings, second, data)) as right,
         show_progress() as progress,
     ):
         inputs = open_data(first, left, data, limit=samples, spec_options=spec)

@@ -10,6 +10,7 @@ import framefit
 from artifacts.errors import InputError
 from artifacts.onnx_file import load_onnx
 from artifacts.onnx_inputs import input_tensors
+from framefit.budget_job import make_recipe
 from tests.framefit.conftest import make_network, own_weights
 
 ROWS = np.random.default_rng(0).random((6, 3, 16, 24)).astype(np.float32)
@@ -111,3 +112,22 @@ def test_data_of_a_program_say_the_shape_of_a_dynamic_input(dynamic: Path) -> No
         assert framefit.compare(network, result.model, batches)["logits"]["sqnr_db"] > 20
     with pytest.raises(InputError, match="dynamic shape"):
         framefit.quantize(dynamic, ROWS[:, :1], settings)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_runtimes_take_the_shapes_of_arrays(run, dynamic: Path, is_named: bool) -> None:
+    data = write_rows()
+    if is_named:
+        np.savez(data, image=ROWS, labels=np.zeros(6))
+    done = run("engines", "run", dynamic, "--data", data, "--out", "outputs.npz")
+    assert done.code == 0, done.err
+    with np.load("outputs.npz") as outputs:
+        assert outputs["logits"].shape == (6, 4, 16, 24)
+    runtimes = ("--runtime", "onnxruntime")
+    done = run("engines", "compare", dynamic, "--data", data, *runtimes)
+    assert done.code == 0, done.err
+    engine = {"runtime": None, "threads": None, "input_shape": None, "data": data}
+    found = make_recipe(dynamic, None, None, engine, Path()).arguments["input_shapes"]
+    assert found == {"image": [1, 3, 16, 24]}
+    given = make_recipe(dynamic, None, None, {**engine, "input_shape": ["1,3,8,8"]}, Path())
+    assert given.arguments["input_shapes"] == {"": [1, 3, 8, 8]}
