@@ -45,10 +45,11 @@ def takes_zero_points_free(flags: frozenset[str]) -> bool:
 def fuses_silu_best(flags: frozenset[str]) -> bool:
     """Whether OpenVINO's integer layers are fastest with SiLU as it is, never written with tanh.
 
-    So are its kernels for AVX2 (docs/experiments.md, "SiLU written with tanh"), not those for AMX.
-    Those of other processors were not measured.
+    So are its kernels for AVX2 and for AVX-512 VNNI (docs/experiments.md, "SiLU written with tanh"),
+    not those for AMX. Those of other processors were not measured.
 
     Args:
         flags: of `read_flags`.
     """
-    return overflows_on_int8(flags) and "avx2" in flags and "avx512f" not in flags
+    has_avx2_alone = overflows_on_int8(flags) and "avx2" in flags and "avx512f" not in flags
+    return has_avx2_alone or ("avx512_vnni" in flags and "amx_int8" not in flags)

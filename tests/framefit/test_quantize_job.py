@@ -88,7 +88,9 @@ def test_layers_beside_a_softmax_are_no_attention(writes_constant) -> None:
         (AVX2, {"swish_by_tanh": True}, True),
         (AVX2, {"target": "onnxruntime"}, None),
         (AVX2 | {"avx512f"}, {}, None),
-        (VNNI, {}, None),
+        (VNNI, {}, False),
+        (VNNI, {"swish_by_tanh": True}, True),
+        (frozenset({"sse2", "avx2", "avx_vnni"}), {}, None),
         (AMX, {}, None),
     ],
 )
