@@ -45,8 +45,8 @@ def takes_zero_points_free(flags: frozenset[str]) -> bool:
 def fuses_silu_best(flags: frozenset[str]) -> bool:
     """Whether OpenVINO's integer layers are fastest with SiLU as it is, never written with tanh.
 
-    So are its kernels for AVX2 and for AVX-512 VNNI (docs/experiments.md, "SiLU written with tanh"),
-    not those for AMX. Those of other processors were not measured.
+    So are its kernels for AVX2 and for AVX-512 VNNI, not those for AMX (docs/experiments.md, "SiLU
+    written with tanh"). Those of other processors were not measured.
 
     Args:
         flags: of `read_flags`.
