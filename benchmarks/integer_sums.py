@@ -16,14 +16,24 @@ from typing import Any
 
 from artifacts.onnx_file import load_onnx
 from benchmarks.compared_forms import Case, compare_forms, make_timm_case, write_table
-from benchmarks.machine import OtherProcesses
+from benchmarks.machine import OtherProcesses, name_section
 from benchmarks.package_networks import fetched_networks
 from benchmarks.peers.cases import list_cases, read_feeds
 from compress.quantize.api import quantize_model
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.settings import QuantizeSettings
 
-TIMM = ("resnet18", "resnet50", "regnetx_008", "dla34", "hrnet_w18_small", "seresnet50")
+TIMM = (
+    "resnet18",
+    "resnet50",
+    "regnetx_008",
+    "dla34",
+    "hrnet_w18_small",
+    "seresnet50",
+    "regnety_008",
+    "mobilenetv3_large_100",
+    "efficientnet_b0",
+)
 PACKAGES = ("PP-OCRv4 text detection",)
 HEIGHT, WIDTH = 320, 608
 
@@ -37,7 +47,7 @@ def main() -> None:
         print(json.dumps({"others": others.share, "networks": rows}, indent=1))
         return
     title = "In integers: no sums, residual sums, pyramids too, what gates multiply too."
-    write_table("integer_sums", title, rows, others.share)
+    write_table(name_section("integer_sums"), title, rows, others.share)
 
 
 def _cases() -> Iterator[Case]:

@@ -9,6 +9,7 @@ from artifacts.processor import overflows_on_int8, read_flags
 
 INTEGER_FEATURES = {"avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 """What /proc/cpuinfo calls them, and what people do."""
+HAS_AMX = "amx_int8" in read_flags()
 
 
 def describe_machine() -> str:
@@ -21,6 +22,13 @@ def describe_machine() -> str:
     if overflows_on_int8(flags):
         features = " without VNNI"
     return f"{len(names)} cores, {names[0] if names else platform.machine()}{features}"
+
+
+def name_section(table: str) -> str:
+    """Returns the name of the section for a table that OpenVINO's kernels of this machine make."""
+    if HAS_AMX:
+        return table
+    return f"{table}_without_amx" if overflows_on_int8(read_flags()) else f"{table}_vnni"
 
 
 class OtherProcesses:

@@ -23,21 +23,18 @@ from torch import nn
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_inputs import input_tensors
-from artifacts.processor import overflows_on_int8, read_flags
 from benchmarks.chosen_names import add_names, parse_names
 from benchmarks.kernel_forms import chain_layers, export_module
-from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.machine import OtherProcesses, describe_machine, name_section
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import fetched_networks
 from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
-from benchmarks.zero_points import HAS_AMX
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 from framefit.quantize_job import choose_weights
 
-_OF_KERNELS = "without_amx" if overflows_on_int8(read_flags()) else "vnni"
-SECTION = "silu_forms" if HAS_AMX else f"silu_forms_{_OF_KERNELS}"
+SECTION = name_section("silu_forms")
 ROUNDS = 60
 CHANNELS = (16, 64, 128)
 TIMM = (

@@ -17,8 +17,7 @@ from unittest.mock import patch
 
 from artifacts.atomic import write_json, write_text
 from artifacts.onnx_file import save_onnx
-from artifacts.processor import read_flags
-from benchmarks.machine import OtherProcesses, describe_machine
+from benchmarks.machine import HAS_AMX, OtherProcesses, describe_machine, name_section
 from benchmarks.marked import replace_section, table_lines
 from benchmarks.package_networks import PackageNetwork, fetched_networks
 from benchmarks.peers.judge import measure_latency
@@ -32,11 +31,10 @@ SCHEMES = {
     "spared": QuantizeSettings(target="openvino", symmetric=False, spares_padded=True),
     "without": QuantizeSettings(target="openvino", symmetric=True),
 }
-HAS_AMX = "amx_int8" in read_flags()
 KERNELS: dict[str, dict[str, str]] = {"as they are": {}}
 if HAS_AMX:
     KERNELS["no AMX"] = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}
-SECTION = "zero_points" if HAS_AMX else "zero_points_without_amx"
+SECTION = name_section("zero_points")
 ROUNDS = 100
 
 

@@ -22,6 +22,7 @@ import onnx
 from compress.quantize.decisions import Decisions
 from compress.quantize.draft import draft_decisions
 from compress.quantize.graph import Array
+from compress.quantize.placement.integer_gates import adds_gated
 from compress.quantize.placement.integer_sums import INTEGER_SUMS
 from compress.quantize.placement.openvino_forms import find_swishes
 from compress.quantize.placement.padded_convs import find_padded_inputs
@@ -85,11 +86,10 @@ def choose_forms(
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
     drafts = _Drafts(prepare_network(model, samples[:1], settings, is_draft=True), samples[:1])
-    others = drafts.write_others(settings)
-    if not others and not drafts.may_vary(settings):
+    if not drafts.may_gain(settings):
         return Forms(settings)
     written = drafts.write_points(settings)
-    beside, times = settings, _time(written | others, clock)
+    beside, times = settings, _time(written | drafts.write_others(settings), clock)
     points = _choose_writing(times, list(written))
     fullest, fastest = next(iter(points)), min(points, key=lambda item: points[item])
     if points[fastest] <= (1 - _least_gain(settings)) * points[fullest]:
@@ -128,9 +128,18 @@ class _Drafts:
         layers = {item.node for item in network.quantized}
         self._has_swish = bool(find_swishes(network.graph, layers))
 
-    def may_vary(self, settings: QuantizeSettings) -> bool:
-        """Whether zero points are open, or how a SiLU is written that the network has."""
-        return settings.symmetric is None or self._may_write_swish(settings)
+    def may_gain(self, settings: QuantizeSettings) -> bool:
+        """Whether a form that is open may save enough to be chosen.
+
+        Gated tensors in integers hardly do where no sum reads them, and are not timed for it alone.
+        """
+        if settings.symmetric is None or self._may_write_swish(settings):
+            return True
+        others = self._list_others(settings)
+        is_for_gates = all(item.integer_sums == "gates" for item in others)
+        seeks_little = _least_gain(settings) <= LEAST_SEEN
+        may_save = seeks_little or not is_for_gates or adds_gated(self._network.graph)
+        return bool(others) and may_save
 
     def write_points(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
         """Returns the network with zero points and without, SiLU written in each way."""
@@ -162,10 +171,14 @@ class _Drafts:
         return {some: self._write(some, replace(full, activations=spared))}
 
     def write_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
-        """Returns the network with each other choice that the settings leave open.
+        """Returns the network with each other choice that the settings leave open."""
+        return {
+            item: network.write_uncorrected(self._decide(network, item))
+            for item, network in self._list_others(settings).items()
+        }
 
-        Of choices that quantize the same nodes the first stands for all.
-        """
+    def _list_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, PreparedNetwork]:
+        """Returns each other choice; of those that quantize the same nodes the first is for all."""
         found = {}
         for name, choices in _list_choices(settings).items():
             known = [self._network.quantized]
@@ -175,7 +188,7 @@ class _Drafts:
                 network = network.with_float_nodes(network.kept)
                 if network.quantized not in known:
                     known.append(network.quantized)
-                    found[item] = network.write_uncorrected(self._decide(network, item))
+                    found[item] = network
         return found
 
     def _may_write_swish(self, settings: QuantizeSettings) -> bool:

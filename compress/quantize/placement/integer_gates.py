@@ -8,8 +8,8 @@ applies the gate, and often a sum adds both:
 None of the readers is a layer, so the layer writes x as floats. With a pair on x it writes bytes,
 and each reader reads a quarter of the memory. So it is with the pyramid behind: what a layer reads
 in integers is then read in integers by the Resize too that enlarges it for the next sum. On
-PP-OCRv4's text detection OpenVINO took an eighth less time; elsewhere it saves little
-(`benchmarks/integer_sums.py`), so a measurement decides.
+PP-OCRv4's text detection OpenVINO took an eighth less time; where no sum reads x too, it saves
+little (`benchmarks/integer_sums.py`). So a measurement decides.
 """
 
 from collections.abc import Collection, Sequence
@@ -54,6 +54,16 @@ def add_integer_gates(
             if node.name not in in_float and _enlarges_for_sum(graph, node, read):
                 _read_integers(found, node, node.input[0])
     return sort_nodes(graph, found.values())
+
+
+def adds_gated(graph: Graph) -> bool:
+    """Whether a sum reads a tensor that is averaged and gated too."""
+    return any(
+        _is_gated(graph, node.input[0], ())
+        and any(_adds(graph, reader, node.input[0]) for reader in graph.consumers(node.input[0]))
+        for node in graph.nodes
+        if node.op_type in AVERAGES
+    )
 
 
 def _is_gated(graph: Graph, tensor: str, in_float: Collection[str]) -> bool:

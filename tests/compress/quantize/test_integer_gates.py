@@ -8,6 +8,7 @@ from compress.quantize.api import quantize_model
 from compress.quantize.graph import Graph
 from compress.quantize.placement import OpenVINO
 from compress.quantize.settings import QuantizeSettings
+from compress.quantize.timed_forms import choose_forms
 
 
 def read_integers(model, integer_sums="gates", keep_float=frozenset()):
@@ -81,3 +82,27 @@ def test_they_are_taken_where_that_saves_time(make_pattern, samples, saved, take
         clock=lambda models: [measure(item) for item in models],
     )
     assert result.settings.integer_sums == taken
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefer", "is_timed"),
+    [("gate", None, False), ("gate", "speed", True), ("gated_levels", None, True)],
+)
+def test_they_are_timed_by_default_where_a_sum_reads_them_too(
+    make_pattern, samples, pattern, prefer, is_timed
+):
+    batches = []
+
+    def measure(models):
+        batches.append(len(models))
+        return [20.0] * len(models)
+
+    settings = QuantizeSettings(
+        target="openvino",
+        symmetric=False,
+        swish_by_tanh=False,
+        integer_attention=False,
+        prefer=prefer,
+    )
+    choose_forms(make_pattern(pattern), samples, settings, measure)
+    assert bool(batches) == is_timed
