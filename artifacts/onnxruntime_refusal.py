@@ -5,6 +5,7 @@ import re
 from artifacts.errors import InputError
 
 _AT_NODE = re.compile(r"running (\w+) node\. Name:'(.*?)' Status Message: (.*)$")
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _MOST = 240
 
 
@@ -17,7 +18,7 @@ def refusal(error: Exception) -> InputError:
     Args:
         error: what opening or running a session raised.
     """
-    text = " ".join(str(error).split())
+    text = _CODE.sub("", " ".join(str(error).split()))
     at_node = _AT_NODE.search(text)
     if at_node is not None:
         operator, name, told = at_node.groups()

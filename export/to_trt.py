@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
+from artifacts.half_precision import narrow_double
 from artifacts.onnx_file import load_before_plugins, save_onnx
 from artifacts.onnx_metadata import read_metadata
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
@@ -197,7 +198,7 @@ def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
-    model = write_for_parser(loaded)
+    model = write_for_parser(narrow_double(loaded))
     if settings.int8:
         require_integer_layers(model, source.name)
     _refuse_misread(model, source.name, settings.flavour)
