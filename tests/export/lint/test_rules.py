@@ -1037,3 +1037,20 @@ def test_what_is_called_buildable_builds_and_the_rest_does_not(
         report = lint_model(model, target="tensorrt-rtx")
         built = build_with_rtx(model)
         assert built["is_built"] == report.is_buildable, (built.get("reason"), report.findings)
+
+
+def test_fp8_is_told_to_need_newer_gpus(draw):
+    d = draw(x=(16, 16))
+    scale, zero = (
+        d.constant(np.float32(0.1)),
+        d.constant(np.float32(0).astype(ml_dtypes.float8_e4m3fn)),
+    )
+    quantized = d.op("QuantizeLinear", "x", scale, zero)
+    model = d.model(d.op("DequantizeLinear", quantized, scale, zero))
+    (found,) = (
+        item
+        for item in lint_model(model, target="tensorrt-rtx").findings
+        if item.rule == "element-type"
+    )
+    assert found.severity == "info"
+    assert "8.9 and newer" in found.why
