@@ -201,8 +201,24 @@ def _load(
     model = write_for_parser(narrow_double(loaded))
     if settings.int8:
         require_integer_layers(model, source.name)
+    _require_ranks(model, source.name)
     _refuse_misread(model, source.name, settings.flavour)
     return model, plugins
+
+
+def _require_ranks(model: onnx.ModelProto, name: str) -> None:
+    """Refuses outputs whose number of axes depends on data, as behind an If of unlike branches.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for value in model.graph.output:
+        if not value.type.tensor_type.HasField("shape"):
+            raise InputError(
+                f"the number of axes of output '{value.name}' of {name} is not known",
+                "outputs of one number of axes, as TensorRT has them",
+                f"framefit export lint {name} says why",
+            )
 
 
 def _refuse_misread(model: onnx.ModelProto, name: str, flavour: str) -> None:
