@@ -24,10 +24,16 @@ def write_float_constants(model: onnx.ModelProto) -> onnx.ModelProto:
         model: its main graph is looked at; returned itself where nothing is to be done.
     """
     constants = read_constants(model.graph)
+    of_norms = {
+        name
+        for node in model.graph.node
+        if node.op_type == "BatchNormalization"
+        for name in node.input[1:]
+    }
     found = {
         node.output[0]: values
         for node in model.graph.node
-        if (values := _dequantize(node, constants)) is not None
+        if (values := _dequantize(node, constants, of_norms)) is not None
     }
     if not found:
         return model
@@ -43,16 +49,20 @@ def write_float_constants(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _dequantize(
-    node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]
+    node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], of_norms: set[str]
 ) -> NDArray[np.floating] | None:
-    """Returns what a DQ of INT32, or of one number, computes; None for every other node."""
+    """Returns what a DQ of such constants computes; None for every other node.
+
+    A norm's scale and bias have one type, so both become floats.
+    """
     if node.op_type != _DEQUANTIZE or not {*filter(None, node.input)} <= constants.keys():
         return None
     kind = constants[node.input[0]].data_type
     integers, scale, *zero_point = (
         numpy_helper.to_array(constants[name]) for name in node.input if name
     )
-    if kind not in _READ or (kind != TensorProto.INT32 and integers.size > 1) or scale.ndim > 1:
+    is_taken = kind == TensorProto.INT32 or integers.size == 1 or node.output[0] in of_norms
+    if kind not in _READ or not is_taken or scale.ndim > 1:
         return None
     whole = integers.astype(np.int64)
     places = [1] * whole.ndim

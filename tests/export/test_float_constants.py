@@ -12,6 +12,7 @@ from artifacts.onnx_file import load_onnx
 from export.float_constants import write_float_constants
 from export.fp16_check import run_model
 from export.lint.report import lint_file
+from export.precision import apply_fp16
 from export.to_trt import PlanSettings, build_plans
 
 RNG = np.random.default_rng(0)
@@ -86,3 +87,36 @@ def test_unsigned_activations_are_refused_and_not_cut_off_silently(tmp_path):
     with pytest.raises(InputError, match=r"a\.onnx: x_q, x_dq: .*UINT8.*--target tensorrt"):
         build_plans(path, tmp_path / "a.plan", settings=PlanSettings(flavour="tensorrt-rtx"))
     assert not list(tmp_path.glob("a.*plan*"))
+
+
+def test_a_norm_whose_constants_were_quantized_is_typed_as_a_whole(tmp_path):
+    """As onnxruntime's quantizer writes it: the scale in INT8, the bias in INT32."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    arrays = {
+        "xs": np.float32(0.02),
+        "z": np.int8(0),
+        "g": np.int8([90, 20, 127]),
+        "gs": np.float32(0.01),
+        "b": np.int32([300, -200, 5]),
+        "bs": np.float32(1e-3),
+        "mean": np.zeros(3, np.float32),
+        "variance": np.ones(3, np.float32),
+    }
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "z"], ["xq"], "x_q"),
+        node("DequantizeLinear", ["xq", "xs", "z"], ["xd"], "x_dq"),
+        node("DequantizeLinear", ["g", "gs"], ["gd"], "g_dq"),
+        node("DequantizeLinear", ["b", "bs"], ["bd"], "b_dq"),
+        node("BatchNormalization", ["xd", "gd", "bd", "mean", "variance"], ["y"], "norm"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "norm",
+        [value("x", TensorProto.FLOAT, (1, 3, 8, 8))],
+        [value("y", TensorProto.FLOAT, (1, 3, 8, 8))],
+        [numpy_helper.from_array(np.asarray(item), name) for name, item in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "a.onnx")
+    typed = apply_fp16(write_float_constants(load_onnx(tmp_path / "a.onnx")))
+    assert min(typed.sqnr_db.values()) > 40
