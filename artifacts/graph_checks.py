@@ -71,12 +71,34 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
     for node in iter_nodes(model.graph.node):
         _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
+        _check_random(node, path)
     check_definitions(model.graph, path)
     _check_order(model.graph, set(), path)
 
 
+def _check_random(node: onnx.NodeProto, path: Path) -> None:
+    """Refuses random numbers without a spread: onnxruntime ends the whole process at them."""
+    settings = {item.name: item.f for item in node.attribute}
+    is_normal = node.op_type in ("RandomNormal", "RandomNormalLike")
+    is_uniform = node.op_type in ("RandomUniform", "RandomUniformLike")
+    if is_normal and not settings.get("scale", 1.0) > 0:
+        problem = f"a scale of {settings['scale']:g}", "a scale above 0"
+    elif is_uniform and not settings.get("low", 0.0) <= settings.get("high", 1.0):
+        problem = "a low above its high", "low at most high"
+    else:
+        return
+    raise InputError(
+        f"node '{node.name or node.op_type}' of {path} draws random numbers with {problem[0]}",
+        problem[1],
+        "export the network in its evaluation mode, without random numbers",
+    )
+
+
 def run_checker(model: onnx.ModelProto, path: Path) -> None:
     """Runs ONNX's own checker; outputs that state no shape, as runtimes accept, get one first.
+
+    The branches of an If may differ in theirs, so that none can be said; the checker wants the
+    field and does not look into it.
 
     Raises:
         InputError: with the checker's reason.
@@ -84,6 +106,8 @@ def run_checker(model: onnx.ModelProto, path: Path) -> None:
     try:
         if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
             model = infer_shapes(model)
+            for value in model.graph.output:
+                value.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(model)
     except _NATIVE_ERRORS as error:
         raise InputError(

@@ -10,6 +10,7 @@ from onnx.inliner import inline_local_functions
 
 from artifacts.atomic import atomic_path
 from artifacts.bfloat16_edges import widen_edges
+from artifacts.contrib_pairs import write_standard_pairs
 from artifacts.errors import InputError, UnsafeFileError, first_line
 from artifacts.external_data import MAX_MODEL_BYTES, find_external, load_external_data
 from artifacts.file_kind import printable, require_file, sniff_kind
@@ -139,6 +140,7 @@ def _complete(
     drop_weights_from_inputs(model.graph)
     if model.functions:
         model = inline_local_functions(model)
+    model = write_standard_pairs(model, label)
     write_standard_operators(model)
     _require_tensor_outputs(model.graph, label)
     widen_edges(model.graph, label)

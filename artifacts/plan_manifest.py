@@ -21,6 +21,7 @@ FLAVOURS: dict[str, str] = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rt
 """TensorRT's two flavours, each with the Python module (and extra) that brings it."""
 
 _SHA256_DIGITS = 64
+_MAX_MANIFEST_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,13 +143,17 @@ def read_manifest(path: Path | str) -> PlanManifest:
         InputError: it cannot be understood.
     """
     location = manifest_path(path)
-    try:
-        text = location.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
+    if not location.exists():
         raise UnsafeFileError(
             f"{path} has no manifest {location.name} beside it, so what it holds is unknown",
             fix="build it with: framefit export trt",
-        ) from error
+        )
+    _refuse_endless(location)
+    size_bytes = location.stat().st_size
+    if size_bytes > _MAX_MANIFEST_BYTES:
+        raise InputError(f"{location} has {size_bytes} bytes", "a plan's manifest, a few kB")
+    try:
+        text = location.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{location} cannot be read: {error}") from error
     try:
@@ -172,6 +177,7 @@ def read_verified_plan(path: Path | str, *, expected_sha256: str | None = None) 
         UnsafeFileError: the manifest is missing, or a digest differs.
     """
     path = Path(path)
+    _refuse_endless(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -188,3 +194,9 @@ def read_verified_plan(path: Path | str, *, expected_sha256: str | None = None) 
                 "it was changed or damaged after the build; build it again",
             )
     return content
+
+
+def _refuse_endless(path: Path) -> None:
+    """Refuses a device or a pipe, of which a read may never end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a regular file")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from artifacts.bias_quantization import BIAS_QUANTIZATION
 from artifacts.errors import InputError
 from artifacts.half_precision import widen_half
+from artifacts.onnxruntime_refusal import refusal
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -32,17 +33,20 @@ def with_outputs(model: onnx.ModelProto, watched: Sequence[str]) -> onnx.ModelPr
 def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
     """Returns a function from inputs to outputs, both by name.
 
-    It raises InputError where an input is missing. Half precision that onnxruntime does not open is
-    computed in float32: it has no kernels for bfloat16 on a CPU, and refuses a norm whose operands
-    differ, as PyTorch exports it under autocast.
+    It raises InputError where an input is missing, or onnxruntime fails. Half precision that
+    onnxruntime does not open is computed in float32: it has no kernels for bfloat16 on a CPU, and
+    refuses a norm whose operands differ, as PyTorch exports it under autocast.
 
     Args:
         model: it is not changed.
         watched: tensors that are returned as well, where they are no outputs anyway.
+
+    Raises:
+        InputError: onnxruntime does not open it.
     """
     try:
         session = _open_session(with_outputs(model, watched))
-    except Exception:
+    except InputError:
         wide = widen_half(model)
         if wide is model:
             raise
@@ -54,7 +58,10 @@ def open_runner(model: onnx.ModelProto, watched: Sequence[str] = ()) -> Runner:
         missing = wanted - set(feeds)
         if missing:
             raise InputError(f"the samples have no input '{min(missing)}'")
-        values = session.run(names, {name: feeds[name] for name in wanted})
+        try:
+            values = session.run(names, {name: feeds[name] for name in wanted})
+        except Exception as error:
+            raise refusal(error) from error
         return dict(zip(names, values, strict=True))
 
     return run
@@ -67,9 +74,12 @@ def _open_session(model: onnx.ModelProto) -> "InferenceSession":
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    return ort.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=[BIAS_QUANTIZATION],
-    )
+    try:
+        return ort.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=[BIAS_QUANTIZATION],
+        )
+    except Exception as error:
+        raise refusal(error) from error

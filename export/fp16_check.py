@@ -20,7 +20,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from artifacts.errors import InputError
+from artifacts.onnxruntime_refusal import refusal
 from export.fp16_plan import DEQUANTIZE, QUANTIZE
 
 _FP16 = TensorProto.FLOAT16
@@ -110,8 +110,7 @@ def run_model(
         ]
         return [dict(zip(names, session.run(None, feed), strict=True)) for feed in feeds]
     except Exception as error:
-        reason = " ".join(str(error).split())[:240]
-        raise InputError(f"onnxruntime cannot run the network: {reason}") from error
+        raise refusal(error) from error
 
 
 def measure_ranges(

@@ -13,11 +13,16 @@ from numpy.typing import NDArray
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
+from artifacts.half_precision import narrow_double
 from artifacts.onnx_file import load_before_plugins, save_onnx
 from artifacts.onnx_metadata import read_metadata
 from artifacts.plan_manifest import FLAVOURS, PlanManifest, write_plan
 from artifacts.plugin_tail import PluginTail, join_plugins
+from artifacts.wording import name_some
 from export.integer_share import require_integer_layers
+from export.lint.finding import WRONG
+from export.lint.report import lint_model
+from export.lint.target import DEFAULT_TARGET, TARGETS
 from export.parser_forms import write_for_parser
 from export.precision import PrecisionResult, apply_fp16
 from export.trt_build import BuiltPlan, build_plan
@@ -26,6 +31,8 @@ AUTO = "auto"
 RTX = "tensorrt-rtx"
 DEFAULT_CAPABILITIES = (86, 89)
 """RTX 30 and 40 series; one TensorRT-RTX plan holds both."""
+
+_SHOWN_PLACES = 3
 
 Progress = Callable[[str, int, int], None]
 
@@ -191,10 +198,40 @@ def _load(
     source: Path, settings: PlanSettings, input_shapes: dict[str, tuple[int, ...]] | None
 ) -> tuple[onnx.ModelProto, PluginTail | None]:
     loaded, plugins = load_before_plugins(source, input_shapes=input_shapes)
-    model = write_for_parser(loaded)
+    model = write_for_parser(narrow_double(loaded))
     if settings.int8:
         require_integer_layers(model, source.name)
+    _require_ranks(model, source.name)
+    _refuse_misread(model, source.name, settings.flavour)
     return model, plugins
+
+
+def _require_ranks(model: onnx.ModelProto, name: str) -> None:
+    """Refuses outputs whose number of axes depends on data, as behind an If of unlike branches.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for value in model.graph.output:
+        if not value.type.tensor_type.HasField("shape"):
+            raise InputError(
+                f"the number of axes of output '{value.name}' of {name} is not known",
+                "outputs of one number of axes, as TensorRT has them",
+                f"framefit export lint {name} says why",
+            )
+
+
+def _refuse_misread(model: onnx.ModelProto, name: str, flavour: str) -> None:
+    """Refuses what TensorRT builds without a word, into a plan that computes something else.
+
+    Raises:
+        InputError: it has such a node; the first is named.
+    """
+    report = lint_model(model, target=flavour if flavour in TARGETS else DEFAULT_TARGET)
+    wrong = [finding for finding in report.findings if finding.severity == WRONG]
+    if wrong:
+        places = name_some([finding.place for finding in wrong], _SHOWN_PLACES)
+        raise InputError(f"{name}: {places}: {wrong[0].what}: {wrong[0].why}", fix=wrong[0].fix)
 
 
 def _type_network(

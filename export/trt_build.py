@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from export.lint.target import TARGETS
 
 _TITLES = {"tensorrt": "TensorRT", "tensorrt-rtx": "TensorRT-RTX"}
 _UNSUPPORTED = ("UNSUPPORTED_NODE", "UNSUPPORTED_NODE_ATTR", "UNSUPPORTED_NODE_INPUT")
+
+_OLD_GPU = re.compile(r"for target\(s\) sm(\d+).*HW-specific datatypes: (\w+)", re.DOTALL)
 
 _log = logging.getLogger(__name__)
 
@@ -139,6 +142,15 @@ def _explain(error: dict[str, Any], flavour: str, onnx_path: Path) -> InputError
         return InputError(f"{title}: {what}", f"--sm among {known}")
     if error.get("code") in _UNSUPPORTED:
         what = f"it does not support this operator or what it is asked to do ({what})"
+    lacking = _OLD_GPU.search(error["what"])
+    if lacking is not None:
+        target, kind = lacking.groups()
+        return InputError(
+            f"{title} cannot build {onnx_path.name} for compute capability {target}, which has no "
+            f"{kind.partition('_')[0].upper()}",
+            "compute capabilities that have it",
+            "name newer ones with --sm: FP8 needs 89, FP4 needs 120",
+        )
     place = ""
     if error.get("node") or error.get("operator"):
         place = f" at node '{error.get('node') or '(no name)'}' ({error.get('operator')})"

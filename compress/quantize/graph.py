@@ -10,8 +10,15 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from artifacts.graph_checks import node_subgraphs
+from artifacts.graph_reading import (
+    WITH_SUBGRAPHS,
+    names_in,
+    read_static_shapes,
+    read_tensors,
+    typed_values,
+    unused_name,
+)
 from artifacts.graph_reading import attribute as attribute
-from artifacts.graph_reading import read_static_shapes, read_tensors, typed_values, unused_name
 from artifacts.output_parts import OutputPart, find_output_parts
 
 Array = NDArray[Any]
@@ -183,8 +190,14 @@ class Graph:
         return unused_name(stem, self.taken_names())
 
     def taken_names(self) -> set[str]:
-        """Returns the names of all tensors and nodes."""
-        return (
+        """Returns the names of all tensors and nodes, those in the branches of an If included."""
+        inner = (
+            names_in(subgraph)
+            for node in (*self.nodes, *self.tail)
+            if node.op_type in WITH_SUBGRAPHS
+            for subgraph in node_subgraphs(node)
+        )
+        return set().union(*inner) | (
             self._producers.keys()
             | self.weights.keys()
             | set(self.inputs)

@@ -39,9 +39,25 @@ from compress.quantize.survey import Survey, list_ranged, measure_growth, survey
 
 _log = logging.getLogger(__name__)
 
-INTEGER_OPERATORS = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"}
+_INTEGER_LAYERS = frozenset(
+    {
+        "ConvInteger",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "MatMulNBits",
+        "QAttention",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
 )
+"""Layers with integer weights of their own, those of onnxruntime's domain included."""
+INTEGER_OPERATORS = _INTEGER_LAYERS | {
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "QuantizeLinear",
+}
 
 RESCALING: tuple[ScaleRepair, ...] = (equalize, migrate_scales)
 """Repairs that cost no time: factors move from layer to layer."""
@@ -124,9 +140,11 @@ def prepare_network(
 def _already_quantized(model: onnx.ModelProto, node: onnx.NodeProto) -> AlreadyQuantizedError:
     """Returns the error that names the first integers, and says how many layers read such."""
     made = {name: item.op_type for item in model.graph.node for name in item.output}
-    layers = [item for item in model.graph.node if item.op_type in LAYERS]
+    layers = [item for item in model.graph.node if item.op_type in LAYERS | _INTEGER_LAYERS]
     quantized = sum(
-        any(made.get(name) == "DequantizeLinear" for name in item.input[1:2]) for item in layers
+        item.op_type in _INTEGER_LAYERS
+        or any(made.get(name) == "DequantizeLinear" for name in item.input[1:2])
+        for item in layers
     )
     edges = f" (of its {len(layers)} layers, {quantized} have integer weights)" * bool(layers)
     return AlreadyQuantizedError(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from artifacts.bias_quantization import BIAS_QUANTIZATION, PRODUCT_FUSION
 from artifacts.errors import InputError, MissingExtraError
 from artifacts.free_batch import find_batches
+from artifacts.onnxruntime_refusal import refusal
 from engines.backend import Backend, first_line, probe_import
 from engines.onnx_outline import check_onnx_outline
 from engines.session import (
@@ -22,7 +23,7 @@ from engines.session import (
 )
 
 _NAME = "onnxruntime"
-_ERRORS_ONLY = 3
+_FATAL_ONLY = 4
 _STOP_SPINNING = "session.force_spinning_stop"
 _DTYPES = {
     "float": "float32",
@@ -69,7 +70,7 @@ class OrtSession(SessionBase):
 
     def _open(self, ort: Any, path: Path) -> Any:
         options = ort.SessionOptions()
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = _FATAL_ONLY
         if self._settings.threads is not None:
             options.intra_op_num_threads = self._settings.threads
         if self._settings.takes_turns:
@@ -96,7 +97,10 @@ class OrtSession(SessionBase):
         """Runs the network once; see `Session.run`."""
         arrays = check_feeds(self.inputs, feeds)
         names = [tensor.name for tensor in self.inputs]
-        results = self._session.run(None, dict(zip(names, arrays, strict=True)))
+        try:
+            results = self._session.run(None, dict(zip(names, arrays, strict=True)))
+        except Exception as error:
+            raise refusal(error) from error
         return {tensor.name: result for tensor, result in zip(self.outputs, results, strict=True)}
 
     def run_borrowed(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

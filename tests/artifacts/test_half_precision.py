@@ -5,8 +5,9 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
-from artifacts.half_precision import widen_half
+from artifacts.half_precision import narrow_double, widen_half
 from compress.compare import compare_models
 from compress.quantize.api import quantize_model
 
@@ -152,3 +153,43 @@ def test_they_are_quantized():
     assert got.dtype == np.float16
     error = (got - expected).astype(np.float64)
     assert 10 * np.log10(np.sum(expected.astype(np.float64) ** 2) / np.sum(error**2)) > 30
+
+
+def make_double_network() -> onnx.ModelProto:
+    """The network of half precision in double, with a number that float32 does not have."""
+    model = make_half_network()
+    double = TensorProto.DOUBLE
+    graph = model.graph
+    most = numpy_helper.from_array(np.full(1, 1e300), "most")
+    graph.initializer.append(most)
+    graph.node.append(helper.make_node("Min", ["b", "most"], ["limited"], "limit"))
+    graph.node[3].input[0] = "limited"
+    nodes = [*graph.node[:3], graph.node[4], graph.node[3]]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for item in (*graph.input, *graph.output):
+        item.type.tensor_type.elem_type = double
+    weight = numpy_helper.to_array(graph.initializer[0]).astype(np.float64)
+    graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "weight"))
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "to":
+                attribute.i = double
+            for inner in [attribute.g.node] if attribute.HasField("g") else []:
+                one = numpy_helper.from_array(np.ones(1), "one_value")
+                inner[0].attribute[0].t.CopyFrom(one)
+                attribute.g.output[0].type.tensor_type.elem_type = double
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def test_a_network_in_double_is_one_in_float32_ends_included():
+    model = make_double_network()
+    narrow = narrow_double(model)
+    onnx.checker.check_model(narrow, full_check=True)
+    image = np.random.default_rng(1).random(SHAPE)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"image": image})
+    got = run(narrow, image.astype(np.float32))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    assert narrow_double(narrow) is narrow

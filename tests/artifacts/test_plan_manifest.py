@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -95,6 +96,28 @@ def test_a_manifest_that_is_no_manifest_is_refused(plan, text):
     manifest_path(plan).write_text(text)
     with pytest.raises(InputError, match="manifest"):
         read_verified_plan(plan)
+
+
+@pytest.mark.parametrize("is_manifest", [True, False])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_never_ends_is_not_read(plan, kind, is_manifest):
+    path = manifest_path(plan) if is_manifest else plan
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(InputError, match="not a regular file"):
+        read_verified_plan(plan)
+
+
+def test_a_manifest_that_is_far_too_large_is_not_read(plan):
+    with manifest_path(plan).open("ab") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(InputError, match="1073741824 bytes"):
+        read_manifest(plan)
 
 
 def test_an_interrupted_write_leaves_the_old_pair(plan, monkeypatch):

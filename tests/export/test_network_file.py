@@ -52,7 +52,7 @@ def test_another_input_spec_than_the_checkpoints_is_refused(checkpoint):
 
 def test_plain_weights_need_a_factory_and_a_shape(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_networks.py").write_text(
+    (tmp_path / "exported_networks.py").write_text(
         "from torch import nn\ndef small():\n    return nn.Sequential(nn.Conv2d(3, 2, 3))\n"
     )
     path = tmp_path / "weights.pt"
@@ -60,8 +60,8 @@ def test_plain_weights_need_a_factory_and_a_shape(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="--factory"):
         export_network_file(path)
     with pytest.raises(InputError, match="--input-shape"):
-        export_network_file(path, options=NetworkOptions(factory="my_networks:small"))
-    options = NetworkOptions(factory="my_networks:small", input_shapes={"": (1, 3, 9, 9)})
+        export_network_file(path, options=NetworkOptions(factory="exported_networks:small"))
+    options = NetworkOptions(factory="exported_networks:small", input_shapes={"": (1, 3, 9, 9)})
     out = export_network_file(path, options=options)
     assert out == tmp_path / "weights.onnx"
     assert "framefit.input_spec" not in metadata_of(out)

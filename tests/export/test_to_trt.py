@@ -253,3 +253,34 @@ def test_a_scattered_sum_is_named_also_where_tensorrt_does_not_say_its_node(tmp_
         match=rf"at node 'splat' \({operator}\): .* export lint .* --target tensorrt-rtx says",
     ):
         build_plans(tmp_path / "splat.onnx", settings=PlanSettings(flavour="tensorrt-rtx"))
+
+
+def test_gpus_without_fp8_are_named_with_those_that_have_it(tmp_path):
+    pytest.importorskip("tensorrt_rtx")
+    value = helper.make_tensor_value_info
+    node = helper.make_node
+    weights = {
+        "s": np.float32(0.1),
+        "w": np.random.default_rng(0).normal(size=(16, 16)).astype(np.float32),
+    }
+    zero = helper.make_tensor("z", TensorProto.FLOAT8E4M3FN, (), [0.0])
+    graph = helper.make_graph(
+        [
+            node("QuantizeLinear", ["x", "s", "z"], ["xq"], "xq"),
+            node("DequantizeLinear", ["xq", "s", "z"], ["xd"], "xd"),
+            node("QuantizeLinear", ["w", "s", "z"], ["wq"], "wq"),
+            node("DequantizeLinear", ["wq", "s", "z"], ["wd"], "wd"),
+            node("MatMul", ["xd", "wd"], ["y"], "product"),
+        ],
+        "fp8",
+        [value("x", TensorProto.FLOAT, (16, 16))],
+        [value("y", TensorProto.FLOAT, (16, 16))],
+        [zero, *(numpy_helper.from_array(np.asarray(item), key) for key, item in weights.items())],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    path = tmp_path / "fp8.onnx"
+    onnx.save(model, path)
+    settings = PlanSettings(flavour="tensorrt-rtx")
+    with pytest.raises(InputError, match=r"compute capability 86, which has no FP8.*--sm.*89"):
+        build_plans(path, settings=settings)
+    build_plans(path, settings=PlanSettings(flavour="tensorrt-rtx", sm=(89,)))

@@ -34,6 +34,9 @@ _ONLY_BEHIND_Q = frozenset(
     TensorProto.DataType.Value(name) for name in ("FLOAT8E4M3FN", "FLOAT4E2M1", "INT4")
 )
 
+_SINCE = {TensorProto.FLOAT8E4M3FN: "8.9", TensorProto.FLOAT4E2M1: "10.0"}
+"""Compute capability of the first GPUs that have a type."""
+
 
 def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
     """Yields the first tensor of each refused or narrowed type, and every UINT8 inside."""
@@ -57,6 +60,11 @@ def check(graph: LintGraph, target: Target) -> Iterator[Finding]:
         elif kind == TensorProto.DOUBLE and kind not in seen:
             yield _report(
                 name, WARNING, kind, f"{target.title} computes it in float32", "export in float32"
+            )
+        elif kind in _SINCE and kind not in seen:
+            why = f"{target.title} builds it for compute capability {_SINCE[kind]} and newer only"
+            yield _report(
+                name, INFO, kind, why, "name such GPUs with export trt --sm, or take INT8"
             )
         elif kind == TensorProto.INT64 and kind not in seen and _is_output(graph, name):
             yield _report(

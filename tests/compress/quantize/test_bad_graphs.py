@@ -252,6 +252,21 @@ def test_integers_at_the_input_alone_are_told_from_quantized_layers(make_model):
         quantize_model(model, draw_samples())
 
 
+def test_layers_that_round_at_run_time_are_quantized_ones(make_model):
+    """As `quantize_dynamic` of onnxruntime writes them."""
+    nodes = [
+        conv("x", "w", "c"),
+        helper.make_node("DynamicQuantizeLinear", ["c"], ["q", "s", "z"], "dynamic"),
+        helper.make_node("MatMulInteger", ["q", "m", "z"], ["p"], "product"),
+        helper.make_node("Cast", ["p"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "s"], ["y"]),
+    ]
+    constants = {"w": normal(4, 4, 3, 3), "m": np.ones((SHAPE[-1], 5), np.int8)}
+    model = make_model(nodes, constants, {"x": SHAPE}, ["y"])
+    with pytest.raises(AlreadyQuantizedError, match=r"'dynamic' .*2 layers, 1 have .*; take the"):
+        quantize_model(model, draw_samples())
+
+
 def test_external_data_beside_the_file_ends_up_inside_the_result(make_model, tmp_path):
     model = make_model([conv("x", "w", "y")], {"w": normal(4, 4, 3, 3)}, {"x": SHAPE}, ["y"])
     path = tmp_path / "model.onnx"

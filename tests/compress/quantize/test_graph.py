@@ -53,3 +53,19 @@ def test_the_round_trip_keeps_the_model(residual_model, samples, run_model):
     assert residual_model.SerializeToString() == before
     for name, value in run_model(residual_model, samples[0]).items():
         np.testing.assert_array_equal(run_model(after, samples[0])[name], value)
+
+
+def test_names_inside_branches_are_taken(make_model):
+    nodes = [
+        helper.make_node(
+            "If",
+            ["is_bright"],
+            ["y"],
+            "choice",
+            then_branch=branch("inside", "Relu"),
+            else_branch=branch("outside", "Neg"),
+        )
+    ]
+    graph = Graph(make_model(nodes, {"is_bright": np.array(True)}, {"outer": (1, 2)}, ["y"]))
+    assert graph.unused_name("inside") != "inside"
+    assert graph.unused_name("elsewhere") == "elsewhere"

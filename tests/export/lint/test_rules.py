@@ -356,6 +356,31 @@ def behind_concat(draw, zero_point):
     return d.model(d.conv(source, "conv", pair=False, weight=d.weight((32, 64, 3, 3))))
 
 
+def before_concat(draw, first, second, *, scales=(0.03, 0.03), moved=None, behind=None):
+    """Pairs with these zero points (None for no pair) → Concat → a Conv with integer weights."""
+    d = draw()
+    parts = [d.op("Conv", "x", d.floats(32, 32, 1, 1)) for _ in range(2)]
+    for place, (zero_point, scale) in enumerate(zip((first, second), scales, strict=True)):
+        if zero_point is not None:
+            parts[place] = d.pair(parts[place], scale=scale, zero_point=zero_point)
+    source = d.op("Concat", *parts, name="concat", axis=1)
+    if moved is not None:
+        source = d.op(moved, source, **({"kernel_shape": [2, 2]} if "Pool" in moved else {}))
+    if behind is not None:
+        source = d.pair(source, zero_point=behind)
+    return d.model(d.conv(source, "conv", pair=False, weight=d.weight((32, 64, 3, 3))))
+
+
+def clipped(draw, zero_point, activation=None):
+    """Writes Conv (→ activation) → a pair with this zero point → Conv."""
+    d = draw()
+    source = d.op("Conv", "x", d.floats(32, 32, 1, 1), name="first")
+    source = d.op(activation, source) if activation else source
+    scale = 1e-4 if zero_point.itemsize == 2 else 0.03
+    source = d.pair(source, scale=scale, zero_point=zero_point)
+    return d.model(d.op("Conv", source, d.floats(32, 32, 1, 1), name="second"), opset=21)
+
+
 def sloped(draw, shape=(1, 32, 1, 1), *, is_shared=False):
     d = draw()
     slopes = d.floats(*shape)
@@ -579,8 +604,28 @@ EXAMPLES = {
     "rtx-epilogue": ([chain], [lambda d: chain(d, is_per_channel=False)]),
     "channel-count": ([lambda d: with_channels(d, 30)], [lambda d: with_channels(d, 64)]),
     "openvino-concat": (
-        [lambda d: behind_concat(d, np.int8(0))],
-        [lambda d: behind_concat(d, np.uint8(0))],
+        [
+            lambda d: behind_concat(d, np.int8(0)),
+            lambda d: before_concat(d, np.int8(0), np.int8(0)),
+            lambda d: before_concat(d, np.int8(0), np.int8(-9), moved="Relu"),
+            lambda d: before_concat(d, np.int8(0), np.uint8(128)),
+        ],
+        [
+            lambda d: behind_concat(d, np.uint8(0)),
+            lambda d: before_concat(d, np.uint8(128), np.uint8(128)),
+            lambda d: before_concat(d, np.uint8(128), np.uint8(60), scales=(0.03, 0.05)),
+            lambda d: before_concat(d, np.int8(0), None),
+            lambda d: before_concat(d, np.int8(0), np.int8(0), behind=np.uint8(128)),
+            lambda d: before_concat(d, np.int8(0), np.int8(0), moved="Sigmoid"),
+        ],
+    ),
+    "openvino-clipping": (
+        [lambda d: clipped(d, np.int16(-32768)), lambda d: clipped(d, np.uint16(0))],
+        [
+            lambda d: clipped(d, np.int16(-32768), "Relu"),
+            lambda d: clipped(d, np.int16(0)),
+            lambda d: clipped(d, np.int8(-128)),
+        ],
     ),
     "openvino-form": (
         [
@@ -826,7 +871,9 @@ def test_openvino_computes_in_float_what_lint_says(draw):
     assert [kernel_inputs(graph(draw)) for graph in others] == [[1]] * len(others)
 
 
-@pytest.mark.parametrize("rule", ["openvino-pooling", "openvino-product"])
+@pytest.mark.parametrize(
+    "rule", ["openvino-clipping", "openvino-concat", "openvino-pooling", "openvino-product"]
+)
 def test_openvino_computes_otherwise_what_lint_says(rule, draw):
     """It also rounds means of integers (27 dB), and what products of integer weights alone read.
 
@@ -990,3 +1037,20 @@ def test_what_is_called_buildable_builds_and_the_rest_does_not(
         report = lint_model(model, target="tensorrt-rtx")
         built = build_with_rtx(model)
         assert built["is_built"] == report.is_buildable, (built.get("reason"), report.findings)
+
+
+def test_fp8_is_told_to_need_newer_gpus(draw):
+    d = draw(x=(16, 16))
+    scale, zero = (
+        d.constant(np.float32(0.1)),
+        d.constant(np.float32(0).astype(ml_dtypes.float8_e4m3fn)),
+    )
+    quantized = d.op("QuantizeLinear", "x", scale, zero)
+    model = d.model(d.op("DequantizeLinear", quantized, scale, zero))
+    (found,) = (
+        item
+        for item in lint_model(model, target="tensorrt-rtx").findings
+        if item.rule == "element-type"
+    )
+    assert found.severity == "info"
+    assert "8.9 and newer" in found.why
