@@ -164,7 +164,7 @@ def _try_families(
             known[code] = problem
             reasons[family.name] = problem
             continue
-        if adapted.rescalings == network.rescalings:
+        if (adapted.rescalings, adapted.means) == (network.rescalings, network.means):
             known[code] = ""
         network = adapted
     remaining = network.channels.without(reasons)
@@ -303,7 +303,8 @@ def _search(
     """Returns the network with what follows a family; None where nothing is found.
 
     What computes otherwise with several sets of numbers is scaled for one of them only, where the
-    same goes wrong; and not before no set of numbers is enough alone.
+    same goes wrong; and not before no set of numbers is enough alone. Where that does not help
+    either, sums that the code divides by their number count as means.
     """
     apart = {problem: network}
     for extra in _candidates(network, family):
@@ -312,7 +313,7 @@ def _search(
         if not said:
             return trial
         apart.setdefault(said, trial)
-    ways = _rescaled(apart, family, probes[0])
+    ways = chain(_rescaled(apart, family, probes[0]), _averaged(apart, family))
     return next((one for one in ways if not search.first_problem(one, probes)), None)
 
 
@@ -337,6 +338,14 @@ def _rescaled(
         for found in trial.propose_rescalings(family, probe)
     )
     return islice(ways, _MOST_RESCALINGS)
+
+
+def _averaged(apart: dict[str, PrunableNetwork], family: Family) -> Iterator[PrunableNetwork]:
+    """Yields networks whose sums over a family are means, see `_rescaled`."""
+    for problem, trial in apart.items():
+        averaged = trial.with_means(set(family.roots))
+        if problem.startswith(OTHERWISE) and averaged.means != trial.means:
+            yield averaged
 
 
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:
