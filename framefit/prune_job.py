@@ -161,7 +161,11 @@ def _open(
 
     path = require_file(model, "a network (.pt or .safetensors)")
     if path.suffix.lower() not in WEIGHT_SUFFIXES:
-        raise InputError(f"{path} cannot be pruned", "a checkpoint or weights (.pt, .safetensors)")
+        raise InputError(
+            f"{path} cannot be pruned",
+            "a checkpoint or weights (.pt, .safetensors)",
+            "a graph states its widths: save the module's state_dict(), and give --factory",
+        )
     module, shapes, stored = open_network(path, replace(options, data=data).for_module())
     content = find_checkpoint(path)
     spec, warning = choose_spec(

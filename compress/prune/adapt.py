@@ -7,7 +7,7 @@ those channels zeroed. A family for which nothing works is left alone, with the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import chain, combinations, groupby, islice
 
 from torch import Tensor, nn
 
@@ -53,6 +53,10 @@ _GIVEN_UP = f"nothing more was tried after {_MOST_TRIALS} trials"
 
 Code = frozenset[tuple[str, str, int]]
 """Operators with sizes that channels meet: the class of the module, the operator, its order."""
+
+
+_Alike = tuple[dict[str, None], int]
+"""Names of families that code meets at one size, and the size."""
 
 
 class _Search:
@@ -160,7 +164,7 @@ def _try_families(
             known[code] = problem
             reasons[family.name] = problem
             continue
-        if adapted.rescalings == network.rescalings:
+        if (adapted.rescalings, adapted.means) == (network.rescalings, network.means):
             known[code] = ""
         network = adapted
     remaining = network.channels.without(reasons)
@@ -226,7 +230,8 @@ def _families_alike(
     """Returns groups of families left alone that code of one module meets at one size, and it.
 
     Those of several modules that have a family in common come first, as one: the width of a stage
-    and that of every attention in it.
+    and that of every attention in it; then those that have one in common at the same size, where
+    another layer joins stages of several widths.
     """
     groups: dict[tuple[str, int], dict[str, None]] = {}
     trace = network.channels.trace
@@ -237,13 +242,21 @@ def _families_alike(
         for site in (*trace.sites, *trace.inputs):
             if inside[site.ids].any():
                 groups.setdefault((site.place, site.ids.size), {})[family.name] = None
-    together: dict[str, tuple[dict[str, None], int]] = {}
-    for (_, size), group in groups.items():
+    alone = [(group, size) for (_, size), group in groups.items()]
+    by_size = sorted(alone, key=lambda one: one[1])
+    stages = (_merge_groups(several) for _, several in groupby(by_size, key=lambda one: one[1]))
+    found = chain(_merge_groups(alone), *stages, alone)
+    several = ((tuple(names), size) for names, size in found)
+    return list(dict.fromkeys(one for one in several if len(one[0]) > 1))
+
+
+def _merge_groups(groups: Iterable[_Alike]) -> list[_Alike]:
+    """Returns groups as one where they have a name in common; each with the last one's size."""
+    together: dict[str, _Alike] = {}
+    for group, size in groups:
         whole = {name: None for one in group for name in together.get(one, ({one: None}, 0))[0]}
         together |= dict.fromkeys(whole, (whole, size))
-    alone = ((group, size) for (_, size), group in groups.items())
-    several = ((tuple(names), size) for names, size in (*together.values(), *alone))
-    return list(dict.fromkeys(one for one in several if len(one[0]) > 1))
+    return list(together.values())
 
 
 def _code_met(network: PrunableNetwork, family: Family) -> Code:
@@ -290,7 +303,8 @@ def _search(
     """Returns the network with what follows a family; None where nothing is found.
 
     What computes otherwise with several sets of numbers is scaled for one of them only, where the
-    same goes wrong; and not before no set of numbers is enough alone.
+    same goes wrong; and not before no set of numbers is enough alone. Where that does not help
+    either, sums that the code divides by their number count as means.
     """
     apart = {problem: network}
     for extra in _candidates(network, family):
@@ -299,7 +313,7 @@ def _search(
         if not said:
             return trial
         apart.setdefault(said, trial)
-    ways = _rescaled(apart, family, probes[0])
+    ways = chain(_rescaled(apart, family, probes[0]), _averaged(apart, family))
     return next((one for one in ways if not search.first_problem(one, probes)), None)
 
 
@@ -324,6 +338,14 @@ def _rescaled(
         for found in trial.propose_rescalings(family, probe)
     )
     return islice(ways, _MOST_RESCALINGS)
+
+
+def _averaged(apart: dict[str, PrunableNetwork], family: Family) -> Iterator[PrunableNetwork]:
+    """Yields networks whose sums over a family are means, see `_rescaled`."""
+    for problem, trial in apart.items():
+        averaged = trial.with_means(set(family.roots))
+        if problem.startswith(OTHERWISE) and averaged.means != trial.means:
+            yield averaged
 
 
 def _candidates(network: PrunableNetwork, family: Family) -> Iterable[Adjustments]:

@@ -123,7 +123,7 @@ def note_unused(trace: Trace) -> list[str]:
         one note, or none.
     """
     unused = trace.parameters - trace.used_somewhere
-    owners = (name.rpartition(".")[0] for name in trace.weights if name in unused)
+    owners = (name.rpartition(".")[0] or name for name in trace.weights if name in unused)
     layers = list(dict.fromkeys(owners))
     if not layers:
         return []

@@ -15,7 +15,7 @@ from compress.prune.analysis.families import Channels, Family
 from compress.prune.answer import Answer, find_answer
 from compress.prune.computed_scales import Scale, find_scales, name_changed_scale
 from compress.prune.difference import largest_difference
-from compress.prune.reference import name_narrowed_statistics, run_zeroed
+from compress.prune.reference import Means, find_sums, name_narrowed_statistics, run_zeroed
 from compress.prune.rescaling import Rescaling, propose_rescalings, rescale
 from compress.prune.surgery import Adjustments, Edits, make_edits
 from compress.prune.usable_weights import explain_nan
@@ -32,6 +32,7 @@ class _Zeroed:
 
     roots: Ids
     removed: frozenset[int]
+    means: Means
     answers: list[Answer]
 
 
@@ -61,6 +62,7 @@ class PrunableNetwork:
         adjustments: attributes that have to follow a channel count.
         rescalings: values that make up for scales which the code computes from one.
         scale_inputs: arguments with which these scales are looked at; None for `inputs`.
+        means: sums over channels that the code divides by their number, as a mean does.
     """
 
     module: nn.Module
@@ -69,6 +71,7 @@ class PrunableNetwork:
     adjustments: Adjustments
     rescalings: tuple[Rescaling, ...] = ()
     scale_inputs: tuple[Tensor, ...] | None = None
+    means: Means = frozenset()
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
     def with_inputs(self, inputs: tuple[Tensor, ...]) -> "PrunableNetwork":
@@ -126,6 +129,10 @@ class PrunableNetwork:
         after = find_scales(self.narrow(removed, is_wide=True), self._scaling)
         return propose_rescalings(self.module, self.channels, family, self._scales, after)
 
+    def with_means(self, removed: set[int]) -> "PrunableNetwork":
+        """Returns the same network, whose sums over these groups are means where divided so."""
+        return replace(self, means=self.means | find_sums(self.channels, removed))
+
     def narrowed_statistics(self, removed: set[int]) -> tuple[str, ...]:
         """Names what is computed over the remaining channels only, see `run_zeroed`."""
         runs = [self.channels]
@@ -178,13 +185,14 @@ class PrunableNetwork:
     def _run_zeroed(self, removed: set[int]) -> list[Answer]:
         """Runs the zeroed original; several trials of the same groups have it in common."""
         for known in self._memory.zeroed:
-            if known.roots is self.channels.roots and known.removed == removed:
+            is_same = known.removed == removed and known.means == self.means
+            if known.roots is self.channels.roots and is_same:
                 return known.answers
-        answers = [run_zeroed(self.wide, self.channels, removed, self.inputs)]
+        answers = [run_zeroed(self.wide, self.channels, removed, self.inputs, self.means)]
         for branch in self.channels.trace.branches:
             seen = view_branch(self.channels, branch)
-            answers.append(run_zeroed(self.wide, seen, removed, branch.inputs))
-        one = _Zeroed(self.channels.roots, frozenset(removed), answers)
+            answers.append(run_zeroed(self.wide, seen, removed, branch.inputs, self.means))
+        one = _Zeroed(self.channels.roots, frozenset(removed), self.means, answers)
         self._memory.zeroed = [*self._memory.zeroed[-_MOST_KEPT:], one]
         return answers
 

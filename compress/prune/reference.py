@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from artifacts.module_copy import share_values
 from compress.prune.analysis.families import Channels
@@ -36,8 +37,22 @@ _STATISTIC_NAMES = {
 }
 
 
+Means = frozenset[tuple[str, int]]
+"""Sums that code divides by how many values they have: operator and order, as in `Statistic`."""
+
+
+def find_sums(channels: Channels, removed: set[int]) -> Means:
+    """Returns the sums over channels of which some are in these groups."""
+    found = _narrowed_statistics(channels, channels.mark_groups(removed))
+    return frozenset((item.operator, item.order) for item in found if item.operator == "sum")
+
+
 def run_zeroed(
-    module: nn.Module, channels: Channels, removed: set[int], inputs: tuple[Tensor, ...]
+    module: nn.Module,
+    channels: Channels,
+    removed: set[int],
+    inputs: tuple[Tensor, ...],
+    means: Means = frozenset(),
 ) -> Answer:
     """Runs the network at its full size, with every weight of some channel groups at zero.
 
@@ -50,6 +65,8 @@ def run_zeroed(
         channels: its structure.
         removed: roots of the groups.
         inputs: the arguments.
+        means: sums that are taken to be means where their number divides them: it is that of the
+            channels that are kept then.
 
     Returns:
         its answer.
@@ -73,7 +90,7 @@ def run_zeroed(
     answer = Answer([], [])
     for quotients in (nullcontext(), _ZeroQuotients()):
         foreign = _ForeignOperators()
-        with plain_operators(), quotients, _MaskedStatistics(statistics), foreign:
+        with plain_operators(), quotients, _MaskedStatistics(statistics, means), foreign:
             answer = find_answer(zeroed, inputs)
         if foreign.has_met_nan:
             answer = replace(answer, outputs=[_fill_with_nan(one) for one in answer.outputs])
@@ -112,9 +129,11 @@ def _narrowed_statistics(channels: Channels, leaves: NDArray[np.bool_]) -> list[
 class _MaskedStatistics(TorchDispatchMode):
     """Runs chosen operators on the channels that are kept only."""
 
-    def __init__(self, chosen: dict[tuple[str, int], dict[int, Tensor]]) -> None:
+    def __init__(self, chosen: dict[tuple[str, int], dict[int, Tensor]], means: Means) -> None:
         super().__init__()
         self._chosen = chosen
+        self._means = means
+        self._counted = WeakTensorKeyDictionary()
         self._counts: Counter[str] = Counter()
 
     def __torch_dispatch__(
@@ -124,19 +143,29 @@ class _MaskedStatistics(TorchDispatchMode):
         self._counts[name] += 1
         kept = self._chosen.get((name, self._counts[name]))
         if kept is None:
-            return func(*args, **(kwargs or {}))
+            return func(*self._count_kept(name, args), **(kwargs or {}))
         x = args[0]
         narrow = x
         for axis, indices in kept.items():
             narrow = narrow.index_select(axis, indices)
         out = func(narrow, *_fitting(func, args, narrow, kept), **(kwargs or {}))
         results = list(out) if isinstance(out, tuple | list) else [out]
+        if (name, self._counts[name]) in self._means:
+            self._counted[out] = x.numel() // out.numel(), narrow.numel() // out.numel()
         if name not in REDUCTIONS and _keeps_axes(narrow, results[0], kept):
             sizes = enumerate(results[0].shape)
             full = x.new_zeros([x.shape[axis] if axis in kept else size for axis, size in sizes])
             full[_grid(full, kept)] = results[0]
             results[0] = full
         return tuple(results) if isinstance(out, tuple | list) else results[0]
+
+    def _count_kept(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Returns the arguments of a division of a sum by its number with that which is kept."""
+        if name not in ("div", "div_") or args[0] not in self._counted:
+            return args
+        before, after = self._counted[args[0]]
+        is_number = not isinstance(args[1], Tensor) and args[1] == before
+        return (args[0], after, *args[2:]) if is_number else args
 
 
 class _ForeignOperators(TorchDispatchMode):

@@ -225,6 +225,14 @@ def test_bad_input_is_one_line(
     assert not list(Path().glob("*.pruned.pt"))
 
 
+def test_a_graph_is_refused_with_what_to_do(run, tmp_path: Path) -> None:
+    graph = tmp_path / "network.pt2"
+    graph.write_bytes(b"")
+    result = run("compress", "prune", str(graph), "--ratio", "0.3")
+    assert result.code == 2
+    assert "save the module's state_dict(), and give --factory" in result.err
+
+
 def test_an_unknown_module_is_refused_before_the_network_runs(run, weights: Path) -> None:
     import pruned_networks
 

@@ -87,10 +87,11 @@ class ChannelSets:
 
 
 def join_sets(roots: Ids, left: Ids, right: Ids) -> Ids:
-    """Joins sets pairwise; returns the representative of each id's set.
+    """Joins sets pairwise; returns the representative of each id's set, as a new array.
 
     Connected components by hooking to the smaller root and pointer jumping.
     """
+    roots = roots.copy()
     while True:
         a, b = roots[left], roots[right]
         open_pairs = a != b

@@ -177,3 +177,20 @@ def test_code_that_looks_at_no_value_runs_once() -> None:
     module = Looking(lambda x: x.shape[2] > 4, note).eval()
     assert find_branches(module, NIGHT, [NIGHT, DAY, DAY]) == []
     assert len(runs) == 1
+
+
+class Weighted(nn.Module):
+    """A network that keeps the weights of its losses, which its outputs do not need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.out = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 2, 1)
+        self.log_sigma = nn.Parameter(torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.first(x).relu())
+
+
+def test_an_unused_parameter_of_the_network_itself_is_named() -> None:
+    (note,) = prune(Weighted().eval(), DAY, DAY).notes
+    assert note.startswith("no sample used log_sigma:")

@@ -102,6 +102,52 @@ def test_a_stage_and_the_attention_in_it_lose_the_same(heads: int) -> None:
     assert scaled == (one_each if heads == 1 else set())
 
 
+class WidthByHeads(nn.Module):
+    """Attention that divides the width of its input by the number of heads (Swin as published)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.num_heads = heads
+        self.packed, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, c = x.shape
+        parts = self.packed(x).reshape(b, n, 3, self.num_heads, c // self.num_heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        return x + self.project(((q @ k.mT).softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+
+
+class JoinedStages(nn.Module):
+    """Two stages of such attention, and a layer that takes in what both answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.merge = nn.Conv2d(3, 12, 1), nn.Linear(48, 24)
+        self.first = nn.Sequential(*(WidthByHeads(12, 3) for _ in range(2)))
+        self.second = nn.Sequential(*(WidthByHeads(24, 6) for _ in range(2)))
+        self.out = nn.Linear(36, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        fine = self.first(self.embed(x).flatten(2).mT)
+        coarse = self.second(self.merge(fine.reshape(len(x), -1, 4 * fine.shape[2])))
+        return self.out(torch.cat((fine.mean(1), coarse.mean(1)), 1))
+
+
+def test_stages_that_a_layer_joins_lose_whole_heads_each() -> None:
+    network = open_network(JoinedStages().eval(), IMAGE)
+    first, second = network.channels.families
+    assert [(one.name, len(one.roots)) for one in (first, second)] == [
+        ("embed.weight", 3),
+        ("merge.weight", 6),
+    ]
+    assert {item.weight for item in network.channels.left_alone} == {"out.weight"}
+    removed = {*first.roots[:1], *second.roots[2:4]}
+    assert network.largest_difference(removed) <= TOLERANCE
+    narrow = network.narrow(removed)
+    assert [one.num_heads for one in (*narrow.first, *narrow.second)] == [2, 2, 4, 4]
+
+
 class ViewedAsInput(nn.Module):
     """Attention whose result is viewed with the size of the input, which only a layer reads."""
 
