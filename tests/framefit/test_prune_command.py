@@ -227,7 +227,7 @@ def test_bad_input_is_one_line(
 
 def test_a_graph_is_refused_with_what_to_do(run, tmp_path: Path) -> None:
     graph = tmp_path / "network.pt2"
-    graph.write_bytes(b"")
+    graph.write_bytes(b"a graph")
     result = run("compress", "prune", str(graph), "--ratio", "0.3")
     assert result.code == 2
     assert "save the module's state_dict(), and give --factory" in result.err
