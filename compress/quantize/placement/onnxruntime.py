@@ -5,8 +5,9 @@ the product of the input's and the weight's scale) and the output are all quanti
 dequantizes, and runs slower than in float. So every reader of a layer's result reads integers, a
 residual Add both of its branches, unless all others read the other one in float. A layer whose
 result somebody needs in float, or whose work is too little to pay for its quantizers, stays in
-float. Softmax and the rest of the decoders do too: the provider's integer Softmax is several times
-slower than the float one.
+float. A Gemm alone can write floats from its integers: what no layer reads of it is not rounded,
+which is faster too. Softmax and the rest of the decoders stay in float: the provider's integer
+Softmax is several times slower than the float one.
 """
 
 from collections.abc import Collection
@@ -19,7 +20,7 @@ import onnx
 from compress.quantize.graph import Graph
 from compress.quantize.layer_work import count_macs
 from compress.quantize.placement.attention import AttentionRule
-from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.contract import Declined, QuantizedNode, find_read
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     LAYERS,
@@ -30,6 +31,7 @@ from compress.quantize.placement.layers import (
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
+from compress.quantize.placement.vector_layers import MOST_WEIGHTS
 from compress.quantize.qparams import IntegerGrid
 
 FUSED_ACTIVATIONS = frozenset({"Relu", "Clip"})
@@ -38,6 +40,9 @@ CLOSING = frozenset(
     | {"GlobalAveragePool", "AveragePool", "ReduceMean"}
 )
 """Operators that may read a layer's result rounded to 8 bits."""
+WRITING_FLOATS = frozenset({"Gemm"})
+"""Layers whose integer kernel writes floats where neither a quantizer follows nor one of
+`FUSED_ACTIVATIONS`. MatMul's does as well, but takes three times as long as with rounding."""
 
 IN_FLOAT = AttentionRule(
     float_reason="onnxruntime multiplies two computed matrices faster in float"
@@ -100,7 +105,7 @@ class OnnxRuntime(UniformIntegers):
         if work is None:
             return ""
         result = fused_result(graph, node)
-        if result in graph.outputs:
+        if result in graph.outputs and not _reads_many_weights(graph, node):
             return f"its result '{result}' is an output of the network"
         return "" if self.integer_borders else self._find_loss(graph, node, work, result)
 
@@ -108,6 +113,8 @@ class OnnxRuntime(UniformIntegers):
         """Returns why integers do not pay for a layer alone; empty if they do."""
         if work < self.fewest_multiplications:
             return f"{work} multiplications are too few to pay for its quantizers"
+        if _can_write_floats(graph, node) and work > MOST_WEIGHTS:
+            return ""
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
         for reader in graph.consumers(result):
             if count_macs(graph, reader) is not None or moved_inputs(graph, reader):
@@ -123,6 +130,18 @@ class OnnxRuntime(UniformIntegers):
         if where:
             return f"{where}, and {each} multiplications per value are too few to pay for that"
         return ""
+
+
+def _reads_many_weights(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Returns whether a layer that can write an output in float takes long to read its weights."""
+    weight = graph.weights.get(node.input[1])
+    is_large = weight is not None and weight.size > MOST_WEIGHTS
+    return is_large and _can_write_floats(graph, node)
+
+
+def _can_write_floats(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Returns whether a layer in integers need not round its result."""
+    return node.op_type in WRITING_FLOATS and fused_result(graph, node) == node.output[0]
 
 
 def fused_result(graph: Graph, node: onnx.NodeProto) -> str:
@@ -156,12 +175,19 @@ def _close(
 ) -> list[QuantizedNode]:
     """Lets every reader of a quantized layer's result read it in integers.
 
-    Layers in float do too, so that the one before them writes integers; other nodes that are to
-    stay in float read what it computed.
+    Where a layer can write floats, it does unless one of its readers computes in integers. Layers
+    in float read integers too, so that the one before them writes integers; other nodes that are
+    to stay in float read what it computed.
     """
     chosen = {item.node: item for item in quantized}
     layers = [item.node for item in quantized if item.weight is not None]
-    results = {fused_result(graph, graph.node(name)) for name in layers}
+    read_anyway = find_read(graph, quantized)
+    results = {
+        result
+        for node in map(graph.node, layers)
+        if (result := fused_result(graph, node)) in read_anyway
+        or not _can_write_floats(graph, node)
+    }
     for node in graph.nodes:
         read = {position for position, name in enumerate(node.input) if name in results}
         if not read or (node.name in keep_float and node.op_type not in LAYERS):
