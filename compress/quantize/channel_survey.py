@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from compress.progress import Progress
 from compress.quantize.graph import Array, Graph
+from compress.quantize.spread_values import spread_places
 from compress.quantize.survey import (
     Survey,
     SurveyedTensor,
@@ -67,8 +68,8 @@ class SeenChannels:
             array, axis = array.reshape(1, -1), 0
         flat = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
         positions = max(positions, -(-values // len(flat)))
-        step = -(-flat.shape[1] // positions) | 1
-        return cls(flat[:, ::step].copy(), flat.min(axis=1), flat.max(axis=1))
+        kept = flat[:, spread_places(flat.shape[1], positions)].copy()
+        return cls(kept, flat.min(axis=1), flat.max(axis=1))
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -92,9 +93,9 @@ class SeenChannels:
             most: values to keep of each.
         """
         parts = [part.reshape(-1) for part in np.split(self.values, samples, axis=1)]
-        step = -(-parts[0].size // most) | 1
+        places = spread_places(parts[0].size, most)
         return SurveyedTensor(
-            [part[::step].copy() for part in parts], float(self.lows.min()), float(self.highs.max())
+            [part[places].copy() for part in parts], float(self.lows.min()), float(self.highs.max())
         )
 
 

@@ -110,9 +110,11 @@ def prepare_network(
     channels = ChannelSurvey(few if is_float else samples, ranged, progress)
     if settings.equalization and not is_draft:
         names = [item.node for item in quantized]
-        for repair in RESCALING if is_float else (*RESCALING, *PRODUCTS):
-            simplified += repair(graph, channels, placement, names, settings.weight_grids)
+        simplified += _rescale(graph, channels, names, settings)
+    if written := placement.write_rescaled_forms(graph):
+        simplified += written
         share_equal_weights(graph)
+        quantized, declined = placement.place(graph, frozenset(settings.keep_float))
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()
     if not is_float:
@@ -135,6 +137,17 @@ def prepare_network(
         centered=centered,
     )
     return prepared.with_float_nodes(frozenset(settings.keep_float))
+
+
+def _rescale(
+    graph: Graph, channels: ChannelSurvey, names: Sequence[str], settings: QuantizeSettings
+) -> list[str]:
+    """Rescales channels in place where that helps; returns a line for each time it does."""
+    done: list[str] = []
+    for repair in RESCALING if settings.activations == "float" else (*RESCALING, *PRODUCTS):
+        done += repair(graph, channels, settings.placement, names, settings.weight_grids)
+    share_equal_weights(graph)
+    return done
 
 
 def _already_quantized(model: onnx.ModelProto, node: onnx.NodeProto) -> AlreadyQuantizedError:

@@ -212,7 +212,11 @@ class QuantizeSettings:
             )
         placement = PLACEMENTS[self.target]()
         if isinstance(placement, OnnxRuntime):
-            return replace(placement, integer_borders=bool(self.integer_borders))
+            return replace(
+                placement,
+                integer_borders=bool(self.integer_borders),
+                multiplies_integers=self._is_for_time,
+            )
         if isinstance(placement, TensorRT):
             placement = replace(
                 placement,

@@ -18,6 +18,7 @@ from compress.quantize.graph import Array, Graph
 from compress.quantize.observers import ObservedTensor
 from compress.quantize.placement import QuantizedNode
 from compress.quantize.side_by_side import map_ahead, threads_each
+from compress.quantize.spread_values import spread_places
 
 VALUES_IN_ALL = 1 << 24
 FEWEST_VALUES = 1 << 16
@@ -32,7 +33,7 @@ class SurveyedTensor:
     """What was seen of one tensor.
 
     Attributes:
-        values: one flat array per sample, some of its values, evenly spread.
+        values: one flat array per sample, some of its values, spread evenly (`spread_values`).
         low: the smallest value of all samples.
         high: the largest.
     """
@@ -45,8 +46,8 @@ class SurveyedTensor:
     def of(cls, array: Array, count: int) -> Self:
         """Looks at one sample and keeps at most `count` of its values."""
         flat = array.reshape(-1)
-        step = -(-flat.size // count) | 1
-        return cls([flat[::step].copy()], float(flat.min()), float(flat.max()))
+        kept = flat[spread_places(flat.size, count)].copy()
+        return cls([kept], float(flat.min()), float(flat.max()))
 
     @property
     def is_finite(self) -> bool:

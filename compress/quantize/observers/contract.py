@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.quantize.qparams import IntegerGrid
+from compress.quantize.spread_values import spread_places
 
 BINS = 4096
 VALUES_PER_SAMPLE = 1 << 18
@@ -46,9 +47,9 @@ class ObservedTensor:
         """Observes a tensor.
 
         Args:
-            arrays: one array per calibration sample. The histogram uses every k-th value, so that
-                at most VALUES_PER_SAMPLE of each sample are counted, and none where neighbouring
-                parts would not differ in float32.
+            arrays: one array per calibration sample. The histogram counts at most
+                VALUES_PER_SAMPLE of each, spread over all, and none where neighbouring parts
+                would not differ in float32.
             extremes: the smallest and the largest value; None for those of `arrays`.
         """
         low, high = extremes or (
@@ -58,8 +59,8 @@ class ObservedTensor:
         counts = np.zeros(BINS, np.int64)
         if (high - low) / BINS > np.spacing(np.float32(max(-low, high))):
             for array in arrays:
-                step = -(-array.size // VALUES_PER_SAMPLE) | 1
-                counts += _count_parts(array.reshape(-1)[::step], low, high)
+                places = spread_places(array.size, VALUES_PER_SAMPLE)
+                counts += _count_parts(array.reshape(-1)[places], low, high)
         return cls(low=low, high=high, counts=counts)
 
 

@@ -114,6 +114,10 @@ class Placement(Protocol):
         """Writes operators in place as the runtime's kernels want them; returns a line for each."""
         ...
 
+    def write_rescaled_forms(self, graph: Graph) -> list[str]:
+        """Does as `write_forms` where channels have been rescaled already."""
+        ...
+
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Writes in place what kernels want once the layers in integers are known; () is float."""
         ...

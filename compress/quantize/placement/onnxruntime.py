@@ -5,8 +5,9 @@ the product of the input's and the weight's scale) and the output are all quanti
 dequantizes, and runs slower than in float. So every reader of a layer's result reads integers, a
 residual Add both of its branches, unless all others read the other one in float. A layer whose
 result somebody needs in float, or whose work is too little to pay for its quantizers, stays in
-float. Softmax and the rest of the decoders do too: the provider's integer Softmax is several times
-slower than the float one.
+float. A Gemm alone can write floats from its integers: what no layer reads of it is not rounded,
+which is faster too. Softmax and the rest of the decoders stay in float: the provider's integer
+Softmax is several times slower than the float one.
 """
 
 from collections.abc import Collection
@@ -19,7 +20,8 @@ import onnx
 from compress.quantize.graph import Graph
 from compress.quantize.layer_work import count_macs
 from compress.quantize.placement.attention import AttentionRule
-from compress.quantize.placement.contract import Declined, QuantizedNode
+from compress.quantize.placement.contract import Declined, QuantizedNode, find_read
+from compress.quantize.placement.flat_products import becomes_gemm, write_flat_products
 from compress.quantize.placement.integer_flow import tie_movement
 from compress.quantize.placement.layers import (
     LAYERS,
@@ -30,6 +32,7 @@ from compress.quantize.placement.layers import (
 from compress.quantize.placement.movement import moved_inputs
 from compress.quantize.placement.reductions import find_layers_behind_reduction
 from compress.quantize.placement.uniform_integers import UniformIntegers
+from compress.quantize.placement.vector_layers import MOST_WEIGHTS
 from compress.quantize.qparams import IntegerGrid
 
 FUSED_ACTIVATIONS = frozenset({"Relu", "Clip"})
@@ -38,6 +41,9 @@ CLOSING = frozenset(
     | {"GlobalAveragePool", "AveragePool", "ReduceMean"}
 )
 """Operators that may read a layer's result rounded to 8 bits."""
+WRITING_FLOATS = frozenset({"Gemm"})
+"""Layers whose integer kernel writes floats where neither a quantizer follows nor one of
+`FUSED_ACTIVATIONS`. MatMul's does as well, but is slower than with rounding."""
 
 IN_FLOAT = AttentionRule(
     float_reason="onnxruntime multiplies two computed matrices faster in float"
@@ -54,6 +60,7 @@ class OnnxRuntime(UniformIntegers):
             an operator that computes in float, which has to dequantize it.
         integer_borders: layers that alone would not pay for their quantizers are computed in
             integers too: where few stay in float, the network need not change between layouts.
+        multiplies_integers: whether integers of 8 bits are multiplied, which a Gemm does best.
     """
 
     fuses_products: ClassVar[bool] = False
@@ -61,6 +68,7 @@ class OnnxRuntime(UniformIntegers):
     fewest_multiplications: int = 20_000
     fewest_at_border: int = 128
     integer_borders: bool = False
+    multiplies_integers: bool = True
 
     def place(
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
@@ -78,7 +86,8 @@ class OnnxRuntime(UniformIntegers):
         quantized = [item for item in quantized if item.node not in alone]
         inside = [_with_all_inputs(graph, item) for item in moving]
         quantized = [replace(item, integer_bias=item.weight is not None) for item in quantized]
-        closed = _close(graph, [*quantized, *inside], keep_float)
+        inner = [*quantized, *inside]
+        closed = _close(graph, inner, keep_float, self._find_rounded(graph, inner))
         return sort_nodes(graph, closed), [*declined, *refused, *alone.values()]
 
     def activation_grid(self, low: float) -> IntegerGrid:
@@ -91,8 +100,33 @@ class OnnxRuntime(UniformIntegers):
         del graph
         return []
 
+    def write_rescaled_forms(self, graph: Graph) -> list[str]:
+        """Writes products with constant matrices as Gemms; returns a line for each."""
+        names = write_flat_products(graph) if self.multiplies_integers else []
+        return [f"{name} became a Gemm, for onnxruntime" for name in names]
+
     def write_late_forms(self, graph: Graph, layers: Collection[str]) -> None:
         """Leaves operators as they are."""
+
+    def _find_rounded(self, graph: Graph, quantized: list[QuantizedNode]) -> frozenset[str]:
+        """Returns what layers in integers round, each with an activation in its own kernel.
+
+        Where a layer can write floats, it does unless one of its readers computes in integers.
+        """
+        read = find_read(graph, quantized)
+        layers = [graph.node(item.node) for item in quantized if item.weight is not None]
+        return frozenset(
+            result
+            for node in layers
+            if (result := fused_result(graph, node)) in read
+            or not self._can_write_floats(graph, node)
+        )
+
+    def _can_write_floats(self, graph: Graph, node: onnx.NodeProto) -> bool:
+        """Returns whether a layer with constant weights need not round its result."""
+        is_gemm = node.op_type in WRITING_FLOATS and node.input[1] in graph.weights
+        is_gemm |= self.multiplies_integers and becomes_gemm(graph, node)
+        return is_gemm and fused_result(graph, node) == node.output[0]
 
     def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:
         """Returns why a layer is better left in float; empty if it is not."""
@@ -100,7 +134,9 @@ class OnnxRuntime(UniformIntegers):
         if work is None:
             return ""
         result = fused_result(graph, node)
-        if result in graph.outputs:
+        writes_floats = self._can_write_floats(graph, node)
+        is_large = writes_floats and graph.weights[node.input[1]].size > MOST_WEIGHTS
+        if result in graph.outputs and not is_large:
             return f"its result '{result}' is an output of the network"
         return "" if self.integer_borders else self._find_loss(graph, node, work, result)
 
@@ -108,6 +144,8 @@ class OnnxRuntime(UniformIntegers):
         """Returns why integers do not pay for a layer alone; empty if they do."""
         if work < self.fewest_multiplications:
             return f"{work} multiplications are too few to pay for its quantizers"
+        if self._can_write_floats(graph, node) and work > MOST_WEIGHTS:
+            return ""
         each = work // max(1, int(np.prod(graph.shapes.get(node.output[0], ()))))
         for reader in graph.consumers(result):
             if count_macs(graph, reader) is not None or moved_inputs(graph, reader):
@@ -152,18 +190,19 @@ def _with_all_inputs(graph: Graph, item: QuantizedNode) -> QuantizedNode:
 
 
 def _close(
-    graph: Graph, quantized: list[QuantizedNode], keep_float: frozenset[str]
+    graph: Graph,
+    quantized: list[QuantizedNode],
+    keep_float: frozenset[str],
+    rounded: frozenset[str],
 ) -> list[QuantizedNode]:
-    """Lets every reader of a quantized layer's result read it in integers.
+    """Lets every reader of what a layer rounds read it in integers.
 
-    Layers in float do too, so that the one before them writes integers; other nodes that are to
-    stay in float read what it computed.
+    Layers in float read integers too, so that the one before them writes integers; other nodes that
+    are to stay in float read what it computed.
     """
     chosen = {item.node: item for item in quantized}
-    layers = [item.node for item in quantized if item.weight is not None]
-    results = {fused_result(graph, graph.node(name)) for name in layers}
     for node in graph.nodes:
-        read = {position for position, name in enumerate(node.input) if name in results}
+        read = {position for position, name in enumerate(node.input) if name in rounded}
         if not read or (node.name in keep_float and node.op_type not in LAYERS):
             continue
         item = chosen.get(node.name)

@@ -283,7 +283,10 @@ def test_onnxruntime_leaves_in_float_what_is_named_behind_a_layer(make_model):
 
 
 def test_an_offset_that_was_corrected_is_corrected_once(make_model):
-    """In the walk as in the file: what reads an integer Add reads the offset that is stored."""
+    """In the walk as in the file: what reads an integer Add reads the offset that is stored.
+
+    With 8 bits the Add is a part of a Gemm.
+    """
     rng = np.random.default_rng(0)
     make_node = onnx.helper.make_node
     nodes = [
@@ -301,7 +304,119 @@ def test_an_offset_that_was_corrected_is_corrected_once(make_model):
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
     model = make_model(nodes, weights, {"x": (1, 16, 256)}, ["y"])
     samples = [{"x": rng.gamma(0.3, 1, (1, 16, 256)).astype(np.float32)} for _ in range(4)]
-    result = quantize_model(model, samples, QuantizeSettings(target="onnxruntime"))
+    result = quantize_model(
+        model, samples, QuantizeSettings(target="onnxruntime", activations="int16")
+    )
     assert "offset" in {layer.node for layer in result.layers}
     found = compare_models(model, result.model, samples)["outputs"]["y"]["sqnr_db"]
     assert result.outputs_db["y"] == pytest.approx(found, abs=0.1)
+
+
+def make_head(make_model, ends, outputs, width):
+    """Two Gemms, the second of `width` outputs, and what reads it."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w0": rng.standard_normal((300, 96)).astype(np.float32) / 10,
+        "w1": rng.standard_normal((width, 300)).astype(np.float32) / 17,
+        "wide": rng.standard_normal((300, width)).astype(np.float32) / 17,
+        "rows": np.array([1, 3, -1], np.int64),
+    }
+    nodes = [
+        onnx.helper.make_node("Gemm", ["x", "w0"], ["h"], "hidden", transB=1),
+        onnx.helper.make_node("Relu", ["h"], ["r"], "relu"),
+        onnx.helper.make_node("Gemm", ["r", "w1"], ["z"], "head", transB=1),
+        *(onnx.helper.make_node(*item[:4], **item[4]) for item in ends),
+    ]
+    return make_model(nodes, weights, {"x": (1, 96)}, outputs)
+
+
+@pytest.mark.parametrize(
+    ("ends", "outputs"),
+    [
+        (
+            [("Reshape", ["z", "rows"], ["m"], "move", {}), ("Softmax", ["m"], ["y"], "s", {})],
+            ["y"],
+        ),
+        ([("LeakyRelu", ["z"], ["a"], "act", {}), ("Tanh", ["a"], ["y"], "tanh", {})], ["y"]),
+        ([], ["z"]),
+    ],
+)
+def test_onnxruntime_writes_floats_from_the_integers_of_a_gemm(make_model, tmp_path, ends, outputs):
+    """What only operators in float read, or nobody, loses nothing by 8 bits more."""
+    rng = np.random.default_rng(1)
+    feeds = [{"x": rng.standard_normal((1, 96)).astype(np.float32)} for _ in range(8)]
+    settings = QuantizeSettings(target="onnxruntime")
+    result = quantize_model(make_head(make_model, ends, outputs, 300), feeds, settings)
+    rounded = [
+        node.input[0] for node in result.model.graph.node if node.op_type == "QuantizeLinear"
+    ]
+    assert rounded == ["x", "r"]
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.InferenceSession(
+        result.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    kernels = onnx.load(tmp_path / "optimized.onnx").graph.node
+    assert [len(node.input) for node in kernels if node.op_type == "QGemm"] == [9, 7]
+
+
+@pytest.mark.parametrize("is_biased", [True, False])
+def test_onnxruntime_multiplies_rows_by_a_gemm(make_model, run_model, tmp_path, is_biased):
+    """A MatMul in integers would round its result before the bias is added, and once more."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "scale": np.geomspace(0.05, 5, 96).astype(np.float32),
+        "shift": np.zeros(96, np.float32),
+        "w": rng.standard_normal((96, 64)).astype(np.float32) / 10,
+        "b": rng.standard_normal(64).astype(np.float32),
+    }
+    nodes = [
+        onnx.helper.make_node("LayerNormalization", ["x", "scale", "shift"], ["n"], "norm"),
+        onnx.helper.make_node("MatMul", ["n", "w"], ["m"], "product"),
+        *([onnx.helper.make_node("Add", ["b", "m"], ["a"], "bias")] if is_biased else []),
+        onnx.helper.make_node("Tanh", ["a" if is_biased else "m"], ["y"], "tanh"),
+    ]
+    model = make_model(nodes, weights, {"x": (1, 7, 5, 96)}, ["y"])
+    feeds = [{"x": rng.standard_normal((1, 7, 5, 96)).astype(np.float32)} for _ in range(8)]
+    result = quantize_model(model, feeds, QuantizeSettings(target="onnxruntime"))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.InferenceSession(
+        result.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    kernels = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert sorted(set(kernels) - {"Reshape"}) == [
+        *("LayerNormalization", "QGemm", "QuantizeLinear", "Tanh")
+    ]
+    wanted, got = (run_model(item, feeds[0])["y"] for item in (model, result.model))
+    assert np.square(got - wanted).sum() < 1e-3 * np.square(wanted).sum()
+
+
+def test_onnxruntime_rounds_a_gemm_for_the_layers_that_read_it(make_model):
+    """The kernel writes integers or floats, not both: so all readers get what one has to have."""
+    ends = [
+        ("Gemm", ["z", "wide"], ["g"], "next", {"transB": 1}),
+        ("Tanh", ["z"], ["t"], "tanh", {}),
+    ]
+    placed, _ = OnnxRuntime().place(Graph(make_head(make_model, ends, ["g", "t"], 300)))
+    read = {item.node: item.activations for item in placed}
+    assert read["next"] == read["tanh"] == (0,)
+
+
+def test_onnxruntime_does_not_write_floats_where_it_would_add_a_relu_to_a_gemm(make_model):
+    """It adds the Relu to the float Gemm, and dequantizes all weights for that."""
+    ends = [
+        ("Relu", ["z"], ["a"], "act", {}),
+        ("Sigmoid", ["a"], ["y"], "gate", {}),
+    ]
+    placed, _ = OnnxRuntime().place(Graph(make_head(make_model, ends, ["y"], 300)))
+    assert "gate" in {item.node for item in placed}
+
+
+def test_onnxruntime_leaves_a_small_gemm_at_the_end_in_float(make_model):
+    graph = Graph(make_head(make_model, [], ["z"], 80))
+    placed, declined = OnnxRuntime().place(graph)
+    assert {item.node for item in placed if item.weight is not None} == {"hidden"}
+    assert "output of the network" in next(item.reason for item in declined if item.node == "head")

@@ -7,6 +7,7 @@ from onnx import helper
 from compress.errors import CalibrationError
 from compress.quantize import memory_estimate, survey
 from compress.quantize.api import quantize_model
+from compress.quantize.channel_survey import SeenChannels
 from compress.quantize.graph import Graph
 from compress.quantize.memory_estimate import count_walked
 from compress.quantize.placement import vector_layers
@@ -14,7 +15,7 @@ from compress.quantize.prepare import prepare_network
 from compress.quantize.rounding import GPTQ
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.streaming import StreamingPass
-from compress.quantize.survey import observe_surveyed, survey_tensors
+from compress.quantize.survey import SurveyedTensor, observe_surveyed, survey_tensors
 
 SHAPE = (1, 3, 16, 16)
 
@@ -183,3 +184,24 @@ def test_a_small_network_is_not_walked_with_more_samples_than_pay(network, many)
     assert len(many) > fitting
     assert count_walked(prepared, settings, len(many)) == fitting
     assert count_walked(prepared, settings, 10 * len(many)) == fitting
+
+
+@pytest.mark.parametrize("shape", [(96, 192), (49, 96), (480, 640), (7, 5, 3, 60)])
+@pytest.mark.parametrize("parts", [2, 3, 5, 6, 7])
+def test_values_are_kept_of_all_rows_and_columns(shape, parts):
+    """Every third value of a row of 192 channels would be one of the same 64 in each row."""
+    most = int(np.prod(shape)) // parts
+    for axis, length in enumerate(shape):
+        places = np.indices(shape, np.float32)[axis]
+        (kept,) = SurveyedTensor.of(places, most).values
+        counts = np.bincount(kept.astype(int), minlength=length)
+        assert most // 2 < len(kept) <= most + 1
+        assert counts.min() > 0
+        assert len(kept) / length < 20 or counts.max() < 1.5 * len(kept) / length
+
+
+def test_channels_are_looked_at_in_all_columns():
+    columns = np.indices((2, 96, 48), np.float32)[2]
+    seen = SeenChannels.of(columns[None], 96 * 48 // 3)
+    assert set(seen.values[0]) == set(range(48))
+    assert set(seen.as_whole(1, 96 * 48 // 3).values[0]) == set(range(48))

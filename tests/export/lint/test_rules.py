@@ -534,6 +534,16 @@ def quantized_result(draw):
     return d.model(d.pair(d.op("Relu", d.conv("x", "conv"), name="act")))
 
 
+def gemm(draw, behind="Tanh", *, is_biased=True, has_int32=False):
+    d = draw(x=(4, 32))
+    bias = [d.constant(np.zeros(16, np.float32))] if is_biased else []
+    if has_int32:
+        scale = d.constant(np.ones(16, np.float32))
+        bias = [d.op("DequantizeLinear", d.constant(np.zeros(16, np.int32)), scale, axis=0)]
+    layer = d.op("Gemm", d.pair("x"), d.weight((16, 32)), *bias, name="gemm", transB=1)
+    return d.model(d.op(behind, layer, name="behind"))
+
+
 def foreign(draw):
     return draw_one(draw, "Foo", domain="my.domain")
 
@@ -797,7 +807,10 @@ EXAMPLES = {
             lambda d: transposed(d, strides=[2, 2], zero_point=np.uint8(0), is_shared=True),
         ],
     ),
-    "integer-island": ([chain], [quantized_result]),
+    "integer-island": (
+        [chain, gemm, lambda d: gemm(d, "Relu", is_biased=False)],
+        [quantized_result, lambda d: gemm(d, is_biased=False), lambda d: gemm(d, has_int32=True)],
+    ),
     "overflowing-pairs": (
         [chain, lambda d: transposed(d, strides=[2, 2])],
         [lambda d: one_layer(d, (32, 32, 3, 3), below=65), lambda d: one_layer(d, (32, 1, 3, 3))],
