@@ -17,14 +17,7 @@ from benchmarks.machine import OtherProcesses, name_section
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
 
-TIMM = (
-    "vit_tiny_patch16_224",
-    "mobilevit_xxs",
-    "edgenext_xx_small",
-    "efficientformerv2_s0",
-    "bat_resnext26ts",
-    "swin_tiny_patch4_window7_224",
-)
+TIMM = ("vit_tiny_patch16_224", "mobilevit_xxs", "edgenext_xx_small", "efficientformerv2_s0")
 SIZE = 224
 
 

@@ -118,7 +118,7 @@ def quantize(
     given = _gather(data, samples, network)
     model, plugins = _open_network(network, given)
     calibration = _open_samples(given, model, samples, input_spec)
-    settings = settle_forms(settings, model)
+    settings = settle_forms(settings)
     clock = choose_clock(settings, is_timed=is_timed)
     result = quantize_model(model, calibration, settings, progress, clock)
     return replace(result, model=join_plugins(result.model, plugins))

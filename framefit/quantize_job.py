@@ -212,34 +212,20 @@ def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkCloc
     return None
 
 
-def settle_forms(settings: "QuantizeSettings", model: "ModelProto") -> "QuantizeSettings":
+def settle_forms(settings: "QuantizeSettings") -> "QuantizeSettings":
     """Returns the settings with the forms whose time need not be measured on this processor.
 
-    Args:
-        settings: how to quantize.
-        model: the float network.
+    What saves a few percent at most is not looked for unless speed is what counts.
     """
     if settings.target != "openvino":
         return settings
     flags = read_flags()
     if settings.swish_by_tanh is None and fuses_silu_best(flags):
         settings = replace(settings, swish_by_tanh=False)
-    if takes_zero_points_free(flags) and _may_keep_points(settings, model):
+    is_open = settings.symmetric is None and settings.activations == "int8"
+    if takes_zero_points_free(flags) and is_open and not settings.is_pressed:
         settings = replace(settings, symmetric=False)
     return settings
-
-
-def _may_keep_points(settings: "QuantizeSettings", model: "ModelProto") -> bool:
-    """Whether nothing but their own time is against zero points, if that is 0 to 5 %.
-
-    Attention is computed in integers without zero points only, which a measurement decides. So it
-    does with a preference, for which a few percent count.
-    """
-    from compress.quantize.placement.attention import may_attend
-
-    is_open = settings.symmetric is None and settings.allowance is None
-    may_gain = may_attend(model) and not settings.is_for_16_bits
-    return is_open and settings.activations == "int8" and not may_gain
 
 
 def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
@@ -335,7 +321,7 @@ def quantize_file(
         progress=progress,
     )
     warn_of_few(calibration)
-    settings = settle_forms(settings, opened.model)
+    settings = settle_forms(settings)
     clock = choose_clock(settings, is_timed=is_timed)
     log_folder = Workspace().find_state(
         "quantize", _digest_work(opened.sha256, calibration, settings)

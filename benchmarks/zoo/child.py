@@ -66,7 +66,7 @@ def _run_stages(
     row["quality_db"], row["layers"], row["stays_float"] = {}, {}, {}
     for target in targets:
         with time_stage(row, f"quantize for {target}"):
-            settings = settle_forms(quick_settings(target), model)
+            settings = settle_forms(quick_settings(target))
             clock = choose_clock(settings, is_timed=True)
             result = quantize_model(model, samples, settings, clock=clock)
             save_onnx(result.model, paths[target], metadata={})

@@ -269,6 +269,11 @@ class QuantizeSettings:
         return None if self.prefer is None else PREFERENCES[self.prefer]
 
     @property
+    def is_pressed(self) -> bool:
+        """Whether every few percent of the latency count."""
+        return self.prefer == "speed" or self.within_ms is not None
+
+    @property
     def opset(self) -> int:
         """The lowest opset that can say it: 21 for INT4 and for int16."""
         return 21 if self.weights == "int4" or self.activations == "int16" else 13

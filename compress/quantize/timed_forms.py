@@ -131,14 +131,13 @@ class _Drafts:
     def may_gain(self, settings: QuantizeSettings) -> bool:
         """Whether a form that is open may save enough to be chosen.
 
-        Gated tensors in integers hardly do where no sum reads them, and are not timed for it alone.
+        Gated tensors hardly do where no sum is made of them, and are not timed for that alone.
         """
         if settings.symmetric is None or self._may_write_swish(settings):
             return True
         others = self._list_others(settings)
         is_for_gates = all(item.integer_sums == "gates" for item in others)
-        seeks_little = _least_gain(settings) <= LEAST_SEEN
-        may_save = seeks_little or not is_for_gates or adds_gated(self._network.graph)
+        may_save = not is_for_gates or settings.is_pressed or adds_gated(self._network.graph)
         return bool(others) and may_save
 
     def write_points(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
@@ -299,8 +298,7 @@ def _choose(settings: QuantizeSettings, times: Mapping[QuantizeSettings, float])
 
 def _least_gain(settings: QuantizeSettings) -> float:
     """Returns the share of the latency that a form must save which costs quality."""
-    is_pressed = settings.prefer == "speed" or settings.within_ms is not None
-    return LEAST_SEEN if is_pressed else LEAST_GAIN
+    return LEAST_SEEN if settings.is_pressed else LEAST_GAIN
 
 
 def _without(qparams: QParams) -> QParams:

@@ -1,10 +1,9 @@
 """What the command decides before it quantizes."""
 
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import framefit.quantize_job
-from compress.quantize.placement.attention import may_attend
 from compress.quantize.settings import QuantizeSettings
 from framefit.quantize_job import (
     choose_weights,
@@ -42,42 +41,23 @@ AVX2 = frozenset({"sse2", "avx2"})
 
 
 @pytest.mark.parametrize(
-    ("flags", "operators", "asked", "symmetric"),
+    ("flags", "asked", "symmetric"),
     [
-        (VNNI, ("Relu",), {}, False),
-        (AMX, ("Relu",), {}, None),
-        (VNNI, ("Softmax",), {}, False),
-        (VNNI, ("MatMul",), {}, False),
-        (VNNI, ("MatMul", "Softmax"), {}, None),
-        (VNNI, ("Attention",), {}, None),
-        (AVX2, ("MatMul", "Softmax"), {"weights": "int8-pairs"}, False),
-        (VNNI, ("Relu",), {"prefer": "speed"}, None),
-        (VNNI, ("Relu",), {"symmetric": True}, True),
-        (VNNI, ("Relu",), {"target": "onnxruntime"}, None),
-        (VNNI, ("Relu",), {"activations": "float"}, None),
+        (VNNI, {}, False),
+        (AMX, {}, None),
+        (AVX2, {"weights": "int8-pairs"}, False),
+        (VNNI, {"prefer": "speed"}, None),
+        (VNNI, {"within_ms": 5.0}, None),
+        (VNNI, {"prefer": "quality"}, False),
+        (VNNI, {"symmetric": True}, True),
+        (VNNI, {"target": "onnxruntime"}, None),
+        (VNNI, {"activations": "float"}, None),
     ],
 )
-def test_zero_points_that_cost_no_time_are_not_timed(
-    flags, operators, asked, symmetric, monkeypatch
-) -> None:
+def test_zero_points_that_cost_no_time_are_not_timed(flags, asked, symmetric, monkeypatch) -> None:
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
-    nodes = [helper.make_node(operator, ["x", "x"], ["y"]) for operator in operators]
-    model = helper.make_model(helper.make_graph(nodes, "net", [], []))
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
-    assert settle_forms(settings, model).symmetric is symmetric
-
-
-@pytest.mark.parametrize("writes_constant", [False, True])
-def test_layers_beside_a_softmax_are_no_attention(writes_constant) -> None:
-    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0] * 4)
-    nodes = [helper.make_node("Constant", [], ["w"], value=weight)] if writes_constant else []
-    nodes += [
-        helper.make_node("MatMul", ["x", "w"], ["a"]),
-        helper.make_node("Softmax", ["a"], ["y"]),
-    ]
-    weights = [] if writes_constant else [weight]
-    model = helper.make_model(helper.make_graph(nodes, "net", [], [], weights))
-    assert not may_attend(model)
+    assert settle_forms(settings).symmetric is symmetric
 
 
 @pytest.mark.parametrize(
@@ -98,9 +78,8 @@ def test_silu_stays_as_it_is_where_that_was_always_faster(
     flags, asked, by_tanh, monkeypatch
 ) -> None:
     monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
-    model = helper.make_model(helper.make_graph([], "net", [], []))
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
-    assert settle_forms(settings, model).swish_by_tanh is by_tanh
+    assert settle_forms(settings).swish_by_tanh is by_tanh
 
 
 @pytest.mark.parametrize(

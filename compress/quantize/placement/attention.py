@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import onnx
 
-from artifacts.graph_reading import read_constants
 from artifacts.openvino_attention import COMMUTING, put_first
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.idle_masks import guarded_by
@@ -43,19 +42,6 @@ class AttentionRule:
     float_reason: str = ""
     are_alike: bool = True
     left_steps: int = 127
-
-
-def may_attend(model: onnx.ModelProto) -> bool:
-    """Whether a network as it is exported may have products that `quantize_attention` quantizes."""
-    nodes = [*model.graph.node, *(node for body in model.functions for node in body.node)]
-    if any("Attention" in node.op_type for node in nodes):
-        return True
-    constants = read_constants(model.graph)
-    has_product = any(
-        node.op_type in ("MatMul", "Einsum") and not any(name in constants for name in node.input)
-        for node in nodes
-    )
-    return has_product and any(node.op_type == "Softmax" for node in nodes)
 
 
 def quantize_attention(

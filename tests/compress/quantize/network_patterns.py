@@ -176,6 +176,16 @@ def gated_levels(net):
     return net.add("Mul", [near, net.add("Resize", [far, "", scales], mode="linear")])
 
 
+def gated_shortcut(net):
+    """A block of SE-ResNet: squeeze and excite of a layer is added to the shortcut."""
+    shortcut = net.conv("x", 3, 8)
+    data = net.conv(shortcut, 8, 8, size=3, relu=False)
+    squeezed = net.conv(net.add("GlobalAveragePool", [data]), 8, 4)
+    excited = net.add("Sigmoid", [net.conv(squeezed, 4, 8, relu=False)])
+    block = net.add("Add", [net.add("Mul", [data, excited]), shortcut])
+    return net.conv(net.add("Relu", [block]), 8, 5, relu=False)
+
+
 PATTERNS = {
     rule.__name__: rule
     for rule in (
@@ -193,5 +203,6 @@ PATTERNS = {
         blocks,
         levels,
         gated_levels,
+        gated_shortcut,
     )
 }

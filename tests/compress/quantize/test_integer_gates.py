@@ -86,9 +86,14 @@ def test_they_are_taken_where_that_saves_time(make_pattern, samples, saved, take
 
 @pytest.mark.parametrize(
     ("pattern", "prefer", "is_timed"),
-    [("gate", None, False), ("gate", "speed", True), ("gated_levels", None, True)],
+    [
+        ("gate", None, False),
+        ("gate", "speed", True),
+        ("gated_levels", None, True),
+        ("gated_shortcut", None, True),
+    ],
 )
-def test_they_are_timed_by_default_where_a_sum_reads_them_too(
+def test_they_are_timed_by_default_where_a_sum_is_made_of_them(
     make_pattern, samples, pattern, prefer, is_timed
 ):
     batches = []
