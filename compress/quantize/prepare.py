@@ -114,7 +114,7 @@ def prepare_network(
     if written := placement.write_rescaled_forms(graph):
         simplified += written
         share_equal_weights(graph)
-        quantized, declined = placement.place(graph, frozenset(settings.keep_float))
+        quantized, _ = placement.place(graph, frozenset(settings.keep_float))
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()
     if not is_float:

@@ -86,16 +86,18 @@ def choose_forms(
     if settings.target != "openvino" or not is_open:
         return Forms(settings)
     drafts = _Drafts(prepare_network(model, samples[:1], settings, is_draft=True), samples[:1])
-    if not drafts.may_gain(settings):
+    others = drafts.list_others(settings)
+    if not drafts.may_gain(settings, others):
         return Forms(settings)
     written = drafts.write_points(settings)
-    beside, times = settings, _time(written | drafts.write_others(settings), clock)
+    beside, times = settings, _time(written | drafts.write_others(others), clock)
     points = _choose_writing(times, list(written))
     fullest, fastest = next(iter(points)), min(points, key=lambda item: points[item])
     if points[fastest] <= (1 - _least_gain(settings)) * points[fullest]:
         some = drafts.write_spared(fastest)
         beside = fastest
-        times = _time({fastest: written[fastest]} | some | drafts.write_others(fastest), clock)
+        others = drafts.list_others(fastest)
+        times = _time({fastest: written[fastest]} | some | drafts.write_others(others), clock)
         ratio = points[fastest] / times[fastest]
         between = {item: ratio * times[item] for item in some}
         points = {fullest: points[fullest]} | between | {fastest: points[fastest]}
@@ -128,14 +130,15 @@ class _Drafts:
         layers = {item.node for item in network.quantized}
         self._has_swish = bool(find_swishes(network.graph, layers))
 
-    def may_gain(self, settings: QuantizeSettings) -> bool:
+    def may_gain(
+        self, settings: QuantizeSettings, others: Mapping[QuantizeSettings, PreparedNetwork]
+    ) -> bool:
         """Whether a form that is open may save enough to be chosen.
 
         Gated tensors hardly do where no sum is made of them, and are not timed for that alone.
         """
         if settings.symmetric is None or self._may_write_swish(settings):
             return True
-        others = self._list_others(settings)
         is_for_gates = all(item.integer_sums == "gates" for item in others)
         may_save = not is_for_gates or settings.is_pressed or adds_gated(self._network.graph)
         return bool(others) and may_save
@@ -169,15 +172,20 @@ class _Drafts:
             return {}
         return {some: self._write(some, replace(full, activations=spared))}
 
-    def write_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, onnx.ModelProto]:
-        """Returns the network with each other choice that the settings leave open."""
+    def write_others(
+        self, others: Mapping[QuantizeSettings, PreparedNetwork]
+    ) -> dict[QuantizeSettings, onnx.ModelProto]:
+        """Returns the network in each form of `list_others`."""
         return {
             item: network.write_uncorrected(self._decide(network, item))
-            for item, network in self._list_others(settings).items()
+            for item, network in others.items()
         }
 
-    def _list_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, PreparedNetwork]:
-        """Returns each other choice; of those that quantize the same nodes the first is for all."""
+    def list_others(self, settings: QuantizeSettings) -> dict[QuantizeSettings, PreparedNetwork]:
+        """Returns the network placed for each other choice that the settings leave open.
+
+        Of choices that quantize the same nodes the first stands for all.
+        """
         found = {}
         for name, choices in _list_choices(settings).items():
             known = [self._network.quantized]

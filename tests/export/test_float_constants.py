@@ -23,7 +23,6 @@ needs_rtx = pytest.mark.skipif(
 
 def write_network(path, kind=np.int8, number=(np.uint8, 200, 3)):
     """Writes Q/DQ → Conv with INT32 biases per channel → Mul by a quantized number."""
-    value = helper.make_tensor_value_info
     node = helper.make_node
     number_type, integer, offset = number
     nodes = [
@@ -47,11 +46,17 @@ def write_network(path, kind=np.int8, number=(np.uint8, 200, 3)):
         "ns": np.float32(0.01),
         "nz": number_type(offset),
     }
+    return save_graph(path, nodes, arrays, (1, 4, 8, 8), (1, 8, 6, 6))
+
+
+def save_graph(path, nodes, arrays, x_shape, y_shape):
+    """Writes a network from x to y; returns the path."""
+    value = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
-        "biases",
-        [value("x", TensorProto.FLOAT, (1, 4, 8, 8))],
-        [value("y", TensorProto.FLOAT, (1, 8, 6, 6))],
+        "net",
+        [value("x", TensorProto.FLOAT, x_shape)],
+        [value("y", TensorProto.FLOAT, y_shape)],
         [numpy_helper.from_array(np.asarray(item), name) for name, item in arrays.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -91,7 +96,7 @@ def test_unsigned_activations_are_refused_and_not_cut_off_silently(tmp_path):
 
 def test_a_norm_whose_constants_were_quantized_is_typed_as_a_whole(tmp_path):
     """As onnxruntime's quantizer writes it: the scale in INT8, the bias in INT32."""
-    value, node = helper.make_tensor_value_info, helper.make_node
+    node = helper.make_node
     arrays = {
         "xs": np.float32(0.02),
         "z": np.int8(0),
@@ -109,14 +114,6 @@ def test_a_norm_whose_constants_were_quantized_is_typed_as_a_whole(tmp_path):
         node("DequantizeLinear", ["b", "bs"], ["bd"], "b_dq"),
         node("BatchNormalization", ["xd", "gd", "bd", "mean", "variance"], ["y"], "norm"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "norm",
-        [value("x", TensorProto.FLOAT, (1, 3, 8, 8))],
-        [value("y", TensorProto.FLOAT, (1, 3, 8, 8))],
-        [numpy_helper.from_array(np.asarray(item), name) for name, item in arrays.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "a.onnx")
-    typed = apply_fp16(write_float_constants(load_onnx(tmp_path / "a.onnx")))
+    path = save_graph(tmp_path / "a.onnx", nodes, arrays, (1, 3, 8, 8), (1, 3, 8, 8))
+    typed = apply_fp16(write_float_constants(load_onnx(path)))
     assert min(typed.sqnr_db.values()) > 40
