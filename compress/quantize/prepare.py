@@ -35,7 +35,13 @@ from compress.quantize.requantize import requantize, requantize_plain
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
 from compress.quantize.simplify import fold_affines, share_equal_weights, simplify
-from compress.quantize.survey import Survey, list_ranged, measure_growth, survey_tensors
+from compress.quantize.survey import (
+    Survey,
+    are_large,
+    list_ranged,
+    measure_growth,
+    survey_tensors,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +71,9 @@ PRODUCTS: tuple[ScaleRepair, ...] = (scale_joined, scale_channels, scale_inputs)
 """Repairs that may insert products, which serve activations in integers only."""
 FEW_SAMPLES = ENOUGH_SAMPLES
 """Calibration samples, evenly spread, that repairs are tried on and pictures are altered of."""
+FEW_LARGE = 4
+"""Pictures that are altered where they are large: each holds as much as many small ones do, and
+takes as long to look at."""
 TYPICAL_GROWTH = 1.25
 """Where altered pictures widen most ranges by more, they are unlike anything the network was made
 for: those of trained networks hardly grow, and a quarter costs 2 dB."""
@@ -251,7 +260,8 @@ def _survey_altered(
     progress: Progress | None,
 ) -> None:
     """Looks at altered pictures too, unless they are nothing that the network can work with."""
-    altered = make_unlike(samples)
+    few = pick_evenly(samples, FEW_LARGE) if are_large(graph, list(survey)) else samples
+    altered = make_unlike(few)
     if not altered:
         return
     try:

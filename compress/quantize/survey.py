@@ -146,8 +146,7 @@ def look_at_samples(
     Two samples are computed side by side, unless what is looked at takes much memory.
     """
     computed = [name for name in tensors if name not in graph.inputs]
-    size = sum(4 * math.prod(graph.shapes.get(name, ())) for name in computed)
-    at_once = 1 if size > MOST_BYTES else len(samples)
+    at_once = 1 if are_large(graph, tensors) else len(samples)
     threads = threads_each(at_once)
     run: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
     if computed:
@@ -164,6 +163,12 @@ def look_at_samples(
         yield result
     if progress is not None:
         progress(what, len(samples), len(samples))
+
+
+def are_large(graph: Graph, tensors: Sequence[str]) -> bool:
+    """Whether what is looked at of one sample is so large that no second is computed beside it."""
+    computed = (name for name in tensors if name not in graph.inputs)
+    return sum(4 * math.prod(graph.shapes.get(name, ())) for name in computed) > MOST_BYTES
 
 
 def _name_culprit(graph: Graph, sample: Mapping[str, Array], index: int) -> CalibrationError:

@@ -98,6 +98,14 @@ def test_ranges_take_in_brighter_pictures_where_they_are_few_or_quality_counts(
     assert (len(seen.values) > count) == alters
 
 
+@pytest.mark.parametrize(("most_bytes", "altered"), [(None, 12), (0, 4)])
+def test_of_large_pictures_few_are_altered(most_bytes, altered, network, many, monkeypatch):
+    if most_bytes is not None:
+        monkeypatch.setattr(survey, "MOST_BYTES", most_bytes)
+    seen = prepare_network(network, many[:12], QuantizeSettings()).survey["x"]
+    assert len(seen.values) == 12 + altered
+
+
 @pytest.mark.parametrize("prefer", [None, "quality"])
 def test_altered_pictures_that_a_network_cannot_compute_with_are_left_out(prefer, make_model):
     """The logarithm of 1 less the mean: brighter pictures have none."""
