@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from artifacts.graph_checks import FLOAT_TYPES
+from artifacts.graph_checks import FLOAT_TYPES, node_subgraphs
 from artifacts.graph_reading import (
     read_constants,
     read_static_shapes,
@@ -24,6 +24,8 @@ from artifacts.parted_concats import cuts_concats, part_concats
 _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 )
+CHOOSING = {"NonMaxSuppression": 0, "NonZero": 0, "TopK": 1}
+"""Operators that choose places, and which of their outputs names these."""
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """These decide where a mask, a count, or another decision comes of it; a Where that goes on with
 numbers is none."""
@@ -64,9 +66,23 @@ def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def read_choices(nodes: Iterable[onnx.NodeProto], outputs: Collection[str]) -> tuple[str, ...]:
-    """Returns the places that TopKs choose and that are no outputs of the network."""
-    chosen = (node.output[1] for node in nodes if node.op_type == "TopK")
+    """Returns the places that are chosen and that are no outputs of the network."""
+    chosen = (name for node in nodes for name in list_chosen(node))
     return tuple(name for name in chosen if name and name not in outputs)
+
+
+def list_chosen(node: onnx.NodeProto) -> list[str]:
+    """Returns the places that a node chooses, be it in a branch (no box, no NonMaxSuppression)."""
+    if node.op_type in CHOOSING:
+        return [node.output[CHOOSING[node.op_type]]]
+    branches = node_subgraphs(node) if node.op_type == "If" else ()
+    return [
+        name
+        for branch in branches
+        if any(list_chosen(inner) for inner in branch.node)
+        for name, item in zip(node.output, branch.output, strict=True)
+        if item.type.tensor_type.elem_type == onnx.TensorProto.INT64
+    ]
 
 
 def pair_choices(choices: Sequence[str], candidate: onnx.ModelProto) -> dict[str, str]:

@@ -35,12 +35,14 @@ class SeenChannels:
     """A tensor at a sample of its positions.
 
     Attributes:
-        values: [C, n] values, as many of each sample, one sample behind the other.
+        values: [C, n] values, one sample behind the other.
+        counts: of the positions of each sample; regions of interest are more or fewer.
         lows: [C] smallest value over all positions.
         highs: [C] largest value over all positions.
     """
 
     values: NDArray[np.float32]
+    counts: tuple[int, ...]
     lows: NDArray[np.float32]
     highs: NDArray[np.float32]
 
@@ -69,33 +71,35 @@ class SeenChannels:
         flat = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
         positions = max(positions, -(-values // len(flat)))
         kept = flat[:, spread_places(flat.shape[1], positions)].copy()
-        return cls(kept, flat.min(axis=1), flat.max(axis=1))
+        lows, highs = flat.min(axis=1, initial=np.inf), flat.max(axis=1, initial=-np.inf)
+        return cls(kept, (kept.shape[1],), lows, highs)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """Returns what was seen on several samples."""
         values = np.concatenate([part.values for part in parts], axis=1)
+        counts = tuple(count for part in parts for count in part.counts)
         lows = np.min([part.lows for part in parts], axis=0)
-        return cls(values, lows, np.max([part.highs for part in parts], axis=0))
+        return cls(values, counts, lows, np.max([part.highs for part in parts], axis=0))
 
     def divide(self, factors: Factors) -> "SeenChannels":
         """Returns the tensor divided by one positive factor per channel, [C]."""
         divisors = factors.astype(np.float32)
         return SeenChannels(
-            self.values / divisors[:, None], self.lows / divisors, self.highs / divisors
+            self.values / divisors[:, None],
+            self.counts,
+            self.lows / divisors,
+            self.highs / divisors,
         )
 
-    def as_whole(self, samples: int, most: int) -> SurveyedTensor:
-        """Returns the tensor without regard to channels.
-
-        Args:
-            samples: that were looked at.
-            most: values to keep of each.
-        """
-        parts = [part.reshape(-1) for part in np.split(self.values, samples, axis=1)]
-        places = spread_places(parts[0].size, most)
+    def as_whole(self, most: int) -> SurveyedTensor:
+        """Returns the tensor without regard to channels, at most so many values of each sample."""
+        ends = np.cumsum(self.counts)[:-1]
+        parts = [part.reshape(-1) for part in np.split(self.values, ends, axis=1)]
         return SurveyedTensor(
-            [part[places].copy() for part in parts], float(self.lows.min()), float(self.highs.max())
+            [part[spread_places(part.size, most)].copy() for part in parts],
+            float(self.lows.min()),
+            float(self.highs.max()),
         )
 
 
@@ -153,8 +157,7 @@ class ChannelSurvey:
         """Returns those of the tensors that were looked at, without regard to channels."""
         known = {name: seen for (name, _), seen in self._seen.items()}
         most = values_of_each(len(tensors), len(self.samples))
-        count = len(self.samples)
-        return {name: known[name].as_whole(count, most) for name in tensors if name in known}
+        return {name: known[name].as_whole(most) for name in tensors if name in known}
 
     def _observe(self, graph: Graph, wanted: Sequence[tuple[str, int]]) -> None:
         """Computes the float network on all samples, and looks at tensors by axes."""

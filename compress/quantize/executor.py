@@ -54,12 +54,7 @@ class Subgraph:
             helper.make_graph(
                 list(nodes),
                 "subgraph",
-                [
-                    helper.make_tensor_value_info(
-                        name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-                    )
-                    for name, value in feeds.items()
-                ],
+                [_declare(graph, name, value) for name, value in feeds.items()],
                 [onnx.ValueInfoProto(name=name) for name in outputs],
                 [
                     onnx.numpy_helper.from_array(weights[name], name)
@@ -84,6 +79,19 @@ class Subgraph:
         """Returns the outputs for one set of inputs."""
         values = self._session.run(self.outputs, {name: feeds[name] for name in self.inputs})
         return dict(zip(self.outputs, values, strict=True))
+
+
+def _declare(graph: Graph, name: str, example: Array) -> onnx.ValueInfoProto:
+    """Returns the type of a tensor that comes from outside.
+
+    Where its shape is not known beforehand, other samples may have more or fewer rows than this
+    one: the regions of interest of a detector in two stages.
+    """
+    is_known = graph.shapes.get(name) == example.shape
+    shape = example.shape if is_known else (None,) * example.ndim
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(example.dtype), shape
+    )
 
 
 def _open_session(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from artifacts.decided_outputs import list_chosen
 from artifacts.graph_reading import read_tensors
 from compress.quantize.graph import Graph
 from compress.quantize.placement import QuantizedNode
@@ -51,7 +52,7 @@ class _Draft:
 
     def takes(self, choice: QuantizedNode | None) -> bool:
         """Whether a node with that choice may be computed along with the nodes so far."""
-        if self.nodes and self.nodes[-1].op_type == "TopK":
+        if self.nodes and list_chosen(self.nodes[-1]):
             return False
         if choice is None:
             return self.quantized is None and self.float_layer is None and self.moved is None
