@@ -1,7 +1,7 @@
 """Runs a user's network, and says what was wrong where it fails."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,34 +41,72 @@ def evaluation_mode(module: "nn.Module") -> Iterator[None]:
 
 
 @contextmanager
-def kept_buffers(module: "nn.Module") -> Iterator[None]:
+def kept_buffers(module: "nn.Module") -> "Iterator[set[str]]":
     """Puts back what the block writes into a module's buffers, as a forward pass may (a mean).
 
     Where a buffer was written, the attributes of all parts are put back too, as one may say what a
     buffer was made for (`self.size = x.shape`).
+
+    Yields:
+        a set that has the names of the buffers that were written, after the block.
     """
-    parts = list(module.modules())
-    attributes = [dict(vars(part)) for part in parts]
-    kept = [
-        (part, name, value, value.clone())
-        for part in parts
-        for name, value in part._buffers.items()
-        if value is not None
-    ]
+    attributes = _list_attributes(module)
+    kept = [(*place, place[-1].clone()) for place in _list_buffers(module)]
+    written: set[str] = set()
+    try:
+        yield written
+    finally:
+        for label, part, name, value, before in kept:
+            if not value.equal(before):
+                value.detach().copy_(before)
+                written.add(label)
+            if dict(part._buffers.items()).get(name) is not value:
+                part._buffers[name] = value
+                written.add(label)
+        if written:
+            _put_back(attributes)
+
+
+@contextmanager
+def buffers_apart(module: "nn.Module", names: Collection[str]) -> Iterator[None]:
+    """Lets the block write into copies of a module's buffers; all attributes are put back.
+
+    Unlike `kept_buffers` it leaves alone what a gradient needs: nothing is written back.
+
+    Args:
+        module: what runs in the block.
+        names: of the buffers; without any, nothing is done.
+    """
+    attributes = _list_attributes(module) if names else []
+    places = [place for place in _list_buffers(module) if place[0] in names] if names else []
+    for _, part, name, value in places:
+        part._buffers[name] = value.clone()
     try:
         yield
     finally:
-        is_written = False
-        for part, name, value, before in kept:
-            if not value.equal(before):
-                value.detach().copy_(before)
-                is_written = True
-            if dict(part._buffers.items()).get(name) is not value:
-                part._buffers[name] = value
-                is_written = True
-        for part, known in zip(parts, attributes, strict=True) if is_written else ():
-            vars(part).clear()
-            vars(part).update(known)
+        _put_back(attributes)
+        for _, part, name, value in places:
+            part._buffers[name] = value
+
+
+def _list_attributes(module: "nn.Module") -> "list[tuple[nn.Module, dict[str, Any]]]":
+    return [(part, dict(vars(part))) for part in module.modules()]
+
+
+def _put_back(attributes: "list[tuple[nn.Module, dict[str, Any]]]") -> None:
+    for part, known in attributes:
+        vars(part).clear()
+        vars(part).update(known)
+
+
+def _list_buffers(module: "nn.Module") -> "list[tuple[str, nn.Module, str, Tensor]]":
+    """Returns each buffer's name in the network, its module, its name there, and the tensor."""
+    return [
+        (f"{prefix}.{name}" if prefix else name, part, name, value)
+        for prefix, part in module.named_modules()
+        for name, value in part._buffers.items()
+        if value is not None
+    ]
 
 
 def run_module(module: "nn.Module", inputs: "tuple[Tensor, ...]") -> Any:

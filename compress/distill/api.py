@@ -241,13 +241,21 @@ def _open_lesson(
     given = tuple(example[name] for name in inputs)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        whole = _match(student, teacher, given, {} if settings.by_output else heads)
-        parts = _find_parts(teacher, whole, calibration, own_losses(settings))
-        follows = settings.feature_weight > 0
-        taps = choose_taps(student, teacher, given, settings.features) if follows else []
-        match = split_heads(whole, parts)
+        with kept_buffers(student) as written, kept_buffers(teacher) as of_teacher:
+            whole = _match(student, teacher, given, {} if settings.by_output else heads)
+            parts = _find_parts(teacher, whole, calibration, own_losses(settings))
+            follows = settings.feature_weight > 0
+            taps = choose_taps(student, teacher, given, settings.features) if follows else []
         lesson = DistillLesson(
-            student, teacher, match, taps, settings, label_loss, inputs, parts=parts
+            student,
+            teacher,
+            split_heads(whole, parts),
+            taps,
+            settings,
+            label_loss,
+            inputs,
+            parts=parts,
+            written=frozenset(written | of_teacher),
         )
     return lesson.to(given[0].device)
 

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from artifacts.module_run import buffers_apart
 from compress.distill.balance import UncertaintyBalance
 from compress.distill.losses import own_losses, plain_loss
 from compress.distill.losses.divergence import channel_wise_divergence
@@ -37,6 +38,8 @@ class DistillLesson(Lesson):
         label_loss: loss on labels; None where there are none.
         inputs: what of a batch are the networks' arguments, in their order.
         parts: which outputs `match` compares by their parts.
+        written: names of buffers that the networks write as they answer (a state, a count); what
+            they write into them is forgotten after each answer.
 
     Attributes:
         held: names of the student's BatchNorms that compute with what they have stored, also while
@@ -55,6 +58,7 @@ class DistillLesson(Lesson):
         label_loss: LabelLoss | None = None,
         inputs: Sequence[str] = (IMAGE,),
         parts: OutputParts | None = None,
+        written: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(student)
         self.__dict__["teacher"] = teacher.eval()
@@ -71,7 +75,11 @@ class DistillLesson(Lesson):
                 if tap.student_channels != tap.teacher_channels
             }
         )
-        self._ask: Ask = torch.compiler.disable(answer) if match.decided else answer_plainly
+        self.written = written
+        ask: Ask = torch.compiler.disable(answer) if match.decided else answer_plainly
+        if written:
+            ask = torch.compiler.disable(partial(_ask_apart, ask, written))
+        self._ask = ask
         self.weights = dict.fromkeys(match.heads, 1.0)
         if self.taps:
             self.weights["features"] = settings.feature_weight
@@ -182,6 +190,14 @@ class DistillLesson(Lesson):
             for feature, tap in zip(features, self.taps, strict=True)
         ]
         return torch.stack(terms).mean()
+
+
+def _ask_apart(
+    ask: Ask, written: frozenset[str], module: nn.Module, inputs: tuple[Tensor, ...]
+) -> dict[str, Tensor]:
+    """Asks a network that writes buffers; the next sample meets none of what it wrote."""
+    with buffers_apart(module, written):
+        return ask(module, inputs)
 
 
 def _flatten(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

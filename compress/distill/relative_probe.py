@@ -62,6 +62,7 @@ class RelativeProbe:
             lesson.settings,
             inputs=lesson.inputs,
             parts=lesson.parts,
+            written=lesson.written,
         )
         self._batches = batches
         self._before = before

@@ -22,7 +22,8 @@ IsProven = Callable[[PrunableNetwork, set[int]], bool]
 def turn_splits(find: Find, prove: Prove, is_proven: IsProven) -> PrunableNetwork:
     """Returns a proven network, with those splits turned with which more channels may leave.
 
-    A split is turned only where channels then leave without anything that has to follow.
+    A view is turned only where channels then leave without anything that has to follow; slices of
+    several sizes, whose numbers may have to, are tried with all that follows.
 
     Args:
         find: finds the channels of the network, where these splits are turned.
@@ -32,11 +33,11 @@ def turn_splits(find: Find, prove: Prove, is_proven: IsProven) -> PrunableNetwor
     found = find(frozenset())
     network = prove(found)
     turned: Turned = frozenset()
-    for places in _splits_left_whole(found.channels, network.channels):
+    for (_, is_cut), places in _splits_left_whole(found.channels, network.channels).items():
         trial = find(turned | places)
         sources = {family.source for family in _families_lost(found.channels, network.channels)}
         freed = [family for family in trial.channels.families if family.source in sources]
-        if not any(is_proven(trial, probe_first(family)) for family in freed):
+        if not is_cut and not any(is_proven(trial, probe_first(family)) for family in freed):
             continue
         other = prove(trial)
         if count_channels(other.channels) > count_channels(network.channels):
@@ -46,17 +47,26 @@ def turn_splits(find: Find, prove: Prove, is_proven: IsProven) -> PrunableNetwor
 
 def _families_lost(found: Channels, proven: Channels) -> list[Family]:
     """Returns the families that could not be proven."""
-    kept = {place for family in proven.families for place, _ in family.places}
-    return [family for family in found.families if family.source not in kept]
+    kept = {root for family in proven.families for root in family.roots}
+    return [
+        family
+        for family in found.families
+        if kept.isdisjoint(proven.roots[np.array(family.roots)].tolist())
+    ]
 
 
-def _splits_left_whole(found: Channels, proven: Channels) -> list[Turned]:
-    """Returns the splits of families that could not be proven; those of one class are one set."""
+def _splits_left_whole(
+    found: Channels, proven: Channels
+) -> dict[tuple[type[nn.Module], bool], Turned]:
+    """Returns the splits of families that could not be proven, by class and whether it is slices.
+
+    Those of one class are turned together.
+    """
     lost = [family.roots for family in _families_lost(found, proven)]
     roots = np.concatenate([np.empty(0, np.int64), *map(np.array, lost)])
-    alike: dict[type[nn.Module], Turned] = {}
+    alike: dict[tuple[type[nn.Module], bool], Turned] = {}
     for split in found.trace.splits:
         if np.isin(found.roots[split.ids], roots).any():
-            place = split.place, split.order
-            alike[split.kind] = alike.get(split.kind, frozenset()) | {place}
-    return list(alike.values())
+            place, code = (split.place, split.order), (split.kind, split.is_cut)
+            alike[code] = alike.get(code, frozenset()) | {place}
+    return alike

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from artifacts.module_copy import share_values
-from artifacts.module_run import evaluation_mode
+from artifacts.module_run import buffers_apart, evaluation_mode, kept_buffers
 from compress.train.run_state import digest_values
 
 MOST_KNOWN = 64
@@ -26,13 +26,16 @@ def _reestimate(
 ) -> None:
     """Replaces the statistics of some BatchNorms of a module in evaluation mode."""
     momenta = [norm.momentum for norm in norms]
+    known = {id(value) for norm in norms for value in norm.buffers()}
+    others = {name for name, value in module.named_buffers() if id(value) not in known}
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
         norm.train()
     try:
         for batch in batches:
-            module(*batch)
+            with buffers_apart(module, others):
+                module(*batch)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
@@ -184,7 +187,8 @@ def _with_several_values(module: nn.Module, batch: tuple[Tensor, ...]) -> list[_
     norms = _norms(module)
     handles = [norm.register_forward_pre_hook(look) for norm in norms]
     try:
-        module(*batch)
+        with kept_buffers(module):
+            module(*batch)
     finally:
         for handle in handles:
             handle.remove()

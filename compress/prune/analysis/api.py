@@ -14,6 +14,7 @@ from artifacts.module_copy import copy_module, share_values
 from artifacts.module_names import require_modules
 from artifacts.module_outputs import name_leaves
 from compress.prune.analysis.branch_ids import join_branch
+from compress.prune.analysis.cut_rules import settle_slices
 from compress.prune.analysis.families import TIED_TOGETHER, Channels, find_families
 from compress.prune.analysis.layer_rules import LAYER_RULES
 from compress.prune.analysis.movement_rules import MOVEMENT_RULES
@@ -141,7 +142,9 @@ def _follow(
     running = share_values(module)
     tracer = ChannelTracer(running, inputs, RULES, turned)
     with plain_operators(), follow_modules(running, tracer.stack, tracer.note_inputs), tracer:
-        return tracer, run_widely(running, inputs)
+        result = run_widely(running, inputs)
+    settle_slices(tracer)
+    return tracer, result
 
 
 def _tie_as_in_training(

@@ -3,7 +3,8 @@
 import numpy as np
 
 from compress.prune.analysis.channel_sets import Ids
-from compress.prune.analysis.tracer import Call, ChannelTracer
+from compress.prune.analysis.trace import Slice
+from compress.prune.analysis.tracer import NETWORK, Call, ChannelTracer
 
 CUTS = (
     *("slice", "select", "split", "split_with_sizes", "unbind", "narrow"),
@@ -36,14 +37,13 @@ def cut_channels(tracer: ChannelTracer, call: Call, ids: Ids) -> list[Ids]:
         the channels of each result; none where single channels or every n-th are picked, which
         keeps all of the axis.
     """
-    reason = f"'{call.name}' in '{tracer.place}' cuts channels at places written in the code"
     if "split" in call.name:
-        return _split(tracer, call, ids, reason)
+        return _split(tracer, call, ids, _name_cut(call.name, tracer.innermost))
     if call.name != "slice" or (len(call.args) > 4 and call.args[4] != 1):
         picked = f"'{call.name}' in '{tracer.place}' takes channels by numbers written in the code"
         tracer.trace.sets.freeze(ids, picked)
         return []
-    return [_slice(tracer, call, ids, reason)]
+    return [_slice(tracer, call, ids)]
 
 
 def _split(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> list[Ids]:
@@ -60,20 +60,48 @@ def _split(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> list[Ids
     return parts
 
 
-def _slice(tracer: ChannelTracer, call: Call, ids: Ids, reason: str) -> Ids:
+def _slice(tracer: ChannelTracer, call: Call, ids: Ids) -> Ids:
     size = call.out.shape[find_cut(call)]
     start = call.args[2] if len(call.args) > 2 and call.args[2] is not None else 0
     start = max(start + ids.size, 0) if start < 0 else start
     part = ids[start : start + size]
-    bounds = [ids[:start], ids[: start + size]]
-    if size < 2 or ids.size % size or start % size:
-        tracer.trace.cuts += [ids[:start], part, ids]
-        _note_sizes(tracer, call, [*bounds, part, ids])
-        return part
-    table = ids.reshape(-1, size)
-    tracer.trace.sets.tie(table[1:], table[:1], reason, is_count=True)
-    _note_sizes(tracer, call, [part, ids, *bounds])
+    tracer.slices.append(Slice(tracer.innermost, ids, start, size))
+    _note_sizes(tracer, call, [ids[:start], ids[: start + size], part, ids])
     return part
+
+
+def settle_slices(tracer: ChannelTracer) -> None:
+    """Ties what slices make equal parts of, once all slices of the same channels are known.
+
+    A first slice of d channels out of 3 d may be one of three equal parts, or have a part of 2 d
+    beside it that loses channels of its own (bins of a depth and the features that are lifted).
+    Where the latter does not stand the proof, the split that is noted is turned: all are of three.
+    """
+    of_source: dict[bytes, list[Slice]] = {}
+    for one in tracer.slices:
+        of_source.setdefault(one.ids.tobytes(), []).append(one)
+    for slices in of_source.values():
+        even = [one for one in slices if one.is_even]
+        is_equal = len(even) == len(slices) and len({one.size for one in slices}) == 1
+        if even and not is_equal:
+            is_equal = tracer.note_split(even[0].ids, even[0].place, is_cut=True)
+        for one in slices:
+            if one.is_even and is_equal:
+                _tie_parts(tracer, one.ids.reshape(-1, one.size), one.place)
+            else:
+                tracer.trace.cuts += [one.ids[: one.start], one.part, one.ids]
+        for size in {one.size for one in even}:
+            alike = np.array([one.part for one in even if one.size == size])
+            _tie_parts(tracer, alike, even[0].place)
+
+
+def _tie_parts(tracer: ChannelTracer, table: Ids, place: str) -> None:
+    """Ties parts of one size, a row each: the same places of every one leave together."""
+    tracer.trace.sets.tie(table[1:], table[:1], _name_cut("slice", place), is_count=True)
+
+
+def _name_cut(operator: str, place: str) -> str:
+    return f"'{operator}' in '{place or NETWORK}' cuts channels at places written in the code"
 
 
 def _note_sizes(tracer: ChannelTracer, call: Call, pieces: list[Ids]) -> None:

@@ -40,17 +40,47 @@ class Site:
 class Split:
     """A view of one channel axis as several, along any of which channels might leave.
 
+    Or slices of it, of several sizes that all divide it.
+
     Attributes:
         place: name of the innermost module that was running.
         kind: its class.
         order: the how-manieth such view of that module it is.
         ids: the channels.
+        is_cut: whether it is slices; turned, all are of parts as large as the smallest.
     """
 
     place: str
     kind: type[nn.Module]
     order: int
     ids: Ids
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice of channels.
+
+    Attributes:
+        place: name of the innermost module that was running.
+        ids: all channels of the axis.
+        start, size: where it begins, and how many it takes.
+    """
+
+    place: str
+    ids: Ids
+    start: int
+    size: int
+
+    @property
+    def part(self) -> Ids:
+        """The channels that it takes."""
+        return self.ids[self.start : self.start + self.size]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the axis may be parts of this size, of which it takes one."""
+        return self.size > 1 and not self.ids.size % self.size and not self.start % self.size
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,12 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from compress.prune.analysis.channel_sets import Ids
 from compress.prune.analysis.layer_names import name_in_layer
-from compress.prune.analysis.trace import AxisIds, Site, Split, Statistic, Trace
+from compress.prune.analysis.trace import AxisIds, Site, Slice, Split, Statistic, Trace
 from compress.prune.analysis.value_sources import ValueSources
 
 _RECENT = 64
+NETWORK = "the network"
+"""What the outermost module is called in a message."""
 HEAD_NAMES = (
     *("num_heads", "n_heads", "nhead", "heads", "num_attention_heads"),
     *("num_head", "n_head", "nheads", "nh", "h"),
@@ -98,6 +100,7 @@ class ChannelTracer(TorchDispatchMode):
         self._spread = WeakTensorKeyDictionary()
         self.bins: list[Ids] = []
         self.own: list[Ids] = []
+        self.slices: list[Slice] = []
         self.trace.parameters.update(name for name, _ in module.named_parameters())
         self._modules_by_name = dict(module.named_modules())
         weights = (*module.named_parameters(), *module.named_buffers())
@@ -184,12 +187,18 @@ class ChannelTracer(TorchDispatchMode):
         same = sum(site.modules == tuple(self.stack) for site in self.trace.sites[-_RECENT:])
         self.trace.sites.append(Site(tuple(self.stack), call.name, same, ids, axis))
 
-    def note_split(self, ids: Ids) -> bool:
-        """Remembers a view of one axis as several; returns whether it is turned."""
-        place = self.stack[-1] if self.stack else ""
+    def note_split(self, ids: Ids, place: str | None = None, *, is_cut: bool = False) -> bool:
+        """Remembers a view of one axis as several, or slices of it; returns whether it is turned.
+
+        Args:
+            ids: the channels.
+            place: name of the module; None for the innermost that is running.
+            is_cut: whether it is slices of several sizes.
+        """
+        place = self.innermost if place is None else place
         order = sum(split.place == place for split in self.trace.splits)
         kind = type(self._modules_by_name[place])
-        self.trace.splits.append(Split(place, kind, order, ids))
+        self.trace.splits.append(Split(place, kind, order, ids, is_cut))
         return (place, order) in self._turned
 
     def note_inputs(self, args: tuple[Any, ...]) -> None:
@@ -216,12 +225,17 @@ class ChannelTracer(TorchDispatchMode):
 
     def is_running(self, kind: type[nn.Module]) -> bool:
         """Returns whether the innermost running module is of a class."""
-        return isinstance(self._modules_by_name[self.stack[-1] if self.stack else ""], kind)
+        return isinstance(self._modules_by_name[self.innermost], kind)
+
+    @property
+    def innermost(self) -> str:
+        """The innermost running module's name; "" is the network itself."""
+        return self.stack[-1] if self.stack else ""
 
     @property
     def place(self) -> str:
-        """The innermost running module's name."""
-        return self.stack[-1] if self.stack else "the network"
+        """What the innermost running module is called in a message."""
+        return self.innermost or NETWORK
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
