@@ -76,7 +76,7 @@ def watch(
             figures = watcher.figures()
             typer.echo(_describe(figures, frames))
             if json_file is not None:
-                write_json(json_file, figures.to_dict())
+                write_json(json_file, {**figures.to_dict(), **frames.to_dict()})
     if frames.unreadable and not figures.frames:
         raise InputError(
             f"none of {frames.unreadable} lines is a frame",
@@ -148,4 +148,10 @@ def _describe(figures: "Figures", source: "Source") -> str:
         parts.append(count_of(source.unreadable, "unreadable line"))
     if source.lost:
         parts.append(f"{count_of(source.lost, 'frame')} lost")
+    if source.backward:
+        times = count_of(source.backward, "time")
+        parts.append(
+            f"the frames' numbers did not grow {times} (lines twice or out of order, or a counter "
+            "that began anew)"
+        )
     return "; ".join(parts)

@@ -23,11 +23,17 @@ class Source:
     Attributes:
         unreadable: lines that were no frame.
         lost: frames of a ring that were overwritten unread, or that the numbers of lines leave out.
+        backward: lines whose number is not above that of the line before.
     """
 
     def __init__(self) -> None:
         self.unreadable = 0
         self.lost = 0
+        self.backward = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns what was not counted as a frame, or maybe more than once, for JSON."""
+        return {"unreadable": self.unreadable, "lost": self.lost, "backward": self.backward}
 
     def batches(self) -> Iterator[list[Sample]]:
         """Yields the frames that came; an empty list where there is none yet."""
@@ -107,7 +113,8 @@ class LineSource(Source):
             self.unreadable += 1
             return []
         if sample.number is not None and self._last is not None:
-            self.lost += max(0, sample.number - self._last - 1)  # A counter may begin anew.
+            self.lost += max(0, sample.number - self._last - 1)
+            self.backward += sample.number <= self._last
         self._last = sample.number
         return [sample]
 
