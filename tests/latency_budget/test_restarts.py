@@ -79,6 +79,16 @@ def killed():
 def crashes():
     return Workload(stages=[Stage("work", lambda payload: killed())], frames=[None])
 
+def overflows():
+    work = lambda payload: os.kill(os.getpid(), signal.SIGSEGV)
+    return Workload(stages=[Stage("work", work)], frames=[None])
+
+def exits():
+    return Workload(stages=[Stage("work", lambda payload: os._exit(3))], frames=[None])
+
+def unloadable():
+    os.abort()
+
 def nothing():
     return 3
 
@@ -185,6 +195,9 @@ def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
         ("killed", FramefitError, "ended by signal 9"),
         ("gone", FramefitError, "ended with exit code 0 before it was done"),
         ("crashes", FramefitError, "ended by signal 9 in stage 'work' on frame 0 of 'first frames"),
+        ("overflows", InputError, r"signal 11 \(SIGSEGV\) in stage 'work' on frame 0 of 'first"),
+        ("exits", InputError, "ended with exit code 3 in stage 'work' on frame 0"),
+        ("unloadable", InputError, r"signal 6 \(SIGABRT\) before .*; expected stages and frames"),
         ("leaves", InputError, "stage 'work' raised SystemExit on frame 0: 0"),
         ("absent", FramefitError, "has no attribute 'absent'"),
     ],
