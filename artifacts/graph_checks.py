@@ -71,13 +71,26 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
     for node in iter_nodes(model.graph.node):
         _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
-        _check_random(node, path)
+    check_random(model.graph, path)
     check_definitions(model.graph, path)
     _check_order(model.graph, set(), path)
 
 
+def check_random(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuses random numbers without a spread: onnxruntime ends the whole process at them.
+
+    Args:
+        graph: the graph; its sub-graphs are checked too.
+        path: its file, for the errors.
+
+    Raises:
+        InputError: naming the node.
+    """
+    for node in iter_nodes(graph.node):
+        _check_random(node, path)
+
+
 def _check_random(node: onnx.NodeProto, path: Path) -> None:
-    """Refuses random numbers without a spread: onnxruntime ends the whole process at them."""
     settings = {item.name: item.f for item in node.attribute}
     is_normal = node.op_type in ("RandomNormal", "RandomNormalLike")
     is_uniform = node.op_type in ("RandomUniform", "RandomUniformLike")

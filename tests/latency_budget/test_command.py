@@ -247,6 +247,7 @@ def test_an_invalid_run_stays_invalid_when_its_samples_are_judged_again(
         ("weight", "tensor 'w' in net.onnx has 1 of 64 values that are NaN"),
         ("twice", "net.onnx defines the value 'd' more than once"),
         ("cut", "tensor 'w' in net.onnx has 255 bytes; expected 256"),
+        ("random", "draws random numbers with a scale of 0; expected a scale above 0"),
     ],
 )
 @pytest.mark.usefixtures("fast")
@@ -263,6 +264,8 @@ def test_networks_that_a_runtime_opens_all_the_same_are_refused(tmp_path, comman
         helper.make_node("Add", ["d", "w"], ["y"]),
     ]
     nodes += nodes[1:2] if damage == "twice" else []
+    if damage == "random":
+        nodes.append(helper.make_node("RandomNormal", [], ["r"], scale=0.0, shape=[1, 64]))
     constants = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
     constants[0].raw_data = constants[0].raw_data[: 255 if damage == "cut" else 256]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
