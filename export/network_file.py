@@ -118,7 +118,7 @@ def open_network(
             "the function that builds the network",
             "name it with --factory package.module:function",
         )
-    module = build_from_factory(options.factory, content)
+    module = build_from_factory(options.factory, content, label=f"the weights of {source}")
     return module, _shapes(source, options, None, module), options.input_spec
 
 
@@ -133,7 +133,8 @@ def _build_checkpoint(
             "no other one",
             "leave --color, --pixel-scale, --mean, --std and --resize out",
         )
-    module = build_module(checkpoint, factory=options.factory)
+    label = f"the weights of {source}"
+    module = build_module(checkpoint, factory=options.factory, label=label)
     shapes = _shapes(source, options, _own_shape(checkpoint), module, checkpoint.shapes)
     return module, shapes, known or given
 
