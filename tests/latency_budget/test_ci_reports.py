@@ -41,14 +41,15 @@ MS = 1_000_000
 NASTY = "a\n::error::forged|x`y"
 
 
-def make_report(tmp_path, network_ms=18, name="int8", slow=()):
+def make_report(tmp_path, network_ms=18, name="int8", slow=(), wait_ms=0):
     budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
     network = np.full(400, network_ms * MS) + np.arange(400) * 1000
     network[list(slow)] += 40 * MS
     parts = {"preprocess": np.full(400, 2 * MS), "network": network}
     dropped = np.zeros(400, bool)
     dropped[7] = bool(slow)
-    run = Run.from_latencies(sum(parts.values()), stages_ns=parts, dropped=dropped)
+    latency = sum(parts.values()) + round(wait_ms * MS)
+    run = Run.from_latencies(latency, stages_ns=parts, dropped=dropped)
     judgement = judge(run, budget)
     artifact = tmp_path / "model.onnx"
     artifact.write_bytes(b"network")
@@ -227,6 +228,24 @@ def test_the_comment_shows_each_stage_beside_the_base(tmp_path):
     assert [name for name, _ in bars][:4] == ["preprocess", "network", "frame", "deadline"]
     assert "Missed frames by stage: network 2, dropped 1" in text
     assert "−" not in render_comment(slower).split("| network ")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "rows"),
+    [
+        (0, ["frame 20.2 / 20.4"]),
+        (9, ["all stages 20.2 / 20.4", "with its wait 29.2 / 29.4"]),
+        (9e4, ["all stages 20.2 / 20.4", "with its wait 90020.2 / 90020.4"]),
+    ],
+)
+def test_the_comment_shows_the_frame_as_it_is_judged(tmp_path, wait_ms, rows):
+    """A frame that waits for the one before it is later than its stages take."""
+    text = render_comment(make_report(tmp_path, wait_ms=wait_ms))
+    bars = text.partition("```text\n")[2].partition("\n```")[0].splitlines()
+    shown = [" ".join(re.sub("[█░]+", "", bar).split()) for bar in bars[2:-1]]
+    assert shown == [f"{row} ms" for row in rows]
+    assert max(len(bar) for bar in bars) < 90
+    assert bars[-1].endswith("│ 33 ms")
 
 
 def test_the_comment_holds_no_foreign_markup(tmp_path):
