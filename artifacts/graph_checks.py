@@ -128,28 +128,6 @@ def run_checker(model: onnx.ModelProto, path: Path) -> None:
         ) from error
 
 
-def check_scales(graph: onnx.GraphProto, path: Path) -> None:
-    """Refuses Q/DQ scales that are zero, negative or not finite.
-
-    Raises:
-        InputError: naming the node.
-    """
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or len(node.input) < 2:
-            continue
-        tensor = constants.get(node.input[1])
-        if tensor is None or tensor.data_type not in FLOAT_TYPES:
-            continue
-        scales = onnx.numpy_helper.to_array(tensor).astype(np.float64)
-        if not (np.isfinite(scales) & (scales > 0)).all():
-            raise InputError(
-                f"node '{node.name or node.op_type}' of {path} has a scale of "
-                f"{scales.min() if np.isfinite(scales).all() else 'NaN or infinity'}",
-                "scales above 0",
-            )
-
-
 def check_finite(graph: onnx.GraphProto, path: Path, *, may_be_infinite: bool = False) -> None:
     """Refuses weights that are NaN or infinite.
 

@@ -9,11 +9,11 @@ from artifacts.graph_checks import (
     check_definitions,
     check_finite,
     check_random,
-    check_scales,
     check_sizes,
     check_versions,
 )
 from artifacts.onnx_file import read_as_stored
+from artifacts.pair_constants import check_scales
 from engines.onnx_outline import check_onnx_outline
 from framefit.overflow_check import warn_of_overflow
 
