@@ -33,6 +33,7 @@ _DEBUG = "--debug"
 _JSON = "--json"
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
@@ -154,6 +155,10 @@ def _report(error: Exception, program: str, name: str) -> int:
         error = InputError(
             f"cannot write to standard output or a temporary file: {error.strerror}",
             fix="free space on the disk, or send the output elsewhere",
+        )
+    if isinstance(error, OSError) and error.errno in _TOO_MANY_FILES:
+        error = FramefitError(
+            f"no file can be opened: {error.strerror}", fix="raise the limit, see: ulimit -n"
         )
     if isinstance(error, FramefitError):
         before = f"{name}: " if isinstance(error, MissingExtraError) else ""
