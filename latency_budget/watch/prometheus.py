@@ -65,7 +65,10 @@ class PrometheusEndpoint:
                     "frames_lost",
                     "Overwritten unread in a ring, or left out by the numbers of lines",
                 ),
-                ("lines_unreadable", "Lines that were no frame"),
+                (
+                    "frames_unreadable",
+                    "Lines that were no frame, records of a ring with impossible times",
+                ),
                 (
                     "frame_numbers_backward",
                     "Lines whose number is not above that of the line before",
@@ -113,7 +116,7 @@ class PrometheusEndpoint:
             self._gauges[key].set(float("nan") if value is None else value / 1e3)
         self._gauges["longest_miss_run"].set(figures.longest_run)
         self._gauges["frames_lost"].set(source.lost)
-        self._gauges["lines_unreadable"].set(source.unreadable)
+        self._gauges["frames_unreadable"].set(source.unreadable)
         self._gauges["frame_numbers_backward"].set(source.backward)
 
     def close(self) -> None:

@@ -21,10 +21,13 @@ class Source:
     """Frames as they come.
 
     Attributes:
-        unreadable: lines that were no frame.
+        unit: what it reads, in the singular.
+        unreadable: lines that were no frame, frames of a ring with impossible times.
         lost: frames of a ring that were overwritten unread, or that the numbers of lines leave out.
         backward: lines whose number is not above that of the line before.
     """
+
+    unit = "line"
 
     def __init__(self) -> None:
         self.unreadable = 0
@@ -133,13 +136,15 @@ class RingSource(Source):
         wait: called with seconds where there is nothing to read.
     """
 
+    unit = "record"
+
     def __init__(
         self, path: Path, *, follow: bool = True, wait: Callable[[float], object] | None = None
     ) -> None:
         super().__init__()
         self._path = path
         self._reader = RingReader(path)
-        self._lost_before = 0
+        self._before = 0, 0
         self._follow = follow
         self._wait = wait or Event().wait
 
@@ -147,7 +152,8 @@ class RingSource(Source):
         """Yields what came since the last look."""
         while True:
             found = self._reader.poll()
-            self.lost = self._lost_before + self._reader.lost
+            self.lost = self._before[0] + self._reader.lost
+            self.unreadable = self._before[1] + self._reader.unreadable
             yield found
             if not found:
                 if not self._follow:
@@ -161,7 +167,7 @@ class RingSource(Source):
         if found is None or os.path.samestat(found, self._reader.file):
             return False
         self._reader.close()
-        self._lost_before = self.lost
+        self._before = self.lost, self.unreadable
         self._reader = RingReader(self._path)
         return True
 

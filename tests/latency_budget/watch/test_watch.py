@@ -263,7 +263,7 @@ def test_prometheus_sees_every_frame():
         assert float(values["framefit_frames_dropped_total"]) == 1
         assert float(values['framefit_frame_latency_seconds_bucket{le="0.033"}']) == 400
         assert float(values["framefit_p50_seconds"]) == 0.02
-        assert float(values["framefit_lines_unreadable"]) == 1
+        assert float(values["framefit_frames_unreadable"]) == 1
         assert float(values["framefit_frame_numbers_backward"]) == 1
         assert float(values["framefit_frames_lost"]) == 0
         with pytest.raises(UnavailableError, match="cannot be opened"):
@@ -315,6 +315,19 @@ def test_a_ring_source_ends_where_it_does_not_follow(tmp_path):
     source = RingSource(tmp_path / "ring", follow=False)
     assert [sample for batch in source.batches() for sample in batch] == [Sample(5)]
     source.close()
+
+
+def test_impossible_times_of_a_ring_are_no_frames(tmp_path, budget, capsys):
+    """A pipeline whose clock went back would else be told as one that keeps its deadline."""
+    path, out = tmp_path / "ring", tmp_path / "figures.json"
+    with RingWriter(path, ("network",)) as writer:
+        for latency, network in ((20, 18), (-5, 3), (0, 0), (20, -3), (None, 0)):
+            writer.write(latency, (network,))
+    words = ["watch", str(path), "--budget", budget, "--no-follow", "--json", str(out)]
+    assert main(words) == 0
+    assert "2 frames, 1 missed (1 dropped)" in (text := capsys.readouterr().out)
+    assert "3 unreadable records" in text
+    assert json.loads(out.read_text())["unreadable"] == 3
 
 
 def follow(source, steps):
