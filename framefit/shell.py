@@ -24,6 +24,7 @@ from artifacts.errors import (
     MissingExtraError,
     find_missing_extra,
 )
+from artifacts.log_lines import defuse
 from artifacts.own_packages import OUR_PACKAGES
 from framefit.first_moments import TOLD
 from framefit.interrupts import Interrupt, interruptible
@@ -187,13 +188,13 @@ def _say(text: str) -> None:
     line = " ".join(text.split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)
     encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stderr.write(defuse(shown).encode(encoding, "replace").decode(encoding) + "\n")
 
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        return f"{level}{record.getMessage()}"
+        return defuse(f"{level}{record.getMessage()}")
 
 
 @contextmanager

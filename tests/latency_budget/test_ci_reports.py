@@ -195,6 +195,24 @@ def test_no_name_can_forge_a_workflow_command(name, detail):
     assert "," not in command
 
 
+def test_no_line_of_the_text_is_a_workflow_command(tmp_path, capsys):
+    """GitHub reads the log of the check as well: names stand alone in lines, and texts wrap."""
+    (tmp_path / "budget.toml").write_text("[frame]\n[stages]\nnetwork = 20\n")
+    samples = tmp_path / "::error::forged.csv"
+    column = f"{'x' * 40} ::stop-commands::token {'y' * 40} ##[add-mask]z_ms"
+    rows = "".join(f"{20 + index % 7 / 9:.4f},1\n" for index in range(500))
+    samples.write_text(f"latency_ms,{column}\n{rows}")
+    words = ["--budget", str(tmp_path / "budget.toml"), "--samples"]
+    assert budget_check_main([*words, str(samples)]) == 3
+    assert budget_check_main([*words, str(tmp_path / "##[warning]none.csv")]) == 2
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert ": :error::forged.csv" in shown
+    assert "stop-commands" in shown
+    assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+    assert "##[" not in shown
+
+
 _ONCE = []
 
 
