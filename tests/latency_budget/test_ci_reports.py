@@ -512,6 +512,24 @@ def test_the_action_runs_no_code_of_its_inputs(tmp_path):
     assert done.returncode == 2
     assert not (tmp_path / "forged").exists()
     assert files["GITHUB_OUTPUT"] == "verdict=\n"
+    (annotation,) = done.stdout.splitlines()
+    assert annotation.startswith("::error title=framefit budget-check::error: cannot read the")
+    assert annotation.removeprefix("::error title=framefit budget-check::") in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_says_why_nothing_was_judged(tmp_path):
+    broken = tmp_path / "tools" / "budget-check"
+    broken.parent.mkdir()
+    broken.write_text(
+        "#!/usr/bin/env bash\necho text\necho '[1/5] load' 'error: 5%0A::x' >&2\nexit 5\n"
+    )
+    broken.chmod(0o755)
+    done, files = run_action(tmp_path, 40.0, broken.parent)
+    assert done.returncode == 5
+    assert done.stdout == "text\n::error title=framefit budget-check::[1/5] load error: 5%250A::x\n"
+    assert done.stderr == "[1/5] load error: 5%0A::x\n"
+    assert files["GITHUB_OUTPUT"] == "verdict=\n"
 
 
 def test_the_action_and_the_example_are_whole():
