@@ -330,6 +330,9 @@ def fails():
 def rewrites(model):
     return [Stage("network", lambda x: model.write_bytes(b"another network"))], [0]
 
+def removes(model):
+    return [Stage("network", lambda x: model.unlink(missing_ok=True))], [0]
+
 def broken():
     def fail(x):
         raise RuntimeError("no camera")
@@ -358,12 +361,21 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
     assert variant["artifact"] == "tiny.onnx"
 
 
-def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, module, model):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rewrites", "changed while it was measured"),
+        ("removes", "cannot be read any more: No such file"),
+    ],
+)
+def test_a_verdict_never_names_a_file_that_came_after_the_measurement(
+    fast, module, model, name, message
+):
     found, text = run(
-        "check", "--budget", fast, model, "--pipeline", f"{module}:rewrites", "--frames", 5
+        "check", "--budget", fast, model, "--pipeline", f"{module}:{name}", "--frames", 5
     )
     assert found == 2
-    assert "changed while it was measured" in text
+    assert message in text
 
 
 @pytest.mark.parametrize(
