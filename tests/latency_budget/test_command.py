@@ -408,6 +408,12 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--samples", "a.csv", "m.onnx"], "one of them"),
         (["--samples", "a.csv", "--tier", "nightli"], "did you mean 'nightly'"),
         (["--samples", "a.csv", "--frames", "0"], "--frames is 0"),
+        (
+            ["model.onnx", "--frames", str(10**11)],
+            "--frames is 100000000000; expected 1 to 10000000",
+        ),
+        (["model.onnx", "--warmup", str(10**11)], "and 0 to 10000000 frames"),
+        (["model.onnx", "--sweep", str(10**11)], "--sweep is 100000000000"),
         (["--samples", "a.csv", "--environment", "off"], "--environment is 'off'"),
         (["--samples", "a.csv", "--policy", "newest"], "--policy newest"),
         (["--samples", "a.csv", "--frames", "900"], "--frames would do nothing"),
