@@ -25,4 +25,4 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*(escape(cell) for cell in row))
     with console.capture() as captured:
         console.print(table)
-    console.print(Text.from_ansi(defuse(captured.get())), soft_wrap=True)
+    console.print(Text.from_ansi(defuse(captured.get().removesuffix("\n"))), soft_wrap=True)

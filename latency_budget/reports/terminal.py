@@ -76,7 +76,7 @@ def print_report(report: Report, console: "Console") -> None:
 
     with console.capture() as captured:
         _print_parts(report, console)
-    console.print(Text.from_ansi(defuse(captured.get())), soft_wrap=True)
+    console.print(Text.from_ansi(defuse(captured.get().removesuffix("\n"))), soft_wrap=True)
 
 
 def _print_parts(report: Report, console: "Console") -> None:
