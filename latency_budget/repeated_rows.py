@@ -21,7 +21,7 @@ def find_repeats(latency_ns: Nanoseconds) -> str:
     Args:
         latency_ns: [n] of the frames that were processed.
     """
-    values = len(np.unique(latency_ns))
+    values = int((np.diff(np.sort(latency_ns)) > 0).sum()) + 1  # Sooner told than by np.unique.
     if values < _FEWEST_VALUES:
         return ""
     row, first = _find_return(latency_ns)
