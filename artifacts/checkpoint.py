@@ -26,7 +26,13 @@ from artifacts.safetensors_checkpoint import (
     write_plain_safetensors,
     write_safetensors,
 )
-from artifacts.state_dict import check_weights, copy_weights, fit_weights, require_module
+from artifacts.state_dict import (
+    WEIGHTS,
+    check_weights,
+    copy_weights,
+    fit_weights,
+    require_module,
+)
 from artifacts.torch_file import load_torch, write_torch
 from artifacts.wrapped_weights import find_weights, name_state_dicts
 
@@ -232,13 +238,16 @@ def _read_checkpoint(content: dict[str, Any], label: str) -> Checkpoint:
     )
 
 
-def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Module:
+def build_module(
+    checkpoint: Checkpoint, *, factory: str | None = None, label: str = WEIGHTS
+) -> nn.Module:
     """Builds the network of a checkpoint and loads its weights.
 
     Args:
         checkpoint: what `load_checkpoint` returned.
         factory: a builder outside `perception` that the user named; it must be the checkpoint's.
             A user's own is called without arguments where the checkpoint has no `config`.
+        label: what the weights are, for the errors.
 
     Returns:
         the network in evaluation mode.
@@ -251,16 +260,24 @@ def build_module(checkpoint: Checkpoint, *, factory: str | None = None) -> nn.Mo
     is_users = not checkpoint.builder.startswith("perception.")
     arguments = () if is_users and not checkpoint.config else (checkpoint.config,)
     module = require_module(call_builder(build, checkpoint.builder, *arguments))
-    return fit_weights(apply_edits(module, checkpoint.edits), checkpoint.state_dict)
+    return fit_weights(apply_edits(module, checkpoint.edits), checkpoint.state_dict, label=label)
 
 
-def build_from_factory(factory: str, state_dict: Mapping[str, Tensor]) -> nn.Module:
+def build_from_factory(
+    factory: str, state_dict: Mapping[str, Tensor], *, label: str = WEIGHTS
+) -> nn.Module:
     """Builds a network with the user's own function, called without arguments, and its weights.
+
+    Args:
+        factory: `package.module:function`.
+        state_dict: the weights by name.
+        label: what they are, for the errors.
 
     Raises:
         InputError: the function cannot be imported or fails, or the weights do not fit.
     """
-    return fit_weights(call_builder(find_builder(factory, factory), factory), state_dict)
+    built = call_builder(find_builder(factory, factory), factory)
+    return fit_weights(built, state_dict, label=label)
 
 
 def _load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:

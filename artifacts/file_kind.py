@@ -9,6 +9,8 @@ from artifacts.errors import InputError
 
 WEIGHT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")
 """Files of weights, `.pth.tar` among them, for which a module of Python is built."""
+MODULE_SUFFIXES = (*WEIGHT_SUFFIXES, ".pt2")
+"""Files of which a module is made, and exported."""
 _HEAD_BYTES = 4096
 _MIN_PICKLE_PROTOCOL, _MAX_PICKLE_PROTOCOL = 2, 5
 

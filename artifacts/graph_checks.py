@@ -71,13 +71,26 @@ def check_graph(model: onnx.ModelProto, path: Path) -> None:
     for node in iter_nodes(model.graph.node):
         _check_names([node.op_type, node.domain, node.name, *node.input, *node.output], path)
         _check_operator(node, opset, functions, path)
-        _check_random(node, path)
+    check_random(model.graph, path)
     check_definitions(model.graph, path)
     _check_order(model.graph, set(), path)
 
 
+def check_random(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuses random numbers without a spread: onnxruntime ends the whole process at them.
+
+    Args:
+        graph: the graph; its sub-graphs are checked too.
+        path: its file, for the errors.
+
+    Raises:
+        InputError: naming the node.
+    """
+    for node in iter_nodes(graph.node):
+        _check_random(node, path)
+
+
 def _check_random(node: onnx.NodeProto, path: Path) -> None:
-    """Refuses random numbers without a spread: onnxruntime ends the whole process at them."""
     settings = {item.name: item.f for item in node.attribute}
     is_normal = node.op_type in ("RandomNormal", "RandomNormalLike")
     is_uniform = node.op_type in ("RandomUniform", "RandomUniformLike")
@@ -113,28 +126,6 @@ def run_checker(model: onnx.ModelProto, path: Path) -> None:
         raise InputError(
             f"{path} is not a valid ONNX model: {first_line(error)}", fix="export it again"
         ) from error
-
-
-def check_scales(graph: onnx.GraphProto, path: Path) -> None:
-    """Refuses Q/DQ scales that are zero, negative or not finite.
-
-    Raises:
-        InputError: naming the node.
-    """
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or len(node.input) < 2:
-            continue
-        tensor = constants.get(node.input[1])
-        if tensor is None or tensor.data_type not in FLOAT_TYPES:
-            continue
-        scales = onnx.numpy_helper.to_array(tensor).astype(np.float64)
-        if not (np.isfinite(scales) & (scales > 0)).all():
-            raise InputError(
-                f"node '{node.name or node.op_type}' of {path} has a scale of "
-                f"{scales.min() if np.isfinite(scales).all() else 'NaN or infinity'}",
-                "scales above 0",
-            )
 
 
 def check_finite(graph: onnx.GraphProto, path: Path, *, may_be_infinite: bool = False) -> None:

@@ -19,7 +19,6 @@ from artifacts.fused_operators import write_standard_operators
 from artifacts.graph_checks import (
     check_finite,
     check_graph,
-    check_scales,
     run_checker,
 )
 from artifacts.node_order import sort_nodes
@@ -32,6 +31,7 @@ from artifacts.onnx_inputs import (
 )
 from artifacts.onnx_metadata import read_metadata
 from artifacts.opset import MIN_IR_VERSION, TARGET_OPSET, require_runnable, upgrade_opset
+from artifacts.pair_constants import check_scales
 from artifacts.plugin_tail import PluginTail, cut_plugins
 from artifacts.shape_inference import infer_shapes
 from artifacts.sparse_weights import store_densely

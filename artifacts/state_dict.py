@@ -12,6 +12,7 @@ from artifacts.wrapped_weights import drop_training_wrappers, is_averaged
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+WEIGHTS = "the weights"
 _SHOWN = 5
 _COUNTER = "num_batches_tracked"
 """Of a BatchNorm; files that were converted often lack it, and PyTorch needs it for no result."""
@@ -22,7 +23,9 @@ _LAZY_TYPES = ("UninitializedParameter", "UninitializedBuffer")
 _log = logging.getLogger(__name__)
 
 
-def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
+def fit_weights(
+    module: Any, state_dict: Mapping[str, "Tensor"], *, label: str = WEIGHTS
+) -> "nn.Module":
     """Loads weights into a module, all of them and nothing else.
 
     BatchNorms' counters and all but one name of tied weights may lack. What thop's profile counted
@@ -31,6 +34,11 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     Where the module was a part of what was trained (`module.` of DDP and of averaged models,
     `model.` of Lightning), its weights are those below one prefix; a warning names the others. Of
     several the averaged ones are taken (`ema_model.`).
+
+    Args:
+        module: the network; one that was compiled too.
+        state_dict: its weights by name.
+        label: what they are, for the errors ("the weights of net.pt").
 
     Raises:
         InputError: keys are missing or left over, shapes differ (the first five are named), or the
@@ -57,7 +65,7 @@ def fit_weights(module: Any, state_dict: Mapping[str, "Tensor"]) -> "nn.Module":
     ]
     if found:
         raise InputError(
-            f"the weights do not fit the network: {'; '.join(found)}",
+            f"{label} do not fit the network: {'; '.join(found)}",
             "the weights of this very network",
         )
     load_by_name(network, state_dict)

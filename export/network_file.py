@@ -17,12 +17,11 @@ from artifacts.checkpoint import (
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.exported_program import load_exported_program
-from artifacts.file_kind import WEIGHT_SUFFIXES
+from artifacts.file_kind import MODULE_SUFFIXES
 from artifacts.input_spec import InputSpec
 from artifacts.module_arguments import list_needed
 from export.to_onnx import INPUT_NAME, export_onnx
 
-SUFFIXES = (*WEIGHT_SUFFIXES, ".pt2")
 _CHANNELS = 3
 
 Shapes = dict[str, tuple[int, ...]]
@@ -103,8 +102,9 @@ def open_network(
         UnsafeFileError: reading the file could run code.
     """
     suffix = source.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{source} is no network that can be exported", " or ".join(SUFFIXES))
+    if suffix not in MODULE_SUFFIXES:
+        expected = " or ".join(MODULE_SUFFIXES)
+        raise InputError(f"{source} is no network that can be exported", expected)
     if suffix == ".pt2":
         module, own = load_exported_program(source, is_trusted=options.is_trusted)
         _refuse_other_shapes(source, own, options)
@@ -118,7 +118,7 @@ def open_network(
             "the function that builds the network",
             "name it with --factory package.module:function",
         )
-    module = build_from_factory(options.factory, content)
+    module = build_from_factory(options.factory, content, label=f"the weights of {source}")
     return module, _shapes(source, options, None, module), options.input_spec
 
 
@@ -133,7 +133,8 @@ def _build_checkpoint(
             "no other one",
             "leave --color, --pixel-scale, --mean, --std and --resize out",
         )
-    module = build_module(checkpoint, factory=options.factory)
+    label = f"the weights of {source}"
+    module = build_module(checkpoint, factory=options.factory, label=label)
     shapes = _shapes(source, options, _own_shape(checkpoint), module, checkpoint.shapes)
     return module, shapes, known or given
 

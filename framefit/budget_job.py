@@ -26,7 +26,7 @@ from latency_budget.driving_mode import cut_to_heads
 from latency_budget.measure import POLICIES
 from latency_budget.priority import Scheduling
 from latency_budget.report import NETWORK_STAGE, Report
-from latency_budget.tiers import Tier
+from latency_budget.tiers import MOST_FRAMES, Tier
 from latency_budget.workload import Recipe
 
 Progress = Callable[[str, int, int], None]
@@ -69,13 +69,13 @@ def read_check_settings(
         if environment not in MODES:
             raise InputError(f"--environment is '{environment}'", " or ".join(MODES))
         budget = replace(budget, environment=environment)
-    if rest["policy"] not in POLICIES or rest["warmup_frames"] < 0:
+    if rest["policy"] not in POLICIES or not 0 <= rest["warmup_frames"] <= MOST_FRAMES:
         raise InputError(
             f"--policy {rest['policy']}, --warmup {rest['warmup_frames']}",
-            f"{' or '.join(POLICIES)}, and 0 or more",
+            f"{' or '.join(POLICIES)}, and 0 to {MOST_FRAMES} frames",
         )
-    if rest.get("sweep_frames", 0) < 0:
-        raise InputError(f"--sweep is {rest['sweep_frames']}", "0 or more frames")
+    if not 0 <= rest.get("sweep_frames", 0) <= MOST_FRAMES:
+        raise InputError(f"--sweep is {rest['sweep_frames']}", f"0 to {MOST_FRAMES} frames")
     if rest["mode"] is not None:
         budget.for_mode(rest["mode"])
     scheduling = Scheduling(cpus=_parse_cpus(cpus), priority=priority)
@@ -86,8 +86,8 @@ def _choose_evidence(
     tier: Tier, frames: int | None, restarts: int | None, *, is_compared: bool
 ) -> Tier:
     if frames is not None:
-        if frames < 1:
-            raise InputError(f"--frames is {frames}", "1 or more")
+        if not 1 <= frames <= MOST_FRAMES:
+            raise InputError(f"--frames is {frames}", f"1 to {MOST_FRAMES}")
         tier = replace(tier, frames=frames, min_frames=min(frames, tier.min_frames))
     if restarts is not None:
         if is_compared and restarts < INTERLEAVED_PAIRS:

@@ -9,7 +9,7 @@ from artifacts.atomic import require_writable
 from artifacts.chosen_outputs import keep_outputs
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.file_kind import require_file
+from artifacts.file_kind import MODULE_SUFFIXES, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import save_onnx
 from artifacts.onnx_inputs import input_tensors, parse_input_shapes
@@ -150,8 +150,11 @@ def export_plan(
         kinds = ("int8-onnx",) if settings.int8 else ("int8-onnx", "float-onnx")
         model = Workspace().find_artifact(*kinds)
     if model.suffix.lower() != ".onnx":
+        is_module = model.suffix.lower() in MODULE_SUFFIXES
         raise InputError(
-            f"{model} is no ONNX model", "an .onnx file", f"run: framefit export onnx {model}"
+            f"{model} is no ONNX model",
+            "an .onnx file",
+            f"run: framefit export onnx {model}" if is_module else "",
         )
     target = require_writable(out or Path(f"{model.stem}.plan"))
     samples: Any = ()

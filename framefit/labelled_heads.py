@@ -34,7 +34,7 @@ def open_label_heads(path: Path) -> dict[str, Any]:
     content = find_checkpoint(path)
     if content is None or not content.builder.startswith("perception."):
         return {}
-    return label_heads(build_module(content))
+    return label_heads(build_module(content, label=f"the weights of {path}"))
 
 
 def read_label_loss(heads: Mapping[str, Any], samples: TrainingSamples) -> "LabelLoss | None":

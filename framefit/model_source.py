@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from artifacts.digest import sha256_file
 from artifacts.errors import InputError
-from artifacts.file_kind import WEIGHT_SUFFIXES, printable, require_file
+from artifacts.file_kind import MODULE_SUFFIXES, printable, require_file
 from artifacts.input_spec import InputSpec
 from artifacts.onnx_file import complete_shapes, load_before_plugins, load_onnx
 from artifacts.onnx_inputs import one_sample_shapes, parse_input_shapes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from export.network_file import NetworkOptions
 
 _log = logging.getLogger(__name__)
-SUFFIXES = (".onnx", *WEIGHT_SUFFIXES, ".pt2")
+SUFFIXES = (".onnx", *MODULE_SUFFIXES)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from artifacts.file_kind import require_file
 from artifacts.graph_checks import (
     check_definitions,
     check_finite,
-    check_scales,
+    check_random,
     check_sizes,
     check_versions,
 )
 from artifacts.onnx_file import read_as_stored
+from artifacts.pair_constants import check_scales
 from engines.onnx_outline import check_onnx_outline
 from framefit.overflow_check import warn_of_overflow
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 def check_network(path: Path) -> bool:
     """Refuses NaN, scales of 0, values defined twice, unknown versions, weights behind a link.
+
+    And random numbers at which a runtime ends the process.
 
     Args:
         path: a model; of a plan only that it is a file.
@@ -43,6 +46,7 @@ def check_network(path: Path) -> bool:
     check_versions(network, path)
     check_sizes(network.graph, path)
     check_definitions(network.graph, path)
+    check_random(network.graph, path)
     check_scales(network.graph, path)
     check_finite(network.graph, path, may_be_infinite=True)
     return is_split

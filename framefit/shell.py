@@ -24,6 +24,7 @@ from artifacts.errors import (
     MissingExtraError,
     find_missing_extra,
 )
+from artifacts.log_lines import defuse
 from artifacts.own_packages import OUR_PACKAGES
 from framefit.first_moments import TOLD
 from framefit.interrupts import Interrupt, interruptible
@@ -33,6 +34,7 @@ _DEBUG = "--debug"
 _JSON = "--json"
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def run_command(program: str, command: Any, arguments: Sequence[str] | None = None) -> int:
@@ -155,6 +157,10 @@ def _report(error: Exception, program: str, name: str) -> int:
             f"cannot write to standard output or a temporary file: {error.strerror}",
             fix="free space on the disk, or send the output elsewhere",
         )
+    if isinstance(error, OSError) and error.errno in _TOO_MANY_FILES:
+        error = FramefitError(
+            f"no file can be opened: {error.strerror}", fix="raise the limit, see: ulimit -n"
+        )
     if isinstance(error, FramefitError):
         before = f"{name}: " if isinstance(error, MissingExtraError) else ""
         _say(f"error: {before}{error}")
@@ -182,13 +188,13 @@ def _say(text: str) -> None:
     line = " ".join(text.split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)
     encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stderr.write(defuse(shown).encode(encoding, "replace").decode(encoding) + "\n")
 
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        return f"{level}{record.getMessage()}"
+        return defuse(f"{level}{record.getMessage()}")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from artifacts.log_lines import defuse
+
 PIPE_WIDTH = 160
 
 
@@ -11,6 +13,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -20,4 +23,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    console.print(Text.from_ansi(defuse(captured.get().removesuffix("\n"))), soft_wrap=True)

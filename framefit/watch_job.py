@@ -85,5 +85,5 @@ def _show(
     figures = watcher.figures()
     show(figures, source)
     if endpoint is not None:
-        endpoint.show(figures)
+        endpoint.show(figures, source)
     return figures

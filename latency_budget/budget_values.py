@@ -51,10 +51,12 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def check_count(source: str, key: str, value: Any, *, low: int) -> int:
-    """Returns a whole number of at least `low`."""
+def check_count(source: str, key: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """Returns a whole number of at least `low` and at most `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise InputError(f"{source}: {key} = {value!r}", f"a whole number of {low} or more")
+    if high is not None and value > high:
+        raise InputError(f"{source}: {key} = {value!r}", f"a whole number of at most {high}")
     return value
 
 

@@ -27,7 +27,7 @@ from latency_budget.stage import FRAME_NAMES
 from latency_budget.stop_rule import SequentialStop
 from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge, judge_measurement
-from latency_budget.workload import Recipe
+from latency_budget.workload import Recipe, require_unchanged
 
 INTERLEAVED_PAIRS = 5
 
@@ -126,6 +126,8 @@ def check_subject(
     measured = measure_in_turns(recipes, process, progress)
     reference = measured["before"] if subject.against is not None else None
     experiment = measured["after" if subject.against is not None else ""]
+    if subject.artifact:
+        require_unchanged(subject.artifact, sha256)
     report = _conclude(experiment.paced, subject, settings, files, experiment, plan, reference)
     if report.variants[-1].sha256 != sha256:
         raise UnsafeFileError(

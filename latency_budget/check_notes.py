@@ -2,9 +2,12 @@
 
 from latency_budget.budget import Budget
 
+_LOOSE_RATIO = 2.0
+"""Beyond this P99/P50 is no limit of jitter; the example has 1.2."""
+
 
 def describe_limits(budget: Budget, mode: str | None) -> list[str]:
-    """Returns notes on a deadline that is cut to the period, and on heads that are off.
+    """Returns notes on a deadline that is cut, limits that hardly limit, and heads that are off.
 
     Args:
         budget: of the whole frame.
@@ -16,11 +19,37 @@ def describe_limits(budget: Budget, mode: str | None) -> list[str]:
             f"The deadline of {frame.deadline_ms:g} ms is longer than a frame period at "
             f"{frame.rate_hz:g} Hz: {frame.deadline_ns / 1e6:.4g} ms are judged."
         )
+    notes += _describe_loose(budget)
     if mode:
         heads = budget.modes[mode]
         free = ", ".join(head for head in heads if head not in budget.heads)
         unjudged = f" Without a contract, so not judged: {free}." if free else ""
         notes.append(f"Mode {mode}: only {', '.join(heads)} on.{unjudged}")
+    return notes
+
+
+def _describe_loose(budget: Budget) -> list[str]:
+    """Returns notes on limits that let nearly everything pass, as a slip in their unit does."""
+    notes, frame = [], budget.frame
+    deadline_ms = frame.deadline_ns / 1e6
+    if frame.p99_over_p50 > _LOOSE_RATIO:
+        percent = frame.p99_over_p50
+        hint = f" If {percent:g} % is meant, write {1 + percent / 100:g}." if percent >= 5 else ""
+        notes.append(f"p99_over_p50 = {percent:g} lets P99 be {percent:g} times P50.{hint}")
+    if frame.jitter_floor_ms >= deadline_ms:
+        notes.append(
+            f"jitter_floor_ms = {frame.jitter_floor_ms:g} is not below the deadline of "
+            f"{deadline_ms:.4g} ms: jitter is as good as not judged."
+        )
+    if frame.max_consecutive_misses > frame.rate_hz:
+        seconds = frame.max_consecutive_misses / frame.rate_hz
+        notes.append(
+            f"max_consecutive_misses = {frame.max_consecutive_misses} lets {seconds:.3g} s of "
+            "frames be missed in a row."
+        )
+    loose = [name for name, limit_ms in budget.stages.items() if limit_ms > deadline_ms]
+    if loose:
+        notes.append(f"Beyond the deadline of {deadline_ms:.4g} ms: stage {', '.join(loose)}.")
     return notes
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from artifacts.errors import FramefitError
+from artifacts.errors import FramefitError, InputError
 from artifacts.own_packages import put_first
 from latency_budget.clock import MonotonicClock
 from latency_budget.experiment import Experiment, Parts, run_experiment
@@ -108,7 +108,11 @@ def _follow(request: dict[str, Any], begun_ns: int, channel: TextIO) -> None:
 
 
 def save_experiment(path: Path, experiment: Experiment) -> None:
-    """Writes an experiment of one process; `restarts.load_experiment` reads it."""
+    """Writes an experiment of one process; `restarts.load_experiment` reads it.
+
+    Raises:
+        InputError: the disk is full.
+    """
     runs: dict[str, Run] = {"closed": experiment.closed, "paced": experiment.paced}
     if experiment.other is not None:
         runs["other"] = experiment.other
@@ -122,7 +126,14 @@ def save_experiment(path: Path, experiment: Experiment) -> None:
         "session": experiment.session,
         "runtime": experiment.runtime,
     }
-    save_runs(path, runs, facts)
+    try:
+        save_runs(path, runs, facts)
+    except OSError as error:  # Standard error is a file beside it, and as full.
+        raise InputError(
+            f"cannot write what was measured to {path.parent}: {error.strerror or error}",
+            "a folder for temporary files with free space",
+            "name one in TMPDIR",
+        ) from error
 
 
 def _tell(channel: TextIO, message: dict[str, Any]) -> None:

@@ -105,13 +105,13 @@ def settle_steps(
     Args:
         judge_at: makes the gates, with all times later by so many nanoseconds.
         run: the run; only recorded times have steps.
-        times_ns: [processed] those that are judged; where all are equal, no step can be seen.
+        times_ns: [processed] those that are judged.
 
     Returns:
         the gates of the times as they are, inconclusive where one does not hold within a step.
     """
     gates = judge_at(0)
-    if run.mode != "recorded" or not len(times_ns) or times_ns.min() == times_ns.max():
+    if run.mode != "recorded" or not len(times_ns):
         return gates
     step_ns = find_step(times_ns)
     others = {

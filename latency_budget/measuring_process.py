@@ -34,6 +34,11 @@ _TELLING_LOOK_NS = 50_000_000
 _LOOK_S = 1.0
 _CONTROL_FRAMES = 120
 """Frames of a no-op at the camera's rate, between parts, that move no pulse."""
+_READY = "stages and frames that are ready to run"
+_CRASHES = (
+    signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS,
+    signal.SIGTRAP,
+)  # fmt: skip
 _OURS = (str(Path(__file__).parent), "<")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 _CALL = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<name>.+)$', re.MULTILINE)
@@ -90,7 +95,7 @@ def measure_in_child(
         finally:
             _end(child)
         if not is_measured:
-            raise _died(child.returncode, follower.describe_place(), words.read_from())
+            raise follower.explain_end(child.returncode)
 
 
 class _Follower:
@@ -146,6 +151,28 @@ class _Follower:
         if place is None or not place.stage:
             return ""
         return f" in stage '{place.stage}' on frame {place.frame} of '{self._part}'"
+
+    def explain_end(self, code: int) -> FramefitError:
+        """Returns why the process ended before it was done.
+
+        A stage that crashes, like one that raises, and what cannot be loaded are not ours to mend.
+
+        Args:
+            code: its exit code, below 0 the signal.
+        """
+        words = [line for line in self._words.read_from().strip().splitlines() if line.strip()]
+        last = words[-1] if words else "it said nothing"
+        place, is_crash = self.describe_place(), -code in _CRASHES
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        how += f" ({signal.Signals(-code).name})" if is_crash else ""
+        what = f"the measuring process ended {how}{place} before it was done: {last}"
+        if place and (is_crash or code >= 0):
+            return InputError(what, "a stage that returns", "try it on this frame by itself")
+        if is_crash and not self._stages:
+            return InputError(what, _READY, "load it by itself in Python")
+        if code == -signal.SIGKILL:
+            return FramefitError(what, fix="the system kills like that where memory runs out")
+        return FramefitError(what)
 
     def _let_end(self) -> None:
         with suppress(subprocess.TimeoutExpired):
@@ -207,7 +234,7 @@ class _Follower:
             what = "give its first frame" if self._stages else "make its stages"
             return InputError(
                 f"what is to be measured did not {what} {took}",
-                "stages and frames that are ready to run",
+                _READY,
                 f"load it by itself in Python, {fix}",
             )
         return FramefitError(f"the measuring process has not moved {took}, outside of all stages")
@@ -269,10 +296,3 @@ def _error_of(message: dict[str, Any]) -> FramefitError:
     if isinstance(kind, type) and issubclass(kind, errors.UnavailableError):
         return errors.UnavailableError(**message["error"])
     return error
-
-
-def _died(code: int, place: str, complaints: str) -> FramefitError:
-    words = [line for line in complaints.strip().splitlines() if line.strip()]
-    last = words[-1] if words else "it said nothing"
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return FramefitError(f"the measuring process ended {how}{place} before it was done: {last}")

@@ -21,6 +21,8 @@ from latency_budget.binomial import (
 from latency_budget.run import DROPPED_NS, Nanoseconds
 
 _TICKS = 64
+_MANY_FRAMES = 10_000
+"""Of a fine clock these show already that its times are too many to be ticks."""
 _TICKING_FRAMES = 100
 """So many frames, in so few different times, show a clock's tick."""
 
@@ -118,6 +120,8 @@ def _find_tick(times: Nanoseconds) -> int:
     Timers of 4, 15.6 or 16.7 ms (a kernel's, Windows', a display's) show in few different times,
     whatever the digits with which they were written.
     """
+    if len(np.unique(times[:_MANY_FRAMES])) > _TICKS + 1:
+        return 1
     values = np.unique(times[times > 0])
     if len(times) < _TICKING_FRAMES or not 2 <= len(values) <= _TICKS:
         return 1

@@ -14,6 +14,8 @@ from latency_budget.budget_values import (
 )
 
 RULES = ("order", "sprt", "cluster")
+MOST_FRAMES = 10_000_000
+"""More than three days at 30 Hz; the times of so many still fit into memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,7 @@ def parse_tiers(source: str, values: Mapping[str, Any]) -> dict[str, Tier]:
 
 def _check(source: str, key: str, field: str, value: Any) -> Any:
     if field in ("frames", "restarts", "attempts"):
-        return check_count(source, key, value, low=1)
+        return check_count(source, key, value, low=1, high=MOST_FRAMES)
     if field == "min_frames":
         return check_count(source, key, value, low=0)
     if field == "rule":

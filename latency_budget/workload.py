@@ -73,10 +73,8 @@ class Recipe:
             UnsafeFileError: the artifact is not the file that the recipe was made for.
             InputError: there is no such function, or it does not return a workload.
         """
-        if self.artifact and self.sha256 and sha256_file(Path(self.artifact)) != self.sha256:
-            raise UnsafeFileError(
-                f"{self.artifact} changed while it was measured", f"the digest {self.sha256[:12]}…"
-            )
+        if self.artifact and self.sha256:
+            require_unchanged(Path(self.artifact), self.sha256)
         module, _, name = self.function.partition(":")
         workload = getattr(importlib.import_module(module), name)(**self.arguments)
         if not isinstance(workload, Workload):
@@ -84,3 +82,20 @@ class Recipe:
                 f"'{self.function}' returned a {type(workload).__name__}", "a Workload"
             )
         return workload
+
+
+def require_unchanged(artifact: Path, sha256: str) -> None:
+    """Refuses a file that is not the one any more that is measured.
+
+    Raises:
+        UnsafeFileError: its content is another, or it is gone.
+    """
+    expected = f"the digest {sha256[:12]}… until the end"
+    try:
+        found = sha256_file(artifact)
+    except OSError as error:
+        raise UnsafeFileError(
+            f"{artifact} cannot be read any more: {error.strerror or error}", expected
+        ) from error
+    if found != sha256:
+        raise UnsafeFileError(f"{artifact} changed while it was measured", expected)

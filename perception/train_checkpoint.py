@@ -94,7 +94,7 @@ def evaluate_checkpoint(
         InputError: the checkpoint is damaged or holds another kind of network.
     """
     checkpoint = load_checkpoint(path)
-    network = build_module(checkpoint)
+    network = build_module(checkpoint, label=f"the weights of {path}")
     if not isinstance(network, PerceptionNetwork):
         raise InputError(f"{path} holds a {type(network).__name__}", "a PerceptionNetwork")
 

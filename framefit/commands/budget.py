@@ -204,12 +204,13 @@ def init(
     from framefit.first_budget import measure_or_read
     from framefit.trusted_models import Trust, open_trusted
     from latency_budget.budget_file import render_budget
+    from latency_budget.tiers import MOST_FRAMES
 
     is_rate = rate_hz is None or 0.1 <= rate_hz <= 10_000
-    if not 1 <= margin <= 10 or not is_rate or frames < 1:
+    if not 1 <= margin <= 10 or not is_rate or not 1 <= frames <= MOST_FRAMES:
         raise InputError(
             f"--margin {margin}, --rate-hz {rate_hz or 'not given'}, --frames {frames}",
-            "a margin of 1 to 10, a rate of 0.1 to 10000 Hz, and at least 1 frame",
+            f"a margin of 1 to 10, a rate of 0.1 to 10000 Hz, and 1 to {MOST_FRAMES} frames",
         )
     if out.suffix.lower() != ".toml":
         raise InputError(

@@ -76,10 +76,10 @@ def watch(
             figures = watcher.figures()
             typer.echo(_describe(figures, frames))
             if json_file is not None:
-                write_json(json_file, figures.to_dict())
+                write_json(json_file, {**figures.to_dict(), **frames.to_dict()})
     if frames.unreadable and not figures.frames:
         raise InputError(
-            f"none of {frames.unreadable} lines is a frame",
+            f"none of {frames.unreadable} {frames.unit}s is a frame",
             'a line such as {"latency_ms": 24.8} per frame',
             "judge a .csv that is complete with budget-check --samples",
         )
@@ -145,7 +145,13 @@ def _describe(figures: "Figures", source: "Source") -> str:
         f" (at most {format_ms(figures.p99_upper_ms)} at 95 %) ms",
     ]
     if source.unreadable:
-        parts.append(count_of(source.unreadable, "unreadable line"))
+        parts.append(count_of(source.unreadable, f"unreadable {source.unit}"))
     if source.lost:
         parts.append(f"{count_of(source.lost, 'frame')} lost")
+    if source.backward:
+        times = count_of(source.backward, "time")
+        parts.append(
+            f"the frames' numbers did not grow {times} (lines twice or out of order, or a counter "
+            "that began anew)"
+        )
     return "; ".join(parts)

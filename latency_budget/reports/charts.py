@@ -17,7 +17,7 @@ BOX_WIDTH, BOX_HEIGHT = 1000.0, 100.0
 BINS = 96
 COLUMNS = 400
 _SHARE_IN_VIEW = 0.998
-_MOST_DEADLINES = 3.0
+MOST_DEADLINES = 3.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def latency_axis(report: Report, *, from_zero: bool) -> Axis:
         for part in parts
         if np.isfinite(part).any()
     )
-    high = max(deadline * 1.15, min(tall * 1.08, deadline * _MOST_DEADLINES))
+    high = max(deadline * 1.15, min(tall * 1.08, deadline * MOST_DEADLINES))
     low = 0.0 if from_zero else min(float(finite.min()) * 0.95, deadline * 0.9)
     return build_axis(max(0.0, low), high)
 
@@ -189,7 +189,7 @@ def waterfall_axis(report: Report) -> Axis:
         for stage in variant.stages:
             ends.append((start + (stage["p99"] or stage["p50"] or 0.0)) * 1.03)
             start += stage["p50"] or 0.0
-    return build_axis(0.0, min(max(ends), deadline * _MOST_DEADLINES))
+    return build_axis(0.0, min(max(ends), deadline * MOST_DEADLINES))
 
 
 def build_histogram(variant: Variant, axis: Axis) -> Histogram:

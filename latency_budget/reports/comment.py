@@ -3,6 +3,7 @@
 from typing import Any
 
 from latency_budget.report import Report, Variant
+from latency_budget.reports.charts import MOST_DEADLINES, is_waiting
 from latency_budget.reports.markdown import escape, name_digest, table_row
 from latency_budget.reports.terminal import headline
 from latency_budget.reports.text import SYMBOLS, format_ms, plain
@@ -47,27 +48,42 @@ def render_comment(report: Report, base: Report | None = None) -> str:
 
 
 def _waterfall(report: Report, variant: Variant) -> list[str]:
-    """Bars of text against the deadline, one line per stage."""
+    """Bars of text against the deadline, one line per stage; longer ones than fit are cut."""
     deadline = float(report.frame["deadline_ms"])
-    whole = {"name": "frame", **variant.details["service_ms"]}
     stages = [stage for stage in variant.stages if stage["p50"] is not None]
-    ends = [deadline * 1.1, sum(stage["p50"] for stage in stages), whole["p99"] or 0.0]
-    scale = _WIDTH / max(ends)
-    width = max([len("deadline"), *(len(plain(stage["name"])) for stage in stages)])
+    wholes = _wholes(variant, len(stages))
+    ends = [deadline * 1.1, sum(stage["p50"] for stage in stages)]
+    ends += [whole["p99"] or whole["p50"] for whole in wholes]
+    scale = _WIDTH / min(max(ends), deadline * MOST_DEADLINES)
+    names = ["deadline", *(plain(row["name"]) for row in (*stages, *wholes))]
+    width = max(len(name) for name in names)
     lines, start = ["```text"], 0.0
     for stage in stages:
         lines.append(_bar(stage, start, scale, width))
         start += stage["p50"]
-    if len(stages) != 1 and whole["p50"] is not None:
-        lines.append(_bar(whole, 0.0, scale, width))
+    lines += [_bar(whole, 0.0, scale, width) for whole in wholes]
     mark = " " * max(0, round(deadline * scale)) + "│"
     return [*lines, f"{'deadline':<{width}} {mark} {deadline:g} ms", "```"]
+
+
+def _wholes(variant: Variant, stages: int) -> list[dict[str, Any]]:
+    """Returns the frame as it is judged, and all stages without its wait where that matters."""
+    rows = [{"name": "frame", **variant.frame_ms}]
+    if is_waiting(variant):
+        rows[0]["name"] = "with its wait"
+        if stages > 1:
+            rows.insert(0, {"name": "all stages", **variant.details["service_ms"]})
+    elif stages == 1:
+        return []
+    return [row for row in rows if row["p50"] is not None]
 
 
 def _bar(figures: dict[str, Any], start: float, scale: float, width: int) -> str:
     p50 = float(figures["p50"])
     p99 = p50 if figures["p99"] is None else float(figures["p99"])
-    begin, middle, end = (round(value * scale) for value in (start, start + p50, start + p99))
+    begin, middle, end = (
+        min(_WIDTH, round(value * scale)) for value in (start, start + p50, start + p99)
+    )
     bar = " " * begin + "█" * max(1, middle - begin) + "░" * max(0, end - middle)
     name = plain(figures["name"]).replace("`", "'")
     return f"{name:<{width}} {bar} {format_ms(p50, 1)} / {format_ms(figures['p99'], 1)} ms"

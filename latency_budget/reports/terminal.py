@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from artifacts.log_lines import defuse
 from latency_budget.report import Report
 from latency_budget.reports.table import build_rows, head_metrics, head_value
 from latency_budget.reports.text import (
@@ -70,7 +71,15 @@ def describe_gain(report: Report) -> str:
 
 
 def print_report(report: Report, console: "Console") -> None:
-    """Prints the report to a rich console; all text is taken literally."""
+    """Prints the report to a rich console; all text is taken literally, also by a CI server."""
+    from rich.text import Text
+
+    with console.capture() as captured:
+        _print_parts(report, console)
+    console.print(Text.from_ansi(defuse(captured.get().removesuffix("\n"))), soft_wrap=True)
+
+
+def _print_parts(report: Report, console: "Console") -> None:
     from rich.table import Table
     from rich.text import Text
 

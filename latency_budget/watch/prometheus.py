@@ -4,6 +4,7 @@ from typing import Any
 
 from artifacts.errors import InputError, MissingExtraError, UnavailableError
 from latency_budget.watch.sample import Sample
+from latency_budget.watch.sources import Source
 from latency_budget.watch.watcher import Figures
 
 MOST_STAGES = 64
@@ -60,6 +61,18 @@ class PrometheusEndpoint:
                 ("p99_upper_seconds", "Upper 95 % bound of P99 of the last frames"),
                 ("longest_miss_run", "Most consecutive misses so far"),
                 ("deadline_seconds", "The frame's deadline"),
+                (
+                    "frames_lost",
+                    "Overwritten unread in a ring, or left out by the numbers of lines",
+                ),
+                (
+                    "frames_unreadable",
+                    "Lines that were no frame, records of a ring with impossible times",
+                ),
+                (
+                    "frame_numbers_backward",
+                    "Lines whose number is not above that of the line before",
+                ),
             )
         }
         self._known: set[str] = set()
@@ -92,7 +105,7 @@ class PrometheusEndpoint:
             if stage in self._known:
                 self._stage.labels(stage).observe(duration_ns / 1e9)
 
-    def show(self, figures: Figures) -> None:
+    def show(self, figures: Figures, source: Source) -> None:
         """Sets the gauges."""
         values: dict[str, Any] = {
             "p50_seconds": figures.p50_ms,
@@ -102,6 +115,9 @@ class PrometheusEndpoint:
         for key, value in values.items():
             self._gauges[key].set(float("nan") if value is None else value / 1e3)
         self._gauges["longest_miss_run"].set(figures.longest_run)
+        self._gauges["frames_lost"].set(source.lost)
+        self._gauges["frames_unreadable"].set(source.unreadable)
+        self._gauges["frame_numbers_backward"].set(source.backward)
 
     def close(self) -> None:
         """Stops serving."""

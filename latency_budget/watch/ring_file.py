@@ -92,6 +92,7 @@ class RingReader:
 
     Attributes:
         lost: frames that were overwritten before they were read.
+        unreadable: frames with a time that is none: a latency of 0 or below, a stage below 0.
         file: which file it is; a pipeline that starts again makes another one of that name.
 
     Raises:
@@ -110,7 +111,7 @@ class RingReader:
         self._words = 2 + len(self.stages)
         self._cells = memoryview(self._map)[_DATA:].cast("q")
         self._next = 0
-        self.lost = 0
+        self.lost = self.unreadable = 0
 
     def _read_head(self, path: Path) -> tuple[str, ...]:
         wrong = InputError(f"{path} is no ring of frames", "a file of RingWriter")
@@ -141,8 +142,11 @@ class RingReader:
             values = list(self._cells[base + 1 : base + self._words])
             if self._cells[base] != number:
                 continue
-            found.append(_sample(values, self.stages))
             self._next += 1
+            if values[0] != _DROPPED and (values[0] < 1 or min(values) < 0):
+                self.unreadable += 1
+                continue
+            found.append(_sample(values, self.stages))
 
     def _skip(self, number: int) -> None:
         """The writer has lapped the reader: goes on with the oldest frame that is surely whole."""

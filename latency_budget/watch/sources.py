@@ -21,13 +21,22 @@ class Source:
     """Frames as they come.
 
     Attributes:
-        unreadable: lines that were no frame.
+        unit: what it reads, in the singular.
+        unreadable: lines that were no frame, frames of a ring with impossible times.
         lost: frames of a ring that were overwritten unread, or that the numbers of lines leave out.
+        backward: lines whose number is not above that of the line before.
     """
+
+    unit = "line"
 
     def __init__(self) -> None:
         self.unreadable = 0
         self.lost = 0
+        self.backward = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns what was not counted as a frame, or maybe more than once, for JSON."""
+        return {"unreadable": self.unreadable, "lost": self.lost, "backward": self.backward}
 
     def batches(self) -> Iterator[list[Sample]]:
         """Yields the frames that came; an empty list where there is none yet."""
@@ -107,7 +116,8 @@ class LineSource(Source):
             self.unreadable += 1
             return []
         if sample.number is not None and self._last is not None:
-            self.lost += max(0, sample.number - self._last - 1)  # A counter may begin anew.
+            self.lost += max(0, sample.number - self._last - 1)
+            self.backward += sample.number <= self._last
         self._last = sample.number
         return [sample]
 
@@ -126,13 +136,15 @@ class RingSource(Source):
         wait: called with seconds where there is nothing to read.
     """
 
+    unit = "record"
+
     def __init__(
         self, path: Path, *, follow: bool = True, wait: Callable[[float], object] | None = None
     ) -> None:
         super().__init__()
         self._path = path
         self._reader = RingReader(path)
-        self._lost_before = 0
+        self._before = 0, 0
         self._follow = follow
         self._wait = wait or Event().wait
 
@@ -140,7 +152,8 @@ class RingSource(Source):
         """Yields what came since the last look."""
         while True:
             found = self._reader.poll()
-            self.lost = self._lost_before + self._reader.lost
+            self.lost = self._before[0] + self._reader.lost
+            self.unreadable = self._before[1] + self._reader.unreadable
             yield found
             if not found:
                 if not self._follow:
@@ -154,7 +167,7 @@ class RingSource(Source):
         if found is None or os.path.samestat(found, self._reader.file):
             return False
         self._reader.close()
-        self._lost_before = self.lost
+        self._before = self.lost, self.unreadable
         self._reader = RingReader(self._path)
         return True
 

@@ -101,6 +101,12 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, float_model, arguments, c
     assert sorted(folder.iterdir()) == before
 
 
+def test_what_holds_no_network_is_not_sent_to_the_export(folder, capsys):
+    (folder / "notes.md").write_text("# notes")
+    assert main(["export", "trt", "notes.md"]) == 2
+    assert capsys.readouterr().err == "error: notes.md is no ONNX model; expected an .onnx file\n"
+
+
 def test_help_documents_the_removed_flags(capsys):
     assert main(["export", "trt", "--help"]) == 0
     output = capsys.readouterr().out

@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 
 import onnx
 import pytest
 import torch
 from torch import nn
 
-from artifacts.checkpoint import Checkpoint, save_checkpoint
+from artifacts.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from artifacts.errors import InputError
 from artifacts.input_spec import InputSpec
 from export.network_file import NetworkOptions, export_network_file, open_network
@@ -48,6 +49,22 @@ def test_another_input_spec_than_the_checkpoints_is_refused(checkpoint):
     with pytest.raises(InputError, match="trained with the input spec"):
         export_network_file(checkpoint, options=NetworkOptions(input_spec=InputSpec()))
     assert not checkpoint.with_suffix(".onnx").exists()
+
+
+def test_weights_that_do_not_fit_are_named_with_their_file(checkpoint, tmp_path, monkeypatch):
+    """Of a student and its teacher one may be of another network."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wide_networks.py").write_text(
+        "from torch import nn\ndef small():\n    return nn.Sequential(nn.Conv2d(3, 9, 3))\n"
+    )
+    path = tmp_path / "weights.pt"
+    torch.save(nn.Sequential(nn.Conv2d(3, 2, 3)).state_dict(), path)
+    with pytest.raises(InputError, match=f"the weights of {path} do not fit the network: 2 of"):
+        open_network(path, NetworkOptions(factory="wide_networks:small"))
+    content = replace(load_checkpoint(checkpoint), state_dict={"odd": torch.ones(1)})
+    other = save_checkpoint(tmp_path / "road.pt", content)
+    with pytest.raises(InputError, match=f"the weights of {other} do not fit the network: "):
+        open_network(other, NetworkOptions())
 
 
 def test_plain_weights_need_a_factory_and_a_shape(tmp_path, monkeypatch):

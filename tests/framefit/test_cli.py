@@ -124,6 +124,11 @@ def run_function(function: Callable[[], object], *arguments: str) -> int:
         (UnavailableError("no GPU"), 4, "error: no GPU"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), 4, "framefit[torch]"),
         (ModuleNotFoundError("x", name="tensorrt_rtx"), 4, "framefit[tensorrt-rtx]"),
+        (
+            OSError(24, "Too many open files"),
+            5,
+            "no file can be opened: Too many open files; raise",
+        ),
         (ModuleNotFoundError("x", name="unheard_of"), 5, "internal: ModuleNotFoundError"),
         (ZeroDivisionError("a\nb\x1b[31m"), 5, "internal: ZeroDivisionError: a b?[31m"),
         (MemoryError(), 5, "internal: MemoryError"),

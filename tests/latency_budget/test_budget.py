@@ -154,6 +154,25 @@ def test_a_mode_may_have_heads_without_a_contract(tmp_path):
     assert note.endswith("Without a contract, so not judged: depths, lanes.")
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("p99_over_p50 = 20", "lets P99 be 20 times P50. If 20 % is meant, write 1.2."),
+        ("p99_over_p50 = 2.5", "lets P99 be 2.5 times P50."),
+        ("jitter_floor_ms = 33", "is not below the deadline of 33 ms"),
+        ("max_consecutive_misses = 300", "lets 10 s of frames be missed in a row"),
+        ("[stages]\nnetwork = 5000", "Beyond the deadline of 33 ms: stage network."),
+        ("p99_over_p50 = 1.5", ""),
+    ],
+)
+def test_limits_that_hardly_limit_are_said(tmp_path, text, note):
+    path = tmp_path / "budget.toml"
+    path.write_text(f"[frame]\n{text}\n")
+    notes = describe_limits(Budget.load(path), None)
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)
+
+
 def test_a_part_gets_what_the_other_stages_leave(tmp_path):
     budget = load(tmp_path, "[stages]\nnetwork = 21\npreprocess = 5\nplanning = 6")
     part = budget.for_part(("network",))

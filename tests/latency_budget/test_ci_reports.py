@@ -41,14 +41,15 @@ MS = 1_000_000
 NASTY = "a\n::error::forged|x`y"
 
 
-def make_report(tmp_path, network_ms=18, name="int8", slow=()):
+def make_report(tmp_path, network_ms=18, name="int8", slow=(), wait_ms=0):
     budget = Budget(stages={"preprocess": 3.0, "network": 22.0})
     network = np.full(400, network_ms * MS) + np.arange(400) * 1000
     network[list(slow)] += 40 * MS
     parts = {"preprocess": np.full(400, 2 * MS), "network": network}
     dropped = np.zeros(400, bool)
     dropped[7] = bool(slow)
-    run = Run.from_latencies(sum(parts.values()), stages_ns=parts, dropped=dropped)
+    latency = sum(parts.values()) + round(wait_ms * MS)
+    run = Run.from_latencies(latency, stages_ns=parts, dropped=dropped)
     judgement = judge(run, budget)
     artifact = tmp_path / "model.onnx"
     artifact.write_bytes(b"network")
@@ -194,6 +195,24 @@ def test_no_name_can_forge_a_workflow_command(name, detail):
     assert "," not in command
 
 
+def test_no_line_of_the_text_is_a_workflow_command(tmp_path, capsys):
+    """GitHub reads the log of the check as well: names stand alone in lines, and texts wrap."""
+    (tmp_path / "budget.toml").write_text("[frame]\n[stages]\nnetwork = 20\n")
+    samples = tmp_path / "::error::forged.csv"
+    column = f"{'x' * 40} ::stop-commands::token {'y' * 40} ##[add-mask]z_ms"
+    rows = "".join(f"{20 + index % 7 / 9:.4f},1\n" for index in range(500))
+    samples.write_text(f"latency_ms,{column}\n{rows}")
+    words = ["--budget", str(tmp_path / "budget.toml"), "--samples"]
+    assert budget_check_main([*words, str(samples)]) == 3
+    assert budget_check_main([*words, str(tmp_path / "##[warning]none.csv")]) == 2
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert ": :error::forged.csv" in shown
+    assert "stop-commands" in shown
+    assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+    assert "##[" not in shown
+
+
 _ONCE = []
 
 
@@ -227,6 +246,24 @@ def test_the_comment_shows_each_stage_beside_the_base(tmp_path):
     assert [name for name, _ in bars][:4] == ["preprocess", "network", "frame", "deadline"]
     assert "Missed frames by stage: network 2, dropped 1" in text
     assert "−" not in render_comment(slower).split("| network ")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "rows"),
+    [
+        (0, ["frame 20.2 / 20.4"]),
+        (9, ["all stages 20.2 / 20.4", "with its wait 29.2 / 29.4"]),
+        (9e4, ["all stages 20.2 / 20.4", "with its wait 90020.2 / 90020.4"]),
+    ],
+)
+def test_the_comment_shows_the_frame_as_it_is_judged(tmp_path, wait_ms, rows):
+    """A frame that waits for the one before it is later than its stages take."""
+    text = render_comment(make_report(tmp_path, wait_ms=wait_ms))
+    bars = text.partition("```text\n")[2].partition("\n```")[0].splitlines()
+    shown = [" ".join(re.sub("[█░]+", "", bar).split()) for bar in bars[2:-1]]
+    assert shown == [f"{row} ms" for row in rows]
+    assert max(len(bar) for bar in bars) < 90
+    assert bars[-1].endswith("│ 33 ms")
 
 
 def test_the_comment_holds_no_foreign_markup(tmp_path):
@@ -474,6 +511,24 @@ def test_the_action_runs_no_code_of_its_inputs(tmp_path):
     done, files = run_action(tmp_path, 20.0, BUDGET='budget.toml"; touch forged; "')
     assert done.returncode == 2
     assert not (tmp_path / "forged").exists()
+    assert files["GITHUB_OUTPUT"] == "verdict=\n"
+    (annotation,) = done.stdout.splitlines()
+    assert annotation.startswith("::error title=framefit budget-check::error: cannot read the")
+    assert annotation.removeprefix("::error title=framefit budget-check::") in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_action_says_why_nothing_was_judged(tmp_path):
+    broken = tmp_path / "tools" / "budget-check"
+    broken.parent.mkdir()
+    broken.write_text(
+        "#!/usr/bin/env bash\necho text\necho '[1/5] load' 'error: 5%0A::x' >&2\nexit 5\n"
+    )
+    broken.chmod(0o755)
+    done, files = run_action(tmp_path, 40.0, broken.parent)
+    assert done.returncode == 5
+    assert done.stdout == "text\n::error title=framefit budget-check::[1/5] load error: 5%250A::x\n"
+    assert done.stderr == "[1/5] load error: 5%0A::x\n"
     assert files["GITHUB_OUTPUT"] == "verdict=\n"
 
 

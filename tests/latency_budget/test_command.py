@@ -247,6 +247,7 @@ def test_an_invalid_run_stays_invalid_when_its_samples_are_judged_again(
         ("weight", "tensor 'w' in net.onnx has 1 of 64 values that are NaN"),
         ("twice", "net.onnx defines the value 'd' more than once"),
         ("cut", "tensor 'w' in net.onnx has 255 bytes; expected 256"),
+        ("random", "draws random numbers with a scale of 0; expected a scale above 0"),
     ],
 )
 @pytest.mark.usefixtures("fast")
@@ -263,6 +264,8 @@ def test_networks_that_a_runtime_opens_all_the_same_are_refused(tmp_path, comman
         helper.make_node("Add", ["d", "w"], ["y"]),
     ]
     nodes += nodes[1:2] if damage == "twice" else []
+    if damage == "random":
+        nodes.append(helper.make_node("RandomNormal", [], ["r"], scale=0.0, shape=[1, 64]))
     constants = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
     constants[0].raw_data = constants[0].raw_data[: 255 if damage == "cut" else 256]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
@@ -327,6 +330,9 @@ def fails():
 def rewrites(model):
     return [Stage("network", lambda x: model.write_bytes(b"another network"))], [0]
 
+def removes(model):
+    return [Stage("network", lambda x: model.unlink(missing_ok=True))], [0]
+
 def broken():
     def fail(x):
         raise RuntimeError("no camera")
@@ -355,12 +361,21 @@ def test_a_pipeline_is_the_whole_frame(tmp_path, fast, module, model):
     assert variant["artifact"] == "tiny.onnx"
 
 
-def test_a_verdict_never_names_a_file_that_came_after_the_measurement(fast, module, model):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rewrites", "changed while it was measured"),
+        ("removes", "cannot be read any more: No such file"),
+    ],
+)
+def test_a_verdict_never_names_a_file_that_came_after_the_measurement(
+    fast, module, model, name, message
+):
     found, text = run(
-        "check", "--budget", fast, model, "--pipeline", f"{module}:rewrites", "--frames", 5
+        "check", "--budget", fast, model, "--pipeline", f"{module}:{name}", "--frames", 5
     )
     assert found == 2
-    assert "changed while it was measured" in text
+    assert message in text
 
 
 @pytest.mark.parametrize(
@@ -393,6 +408,12 @@ def test_wrong_pipelines_are_bad_input(fast, module, name, message):
         (["--samples", "a.csv", "m.onnx"], "one of them"),
         (["--samples", "a.csv", "--tier", "nightli"], "did you mean 'nightly'"),
         (["--samples", "a.csv", "--frames", "0"], "--frames is 0"),
+        (
+            ["model.onnx", "--frames", str(10**11)],
+            "--frames is 100000000000; expected 1 to 10000000",
+        ),
+        (["model.onnx", "--warmup", str(10**11)], "and 0 to 10000000 frames"),
+        (["model.onnx", "--sweep", str(10**11)], "--sweep is 100000000000"),
         (["--samples", "a.csv", "--environment", "off"], "--environment is 'off'"),
         (["--samples", "a.csv", "--policy", "newest"], "--policy newest"),
         (["--samples", "a.csv", "--frames", "900"], "--frames would do nothing"),

@@ -93,6 +93,7 @@ def test_wrong_modes_are_refused(mode, message):
         ({"frames": 5, "min_frames": 9}, "no more than frames"),
         ({"stages_imply_frame": "yes"}, "true or false"),
         ({"attempts": 1.5}, "a whole number"),
+        ({"frames": 10**20}, "a whole number of at most 10000000"),
         ({"p999_confidence": 99}, "write 0.99"),
     ],
 )

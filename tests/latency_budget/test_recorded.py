@@ -1,5 +1,6 @@
 import gzip
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from artifacts.errors import InputError
 from latency_budget.budget import Budget, FrameBudget
 from latency_budget.budget_file import render_budget
 from latency_budget.recorded import READERS, read_recording
+from latency_budget.repeated_rows import find_repeats
 from latency_budget.report import build_report, build_variant
 from latency_budget.reports.json_report import render
 from latency_budget.run import Run
@@ -168,6 +170,18 @@ def test_rows_that_hold_frames_twice_are_no_evidence(tmp_path):
         run = read_recorded(write(tmp_path, ".csv", {"latency_ms": times.tolist()}))
         assert "written twice?" in run.find_defects()[0]
         assert judge(run, Budget()).verdict is Verdict.INVALID
+
+
+def test_repeats_are_looked_for_in_little_memory():
+    """A week of frames is millions of rows."""
+    latency = np.random.default_rng(1).integers(15 * MS, 25 * MS, 100_000)
+    tracemalloc.start()
+    try:
+        assert not find_repeats(latency)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 120 * len(latency)
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 3])

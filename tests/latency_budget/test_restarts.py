@@ -31,7 +31,7 @@ from latency_budget.workload import Recipe
 
 MS = 1_000_000
 MODULE = """
-import os, signal, subprocess, sys, threading, time
+import os, resource, signal, subprocess, sys, threading, time
 from artifacts.errors import DeviceFaultError
 from latency_budget import Stage
 from latency_budget.workload import Workload
@@ -78,6 +78,20 @@ def killed():
 
 def crashes():
     return Workload(stages=[Stage("work", lambda payload: killed())], frames=[None])
+
+def overflows():
+    work = lambda payload: os.kill(os.getpid(), signal.SIGSEGV)
+    return Workload(stages=[Stage("work", work)], frames=[None])
+
+def exits():
+    return Workload(stages=[Stage("work", lambda payload: os._exit(3))], frames=[None])
+
+def unloadable():
+    os.abort()
+
+def full():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    return frame()
 
 def nothing():
     return 3
@@ -185,6 +199,10 @@ def test_an_artifact_that_changes_under_way_is_refused(tmp_path):
         ("killed", FramefitError, "ended by signal 9"),
         ("gone", FramefitError, "ended with exit code 0 before it was done"),
         ("crashes", FramefitError, "ended by signal 9 in stage 'work' on frame 0 of 'first frames"),
+        ("overflows", InputError, r"signal 11 \(SIGSEGV\) in stage 'work' on frame 0 of 'first"),
+        ("exits", InputError, "ended with exit code 3 in stage 'work' on frame 0"),
+        ("unloadable", InputError, r"signal 6 \(SIGABRT\) before .*; expected stages and frames"),
+        ("full", InputError, "cannot write what was measured to .*: File too large"),
         ("leaves", InputError, "stage 'work' raised SystemExit on frame 0: 0"),
         ("absent", FramefitError, "has no attribute 'absent'"),
     ],

@@ -271,6 +271,14 @@ def test_what_a_coarse_clock_cannot_tell_is_not_proven(latest_ms, digits, verdic
         assert ("written in steps of" in gate(found, name).detail) == (verdict == "inconclusive")
 
 
+@pytest.mark.parametrize(("time_ms", "verdict"), [(33, "inconclusive"), (32, "pass"), (34, "fail")])
+def test_equal_times_of_a_coarse_clock_are_no_exact_ones(time_ms, verdict):
+    """Frames that wait for a display at 30 Hz take 33.33 ms, and are written as 33 each."""
+    run = Run.from_latencies(np.full(2000, time_ms * MS))
+    gates = {gate.name: gate.verdict for gate in judge(run, Budget()).gates}
+    assert gates["frame P99"] == verdict
+
+
 def test_jitter_of_a_coarse_clock_is_bounded_by_its_steps():
     """5 ms of a millisecond clock may be 4.1 or 5.9 ms: a ratio of 1.2 cannot be seen."""
     latency = noisy(3000, centre=5.4)

@@ -10,9 +10,9 @@ read -r -d "" -a more <<<"$ARGUMENTS" # Its code is 1 at the end of the text.
 check+=(${more[@]+"${more[@]}"})
 if [ -n "$MODEL" ]; then check+=("$MODEL"); fi
 started=$(mktemp)
-trap 'rm -f "$started"' EXIT
-"${check[@]}"
-code=$?
+told=$(mktemp)
+trap 'rm -f "$started" "$told"' EXIT
+{ "${check[@]}" 2>&1 >&3 3>&- | tee "$told" >&2; code=${PIPESTATUS[0]}; } 3>&1
 
 case $code in
   0) verdict=pass ;;
@@ -23,7 +23,12 @@ case $code in
 esac
 echo "verdict=$verdict" >>"$GITHUB_OUTPUT"
 # An older report must not be shown where the check could not begin.
-if [ -z "$verdict" ] || [ ! "$OUT/report.json" -nt "$started" ]; then exit "$code"; fi
+if [ -z "$verdict" ] || [ ! "$OUT/report.json" -nt "$started" ]; then
+  error=$(tail -n 1 "$told")
+  error=${error//"%"/"%25"}
+  if [ -n "$error" ]; then echo "::error title=framefit budget-check::${error//$'\r'/%0D}"; fi
+  exit "$code"
+fi
 
 show=(budget-check report "$OUT/report.json" --out "$OUT" --github --step-summary "$GITHUB_STEP_SUMMARY")
 if [ -n "$BASE" ] && [ -f "$BASE" ]; then show+=(--base "$BASE"); fi

@@ -108,6 +108,20 @@ def test_frames_that_the_numbers_leave_out_are_lost(numbers, lost):
     assert (source.lost, source.unreadable) == (lost, 0)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "backward"),
+    [((0, 1, 2), 0), ((7, 8, 8, 9), 1), ((5, 7, 6, 8), 1), ((5, 0, 1), 1), ((4, None, 3), 0)],
+)
+def test_numbers_that_do_not_grow_are_told(numbers, backward, tmp_path, budget, capsys):
+    path, out = tmp_path / "frames.jsonl", tmp_path / "figures.json"
+    rows = [json.dumps({"latency_ms": 20, "frame": number}) for number in numbers]
+    path.write_text("\n".join(rows))
+    assert main(["watch", str(path), "--budget", budget, "--no-follow", "--json", str(out)]) == 0
+    assert ("did not grow" in capsys.readouterr().out) == bool(backward)
+    figures = json.loads(out.read_text())
+    assert (figures["backward"], figures["unreadable"]) == (backward, 0)
+
+
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=10))
 def test_no_text_ends_the_watch(texts):
@@ -238,7 +252,9 @@ def test_prometheus_sees_every_frame():
 
     endpoint = PrometheusEndpoint(33.0, 0)
     try:
-        run_watch(lines([20] * 400 + [40, 0]), endpoint=endpoint)
+        out_of_order = '{"latency_ms": 20, "frame": 9}\n{"latency_ms": 20, "frame": 3}\n'
+        text = lines([20] * 398 + [40, 0]) + "noise\n" + out_of_order
+        run_watch(text, endpoint=endpoint)
         with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as reply:
             text = reply.read().decode()
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -247,6 +263,9 @@ def test_prometheus_sees_every_frame():
         assert float(values["framefit_frames_dropped_total"]) == 1
         assert float(values['framefit_frame_latency_seconds_bucket{le="0.033"}']) == 400
         assert float(values["framefit_p50_seconds"]) == 0.02
+        assert float(values["framefit_frames_unreadable"]) == 1
+        assert float(values["framefit_frame_numbers_backward"]) == 1
+        assert float(values["framefit_frames_lost"]) == 0
         with pytest.raises(UnavailableError, match="cannot be opened"):
             PrometheusEndpoint(33.0, endpoint.port)
     finally:
@@ -296,6 +315,19 @@ def test_a_ring_source_ends_where_it_does_not_follow(tmp_path):
     source = RingSource(tmp_path / "ring", follow=False)
     assert [sample for batch in source.batches() for sample in batch] == [Sample(5)]
     source.close()
+
+
+def test_impossible_times_of_a_ring_are_no_frames(tmp_path, budget, capsys):
+    """A pipeline whose clock went back would else be told as one that keeps its deadline."""
+    path, out = tmp_path / "ring", tmp_path / "figures.json"
+    with RingWriter(path, ("network",)) as writer:
+        for latency, network in ((20, 18), (-5, 3), (0, 0), (20, -3), (None, 0)):
+            writer.write(latency, (network,))
+    words = ["watch", str(path), "--budget", budget, "--no-follow", "--json", str(out)]
+    assert main(words) == 0
+    assert "2 frames, 1 missed (1 dropped)" in (text := capsys.readouterr().out)
+    assert "3 unreadable records" in text
+    assert json.loads(out.read_text())["unreadable"] == 3
 
 
 def follow(source, steps):
