@@ -6,10 +6,12 @@ format. `equalization` takes a channel for an eighth of the loudest at least, si
 quiet on the calibration pictures may be loud on others. What a layer's weights make of the power of
 its inputs holds for other pictures too: with w its weights and p the mean squares of its input
 channels, a channel has the level sqrt(w^2 p). So a factor goes as far as that says, and no farther
-than the channel's largest value; by the exponent with the least error, as in `equalization`.
+than the channel's largest value; by the exponent with the least error, and only where equalization
+would leave much more of it. Equalization then begins with one level.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -19,7 +21,12 @@ from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Graph, attribute
 from compress.quantize.placement import Placement
 from compress.quantize.qparams import INT8_WEIGHTS, WeightGrids
-from compress.quantize.repairs.equalization import LEAST_GAIN, measure_error
+from compress.quantize.repairs.equalization import (
+    choose_factors,
+    choose_reach,
+    is_depthwise,
+    measure_error,
+)
 from compress.quantize.repairs.linear_group import NORMS
 from compress.quantize.repairs.scale_group import (
     LAYERS,
@@ -30,11 +37,12 @@ from compress.quantize.repairs.scale_group import (
     rescale,
 )
 from compress.quantize.rounding.round_layer import grouped_rows
-from compress.quantize.side_by_side import map_ahead
 from compress.quantize.simplify import share_equal_weights
 
 Levels = NDArray[np.float64]
-EXPONENTS = (0.0, 0.5, 1.0)
+EXPONENTS = (0.5, 1.0)
+MOST_LEFT = 0.5
+"""Of the error that equalization leaves: less is gained by levels, and it fits the samples."""
 LEAST_SPREAD = 16.0
 """Between the loudest and the quietest channel; less is left to `equalization`."""
 SMALLEST_LEVEL = 1e-6
@@ -48,7 +56,7 @@ def level_channels(
     quantized: Collection[str],
     weight_grids: WeightGrids = INT8_WEIGHTS,
 ) -> list[str]:
-    """Rescales channels in place where that lowers the error of the layers that read them.
+    """Rescales channels in place where equalization would leave twice the error of their readers.
 
     See `ScaleRepair` for arguments and result.
     """
@@ -59,20 +67,16 @@ def level_channels(
         levels = _find_levels(graph, group, readers, seen) if readers else None
         if levels is None or levels.min() > 1 / LEAST_SPREAD:
             continue
-
-        def measure(
-            exponent: float,
-            levels: Levels = levels,
-            readers: Sequence[str] = readers,
-            seen: Mapping[str, SeenChannels] = seen,
-        ) -> float:
-            return measure_error(graph, readers, seen, placement, weight_grids, levels**exponent)
-
-        errors = list(map_ahead(measure, EXPONENTS))
-        best = int(np.argmin(errors))
-        if errors[best] > LEAST_GAIN * errors[0]:
+        is_depthwise_only = all(is_depthwise(graph, name) for name in readers)
+        reach = choose_reach(len(survey.samples), is_depthwise_only)
+        measured = (graph, readers, seen, placement, weight_grids)
+        equalized = choose_factors(*measured, reach)
+        judge = partial(measure_error, *measured)
+        known = judge(np.ones_like(levels) if equalized is None else equalized)
+        errors = [judge(levels**exponent) for exponent in EXPONENTS]
+        if min(errors) > MOST_LEFT * known:
             continue
-        factors = levels ** EXPONENTS[best]
+        factors = levels ** EXPONENTS[int(np.argmin(errors))]
         rescale(graph, group, factors)
         survey.divide(group.tensors, factors)
         done.append(

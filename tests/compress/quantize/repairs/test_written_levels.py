@@ -116,6 +116,24 @@ def test_a_channel_that_is_quiet_but_written_as_loud_as_others_keeps_its_scale(p
     assert level(plain_model, many)[1] == []
 
 
+def test_what_equalization_mends_as_well_is_left_to_it(make_model, many):
+    rng = np.random.default_rng(0)
+    loudness = np.geomspace(1 / 20, 1, 8).reshape(-1, 1, 1, 1)
+    weights = {
+        "w0": (rng.standard_normal((8, 3, 1, 1)) * loudness).astype(np.float32),
+        "w1": rng.standard_normal((8, 1, 3, 3)).astype(np.float32),
+        "w2": rng.standard_normal((4, 8, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "stem"),
+        helper.make_node("Relu", ["c0"], ["r0"], "relu"),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], "depthwise", group=8),
+        helper.make_node("Sigmoid", ["c1"], ["a"], "sigmoid"),
+        helper.make_node("Conv", ["a", "w2"], ["y"], "head"),
+    ]
+    assert level(make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"]), many)[1] == []
+
+
 def test_layers_that_share_weights_still_do(make_model, many):
     rng = np.random.default_rng(0)
     loudness = SPREAD.reshape(-1, 1, 1, 1)
