@@ -31,6 +31,7 @@ from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
 from compress.quantize.repairs.joined_scales import scale_joined
 from compress.quantize.repairs.migration import migrate_scales
+from compress.quantize.repairs.written_levels import level_channels
 from compress.quantize.requantize import requantize, requantize_plain
 from compress.quantize.search.stress import make_unlike
 from compress.quantize.settings import QuantizeSettings
@@ -65,7 +66,7 @@ INTEGER_OPERATORS = _INTEGER_LAYERS | {
     "QuantizeLinear",
 }
 
-RESCALING: tuple[ScaleRepair, ...] = (equalize, migrate_scales)
+RESCALING: tuple[ScaleRepair, ...] = (level_channels, equalize, migrate_scales)
 """Repairs that cost no time: factors move from layer to layer."""
 PRODUCTS: tuple[ScaleRepair, ...] = (scale_joined, scale_channels, scale_inputs)
 """Repairs that may insert products, which serve activations in integers only."""

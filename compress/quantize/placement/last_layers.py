@@ -86,7 +86,7 @@ def _count_values(graph: Graph, name: str) -> int:
 
 def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[str, list[str]]]:
     """Returns the tensors that last layers alone read, with these layers; the least work first."""
-    leading = _find_leading(graph)
+    leading = find_leading(graph)
     groups: dict[str, list[str]] = defaultdict(list)
     for node in graph.nodes:
         is_small = node.name in work and graph.weights[node.input[1]].size <= MOST_WEIGHTS
@@ -100,7 +100,7 @@ def _group_last(graph: Graph, work: Mapping[str, int]) -> list[tuple[str, list[s
     return sorted(alone, key=lambda item: sum(work[name] for name in item[1]))
 
 
-def _find_leading(graph: Graph) -> set[str]:
+def find_leading(graph: Graph) -> set[str]:
     """Returns the tensors that layers read, or what becomes something that layers read."""
     leading: set[str] = set()
     for node in reversed(graph.nodes):

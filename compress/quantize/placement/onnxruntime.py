@@ -23,6 +23,7 @@ from compress.quantize.placement.attention import AttentionRule
 from compress.quantize.placement.contract import Declined, QuantizedNode, find_read
 from compress.quantize.placement.flat_products import becomes_gemm, write_flat_products
 from compress.quantize.placement.integer_flow import tie_movement
+from compress.quantize.placement.last_layers import find_leading
 from compress.quantize.placement.layers import (
     LAYERS,
     find_lone_sums,
@@ -59,7 +60,8 @@ class OnnxRuntime(UniformIntegers):
         fewest_at_border: multiplications per value that a layer must do if its result is read by
             an operator that computes in float, which has to dequantize it.
         integer_borders: layers that alone would not pay for their quantizers are computed in
-            integers too: where few stay in float, the network need not change between layouts.
+            integers too: where few stay in float, the network need not change between layouts. Not
+            those behind which no other layer comes.
         multiplies_integers: whether integers of 8 bits are multiplied, which a Gemm does best.
     """
 
@@ -74,10 +76,11 @@ class OnnxRuntime(UniformIntegers):
         self, graph: Graph, keep_float: frozenset[str] = frozenset()
     ) -> tuple[list[QuantizedNode], list[Declined]]:
         """Returns the nodes to quantize in topological order, and those that were declined."""
+        leading = find_leading(graph)
         reasons = {
             node.name: reason
             for node in graph.nodes
-            if (reason := self._find_obstacle(graph, node))
+            if (reason := self._find_obstacle(graph, node, is_last=leading.isdisjoint(node.output)))
         }
         reasons |= find_layers_behind_reduction(graph)
         quantized, declined = place_layers(graph, keep_float, reasons=reasons, attention=IN_FLOAT)
@@ -128,8 +131,12 @@ class OnnxRuntime(UniformIntegers):
         is_gemm |= self.multiplies_integers and becomes_gemm(graph, node)
         return is_gemm and fused_result(graph, node) == node.output[0]
 
-    def _find_obstacle(self, graph: Graph, node: onnx.NodeProto) -> str:
-        """Returns why a layer is better left in float; empty if it is not."""
+    def _find_obstacle(self, graph: Graph, node: onnx.NodeProto, *, is_last: bool) -> str:
+        """Returns why a layer is better left in float; empty if it is not.
+
+        A last layer, behind which no other follows, has no part in what borders cost, and nothing
+        evens out its rounding: a depth's logarithm in front of an Exp.
+        """
         work = count_macs(graph, node)
         if work is None:
             return ""
@@ -138,7 +145,9 @@ class OnnxRuntime(UniformIntegers):
         is_large = writes_floats and graph.weights[node.input[1]].size > MOST_WEIGHTS
         if result in graph.outputs and not is_large:
             return f"its result '{result}' is an output of the network"
-        return "" if self.integer_borders else self._find_loss(graph, node, work, result)
+        if self.integer_borders and not is_last:
+            return ""
+        return self._find_loss(graph, node, work, result)
 
     def _find_loss(self, graph: Graph, node: onnx.NodeProto, work: int, result: str) -> str:
         """Returns why integers do not pay for a layer alone; empty if they do."""

@@ -143,10 +143,11 @@ def _results(graph: Graph, tensor: str, group: ScaleGroup) -> list[str] | None:
 
 def writes_by_constants(graph: Graph, node: onnx.NodeProto) -> bool:
     """Whether a node gives each channel of a picture a factor of its own: a norm, what is left."""
-    return node.op_type in WRITERS - LAYERS and bool(_list_constants(graph, node))
+    return node.op_type in WRITERS - LAYERS and bool(list_constants(graph, node))
 
 
-def _list_constants(graph: Graph, node: onnx.NodeProto) -> tuple[tuple[str, int, int], ...]:
+def list_constants(graph: Graph, node: onnx.NodeProto) -> tuple[tuple[str, int, int], ...]:
+    """Returns the constants of a norm of pictures, see `find_constants`; none of other nodes."""
     shape = graph.shapes.get(node.output[0], ())
     if len(shape) != 4:
         return ()
@@ -190,7 +191,7 @@ def divide_outputs(graph: Graph, name: str, factors: np.ndarray) -> None:
     """Divides what a layer or a norm writes by `factors` [C], in its weight and its bias."""
     layer = graph.node(name)
     if layer.op_type not in LAYERS:
-        divide_constants(graph, _list_constants(graph, layer), factors)
+        divide_constants(graph, list_constants(graph, layer), factors)
         return
     weight, bias = _weight_and_bias(graph, layer, len(factors))
     scaled = scale_output_channels(layer, weight, 1 / factors)

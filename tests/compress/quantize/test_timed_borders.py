@@ -88,6 +88,27 @@ def test_a_layer_that_makes_an_output_stays_in_float(model):
     assert "is an output of the network" in reasons["last"]
 
 
+def test_what_a_decoder_reads_of_a_last_layer_is_not_rounded(make_model):
+    """The logarithm of a depth: what pictures brought that calibrated nothing would be clipped."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.normal(0, 0.1, (16, 16, 3, 3)).astype(np.float32),
+        "w1": rng.normal(0, 0.3, (1, 16, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Elu", ["a"], ["e"], "inner"),
+        helper.make_node("Conv", ["e", "w1"], ["d"], "last", pads=[1] * 4),
+        helper.make_node("Exp", ["d"], ["y"], "decoder"),
+    ]
+    depth = make_model(nodes, weights, {"x": (1, 16, 16, 16)}, ["y"])
+    data = [{"x": rng.random((1, 16, 16, 16)).astype(np.float32)} for _ in range(4)]
+    settings = QuantizeSettings(target="onnxruntime", integer_borders=True)
+    result = quantize_model(depth, data, settings)
+    assert _reads_integers(result.model, "Elu")
+    assert not _reads_integers(result.model, "Exp")
+
+
 def test_a_network_without_such_layers_is_not_timed_for_them(make_model):
     rng = np.random.default_rng(0)
     weights = {"w": rng.normal(0, 0.3, (8, 8, 3, 3)).astype(np.float32)}
