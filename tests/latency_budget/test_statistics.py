@@ -15,6 +15,8 @@ from latency_budget.statistics import (
     bound_ns,
     claim_percentile,
     claim_ratio,
+    find_last_digit,
+    find_step,
     frames_needed,
     lower_bound_rank,
     misses_allowed,
@@ -178,6 +180,28 @@ def test_a_spread_within_the_floor_is_never_a_proven_fail():
 def test_a_dropped_p99_has_no_ratio():
     claim = claim_ratio(np.sort(np.r_[np.full(960, MS), np.full(40, DROPPED_NS)]), 1.2)
     assert (claim.outcome, claim.ratio, claim.spread_ns) == ("inconclusive", None, None)
+
+
+@pytest.mark.parametrize("digit", [1, 10, 1000, 100_000, 1_000_000])
+def test_the_last_digit_is_the_one_that_times_were_written_with(digit):
+    times = np.random.default_rng(0).integers(1, 4_000_000 // digit, 500) * digit
+    assert find_last_digit(times) == digit
+    assert find_last_digit(times * 10) == min(10 * digit, MS)
+
+
+def test_times_of_a_float32_are_known_to_what_it_holds():
+    exact = np.random.default_rng(0).integers(20 * MS, 40 * MS, 500)
+    stored = exact.astype(np.float32).astype(np.int64)
+    off = np.abs(stored - exact).max()
+    assert 1 <= off <= find_last_digit(stored) <= 8 * off
+
+
+@pytest.mark.parametrize("tick", [4 * MS, 15_625_000, 16_666_667])
+def test_a_clock_that_ticks_is_known_by_its_times(tick):
+    times = tick * np.random.default_rng(0).choice([1, 2, 4], 500)
+    assert find_step(times) == tick
+    assert find_step(times[:40]) <= MS
+    assert find_step(times + np.arange(500) % 3 * tick // 10) < tick
 
 
 def test_stage_quantiles_imply_the_frame():
