@@ -5,8 +5,10 @@ import pytest
 
 from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.environment import Check, Environment, judge_environment
+from latency_budget.jitter_gate import judge_jitter
 from latency_budget.run import Run
 from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
+from latency_budget.statistics import bound_ns
 from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge
 
@@ -300,6 +302,40 @@ def test_jitter_of_single_slow_frames_is_proven_by_the_cluster_rule(every, verdi
     tier = Tier(frames=18_000, rule="cluster")
     judgement = judge(run_of(latency), Budget(), tier=tier, environment=QUIET)
     assert gate(judgement, "jitter P99/P50").verdict is verdict
+
+
+@pytest.mark.parametrize("outcome", [Verdict.PASS, Verdict.FAIL])
+def test_jitter_in_bursts_is_judged_from_the_end_of_p50_s_bound_that_leaves_doubt(outcome):
+    """Frames between 1.2 times either end of P50's bound: for a pass slow, for a fail not."""
+    latency = np.random.default_rng(0).permutation(np.linspace(20, 22, 18_000))
+    is_between = np.zeros(18_000, bool)
+    if outcome is Verdict.PASS:
+        is_between[3000:3060] = is_between[9000:9060] = True
+    else:
+        is_between[::30] = True
+        latency[3001:3300] = 28
+    latency[is_between] = 25
+    ordered = np.sort((latency * MS).astype(np.int64))
+    low, high = (bound_ns(ordered, 0.5, 0.975, upper=upper) for upper in (False, True))
+    latency[is_between] = 1.2 * (low + high) / 2 / MS
+    run, frame = run_of(latency), FrameBudget()
+    assert judge_jitter(run, frame).verdict is outcome
+    found = judge_jitter(run, frame, in_bursts=True)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    edge_ns = 1.2 * (low if outcome is Verdict.PASS else high)
+    assert f"frames above {edge_ns / MS:.2f} ms" in found.detail
+
+
+def test_a_p99_close_above_p50_keeps_the_jitter_limit_of_fast_networks():
+    latency = noisy(3000, centre=20) / 10
+    latency[::20] = 2.6
+    run = run_of(latency)
+    assert judge_jitter(run, FrameBudget()).verdict is Verdict.FAIL
+    assert judge_jitter(run, FrameBudget(jitter_floor_ms=0.5)).verdict is Verdict.FAIL
+    found = judge_jitter(run, FrameBudget(jitter_floor_ms=0.7))
+    assert found.verdict is Verdict.PASS
+    assert found.detail.startswith("P99/P50 = 1.298 ")
+    assert "(P99 - P50 = 0.60 ms)" in found.detail
 
 
 def test_a_few_long_bursts_are_no_proven_fail_by_the_cluster_rule():
