@@ -2,12 +2,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.environment import Check, Environment, judge_environment
 from latency_budget.jitter_gate import judge_jitter
 from latency_budget.run import Run
 from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
+from latency_budget.stage_gates import judge_stages_together
 from latency_budget.statistics import bound_ns
 from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge
@@ -500,3 +502,23 @@ def test_stages_imply_only_the_frame_that_they_make_up(wait_ms, dropped_every, b
     found = gate(judge(run, Budget(stages=budgets), tier=STAGES_TIER), "stages imply the frame")
     assert found.verdict is (Verdict.INCONCLUSIVE if reason else Verdict.PASS)
     assert reason in found.detail
+
+
+@pytest.mark.parametrize("over", [0, 3])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_each_of_two_stages_is_proven_at_half_of_the_frame_s_error_chance(over, missing):
+    # 1 - 0.01 / 2 and 1 - 0.05 / 2, by scipy's binomial distribution.
+    counts = np.arange(over + 1, 9999)
+    needed = counts[stats.binom.cdf(over, counts, 0.005) <= 0.025][0]
+    frames = needed - missing
+    a, b = np.full(frames, 10 * MS), np.full(frames, 20 * MS)
+    a[:over] += 1
+    run = Run.from_latencies(a + b, stages_ns={"a": a, "b": b})
+    budget = Budget(stages={"a": 10.0, "b": 20.0})
+    found = judge_stages_together(run, budget, STAGES_TIER)
+    assert found.verdict is (Verdict.INCONCLUSIVE if missing else Verdict.PASS)
+    assert "each of 2 stages at P99.5, 97.5 % confidence" in found.detail
+    if missing:
+        assert f"a: {over} over, " in found.detail
+        assert f"{needed} frames needed" in found.detail
+        assert ("b: " in found.detail) == (over == 0)
