@@ -522,3 +522,13 @@ def test_each_of_two_stages_is_proven_at_half_of_the_frame_s_error_chance(over, 
         assert f"a: {over} over, " in found.detail
         assert f"{needed} frames needed" in found.detail
         assert ("b: " in found.detail) == (over == 0)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_late_frame_whose_stage_was_over_its_budget_is_no_riddle(is_over):
+    a, wait = np.full(4000, 8 * MS), np.zeros(4000, np.int64)
+    (a if is_over else wait)[1000] = 40 * MS
+    run = Run.from_latencies(a + wait, stages_ns={"a": a})
+    found = judge_stages_together(run, Budget(stages={"a": 10.0}), STAGES_TIER)
+    assert found.verdict is (Verdict.PASS if is_over else Verdict.INCONCLUSIVE)
+    assert ("1 frames late" in found.detail) != is_over
