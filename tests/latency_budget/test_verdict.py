@@ -6,6 +6,7 @@ from scipy import stats
 
 from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.environment import Check, Environment, judge_environment
+from latency_budget.gate import judge_percentile
 from latency_budget.jitter_gate import judge_jitter
 from latency_budget.run import Run
 from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
@@ -59,6 +60,26 @@ def test_a_hundred_frames_prove_nothing():
     assert judgement.verdict.exit_code == 3
     assert "199 more frames" in gate(judgement, "frame P99").detail
     assert "268 more frames" in gate(judgement, "jitter P99/P50").detail
+
+
+@pytest.mark.parametrize("late_ns", [0, 1])
+def test_a_frame_that_takes_just_as_long_as_it_may_is_no_miss(late_ns):
+    latency = np.full(1000, 20 * MS)
+    latency[:30] = 33 * MS + late_ns
+    found = judge_percentile("P99", latency, 33 * MS, 0.95)
+    assert found.verdict is (Verdict.FAIL if late_ns else Verdict.PASS)
+    assert f"{30 if late_ns else 0} of 1000 frames over 33.00 ms (4 allowed)" in found.detail
+    assert ("headroom 0.00 ms" in found.detail) != bool(late_ns)
+
+
+def test_bursts_that_prove_no_fail_are_named():
+    latency = np.full(3000, 20 * MS)
+    latency[100:160] = 40 * MS
+    assert judge_percentile("P99", latency, 33 * MS, 0.95).verdict is Verdict.FAIL
+    found = judge_percentile("P99", latency, 33 * MS, 0.95, in_bursts=True)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "they come in bursts, so 0.1" in found.detail
+    assert judge_percentile("P99", latency[:0], 33 * MS, 0.95).verdict is Verdict.INCONCLUSIVE
 
 
 def test_dropped_frames_are_misses_however_fast_the_rest_is():
