@@ -1,5 +1,7 @@
 """Channels that do almost nothing are the least important ones, whatever reads them."""
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -190,6 +192,40 @@ def test_activation_sees_convolutions_that_a_module_calls_itself() -> None:
     np.testing.assert_allclose(
         channel_scores(channels, scores, "first"), relative(output.abs().mean((0, 2, 3))), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(("importance", "size"), [("taylor", torch.abs), ("fisher", torch.square)])
+def test_gradients_count_what_the_readers_of_a_channel_lose_without_it(
+    importance: str, size: Callable[[Tensor], Tensor]
+) -> None:
+    network, samples, channels = make_row()
+    losses = {
+        "sum": lambda module, inputs: module(*inputs).sum(),
+        "squares": lambda module, inputs: 1000 * module(*inputs).square().mean(),
+    }
+    data = ImportanceData(
+        batches=samples,
+        losses=lambda module, inputs: {name: find(module, inputs) for name, find in losses.items()},
+    )
+    wanted = []
+    for find in losses.values():
+        lost = torch.zeros(14)
+        for inputs in samples:
+            readers = network[3].weight, network[5].weight
+            gradients = torch.autograd.grad(find(network, inputs), readers)
+            changes = [
+                (gradient * weight).sum((0, 2, 3))
+                for gradient, weight in zip(gradients, readers, strict=True)
+            ]
+            lost += size(torch.cat(changes).detach())
+        wanted.append(relative(lost))
+    network[0].weight.requires_grad_(False)
+    scores = IMPORTANCES[importance](network, channels, data)
+    found = [channel_scores(channels, scores, name) for name in ("0.weight", "3.weight")]
+    np.testing.assert_allclose(np.concatenate(found), np.maximum(*wanted), rtol=1e-4)
+    frozen = [name for name, value in network.named_parameters() if not value.requires_grad]
+    assert frozen == ["0.weight"], "what was frozen stays so, and nothing else"
+    assert all(value.grad is None for value in network.parameters())
 
 
 class Classes(nn.Module):
