@@ -30,6 +30,11 @@ class ObservedTensor:
     high: float
     counts: NDArray[np.int64]
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest value, or 0 where that is beyond them."""
+        return min(self.low, 0.0), max(self.high, 0.0)
+
     @cached_property
     def centres(self) -> NDArray[np.float64]:
         """[BINS] the middle of each part."""

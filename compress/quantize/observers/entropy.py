@@ -30,7 +30,7 @@ class Entropy:
     ) -> tuple[float, float]:
         """Returns the best range."""
         del output_error
-        low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        low, high = tensor.ends
         if tensor.counts.sum() == 0:
             return low, high
 
