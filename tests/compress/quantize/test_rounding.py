@@ -29,13 +29,15 @@ from compress.quantize.rounding.target import choose_ridge
 GRID, INT4 = WEIGHT_GRIDS["int8"], WEIGHT_GRIDS["int4"]
 
 
-def problem(seed: int, grid: IntegerGrid = GRID, blocks: int = 1) -> RoundingProblem:
+def problem(
+    seed: int, grid: IntegerGrid = GRID, blocks: int = 1, gain: float = 1.0
+) -> RoundingProblem:
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal((6, 18))
     weights[2] = 0.0
     mixing = rng.standard_normal((18, 18))
     fit, held_out = (
-        moments_of(weights, mixing @ rng.standard_normal((18, columns)), rng)
+        moments_of(weights, mixing @ rng.standard_normal((18, columns)), rng, gain)
         for columns in (300, 100)
     )
     index = np.arange(18) * blocks // 18
@@ -49,11 +51,11 @@ def problem(seed: int, grid: IntegerGrid = GRID, blocks: int = 1) -> RoundingPro
     )
 
 
-def moments_of(weights, inputs, rng, groups=1):
-    """Inputs [groups * in, n]; those of the quantized prefix are a little off."""
-    plain = inputs.reshape(groups, -1, inputs.shape[1]).astype(np.float32)
-    noisy = (plain + 0.05 * rng.standard_normal(plain.shape)).astype(np.float32)
-    rows = weights.reshape(groups, -1, weights.shape[1]).astype(np.float32)
+def moments_of(weights, inputs, rng, gain):
+    """Inputs [in, n]; those of the quantized prefix are a little off, and times a gain."""
+    plain = inputs[None].astype(np.float32)
+    noisy = (gain * plain + 0.05 * rng.standard_normal(plain.shape)).astype(np.float32)
+    rows = weights[None].astype(np.float32)
     sums = MomentSums(is_centered=True)
     sums.add(plain, noisy, rows @ plain)
     return sums.finish()
@@ -103,7 +105,7 @@ def test_auto_is_never_worse_than_nearest_on_held_out_pictures(blocks, seed):
 def test_auto_takes_the_method_that_is_best_on_held_out_pictures():
     found = {}
     for seed in range(12):
-        task = problem(seed, INT4)
+        task = problem(seed, INT4, gain=0.9 if seed % 2 else 1.0)
         # The candidates are fitted to the other pictures alone, GPTQ without its search of scales.
         fitted = [
             method.round_to_fit(task, task.fit, ridge)
@@ -114,6 +116,7 @@ def test_auto_takes_the_method_that_is_best_on_held_out_pictures():
         found[seed] = best.how
         assert Auto().round_weights(task).how == best.how
     assert len({how.split(",")[0] for how in found.values()}) == 2
+    assert any("inputs corrected" in how for how in found.values())
     rounded = Auto(most_adaround_inputs=17).round_weights(problem(0, INT4))
     assert rounded.how.startswith("gptq")
 
