@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from benchmarks.compared_forms import Case, compare_forms, read_cases, write_table
 from benchmarks.machine import OtherProcesses
-from compress.quantize import prepared
+from compress.quantize import prepare
 from compress.quantize.api import quantize_model
 from compress.quantize.repairs import channel_scales
 from compress.quantize.repairs.joined_scales import scale_joined
@@ -49,8 +49,8 @@ def _measure(case: Case, target: str) -> dict[str, Any]:
             if limits:
                 stack.enter_context(patch.multiple(channel_scales, **limits))
             if not scales_joined:
-                others = tuple(one for one in prepared.PRODUCTS if one is not scale_joined)
-                stack.enter_context(patch.object(prepared, "PRODUCTS", others))
+                others = tuple(one for one in prepare.PRODUCTS if one is not scale_joined)
+                stack.enter_context(patch.object(prepare, "PRODUCTS", others))
             settings = QuantizeSettings(target=target)
             models[name] = quantize_model(case.model, case.calibration, settings).model
     row = compare_forms(case, models)

@@ -39,7 +39,7 @@ class GainSpread:
     ) -> tuple[float, float]:
         """Returns the range with the least expected error, beyond what was seen where that pays."""
         del output_error
-        low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        low, high = tensor.ends
         if tensor.counts.sum() == 0:
             return low, high
         nodes, shares = hermegauss(GAINS)

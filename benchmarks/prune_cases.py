@@ -106,7 +106,9 @@ def open_road(_folder: Path) -> PruneCase:
         "rendered scenes",
         module=module,
         shape=tuple(shape),
-        data=open_prune_data(module, {"input": tuple(shape)}, spec, SCENES, SAMPLES),
+        data=open_prune_data(
+            module, {"input": tuple(shape)}, spec, SCENES, SAMPLES, is_spec_assumed=False
+        ),
         training=SceneSamples(training, (), spec),
         probe=[probe[index] for index in range(ROAD_PROBE)],
         batch_size=4,

@@ -32,7 +32,7 @@ from benchmarks.peers.judge import measure_latency
 from benchmarks.quantizer_choices import PAGE, RAW
 from compress.quantize.api import quantize_model
 from compress.quantize.settings import QuantizeSettings
-from framefit.quantize_job import choose_weights
+from framefit.quantize_choices import choose_weights
 
 SECTION = name_section("silu_forms")
 ROUNDS = 60

@@ -27,7 +27,7 @@ from framefit.exported_module import export_module
 from framefit.program_samples import Array, Items, ProgramSamples, open_items, read_first
 from framefit.prune_goal import PruneGoal, check_values, prune_to_goal
 from framefit.prune_samples import as_arguments, weigh_by_outputs
-from framefit.quantize_job import choose_clock, choose_weights, settle_forms
+from framefit.quantize_choices import choose_clock, choose_weights, settle_forms
 from framefit.training_samples import TrainingSamples, hold_out, read_sample_shapes
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from compress.quantize.settings import QuantizeSettings
 from export.network_file import export_network_file
 from export.to_trt import PlanSettings, build_plans
 from framefit.frame_shapes import Drive, measure_frame_shapes
-from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
+from framefit.quantize_choices import choose_weights, warn_of_pairs
+from framefit.quantize_job import quantize_file
 from framefit.report_job import extend_history, view_roofline
 from framefit.road_check import CheckedVariant, RoadNetwork, check_variant, judge_variant
 from latency_budget import Budget, MeasureSettings, Parts, ProcessSettings, Scheduling

@@ -16,7 +16,8 @@ from framefit.export_job import export_onnx_file
 from framefit.fit_ladder import Tried
 from framefit.model_source import ModelOptions
 from framefit.network_clock import RUNTIMES, NetworkClock
-from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
+from framefit.quantize_choices import choose_weights, warn_of_pairs
+from framefit.quantize_job import quantize_file
 from latency_budget.report import Report
 from latency_budget.restarts import ProcessSettings
 

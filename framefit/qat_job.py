@@ -114,24 +114,9 @@ def qat_file(
     if out.suffix != ".onnx":
         raise InputError(f"--out is {out}", "a file name that ends in .onnx")
     require_another_file(out, {"the quantized network": model, "the teacher": teacher})
-    if model.suffix.lower() != ".onnx":
-        raise InputError(
-            f"{model} is no quantized network",
-            "a Q/DQ .onnx file",
-            f"make one first: compress quantize {model} --data ...",
-        )
-    quantized = open_model(model)
-    options = replace(
-        model_options or ModelOptions(), data=data, twin_shapes=quantized.sample_shapes
-    )
-    guide = open_model(teacher, options)
-    _require_float(guide)
-    ends = quantized.model, guide.model
-    if labels is None or not labels.is_given:
-        ends = end_before_decisions(*ends)
-    for opened, end in zip((quantized, guide), ends, strict=True):
-        _require_trainable(opened.path, end)
-    _require_same_inputs(quantized, guide)
+    is_labelled = labels is not None and labels.is_given
+    options = replace(model_options or ModelOptions(), data=data)
+    quantized, guide = _open_pair(model, teacher, options, needs_decisions=is_labelled)
     spec, warning = choose_spec(
         quantized.spec or guide.spec,
         Workspace().read_settings().input,
@@ -140,7 +125,7 @@ def qat_file(
             {name: tensor.shape for name, tensor in input_tensors(quantized.model).items()}
         ),
     )
-    heads = open_label_heads(teacher) if labels is not None and labels.is_given else {}
+    heads = open_label_heads(teacher) if is_labelled else {}
     states = _read_states(guide, model_options)
     samples = _open_samples(data, quantized, spec, labels, heads, states)
     _warn_of_foreign_pixels(samples, guide, data, None if warning else spec)
@@ -165,6 +150,38 @@ def qat_file(
         save_onnx(quantized.finish(result.model), out, metadata=metadata)
         Workspace().record_artifact(out, "int8-onnx", "compress qat")
     return QatOutcome(out=out, source=model, teacher=teacher, result=result)
+
+
+def _open_pair(
+    model: Path, teacher: Path, options: ModelOptions, *, needs_decisions: bool
+) -> tuple[OpenedModel, OpenedModel]:
+    """Opens a quantized network and the float one that it learns from.
+
+    Args:
+        model: the quantized network's file.
+        teacher: the float one's.
+        options: how to open the teacher.
+        needs_decisions: trains what comes after a decision too, for labels of it.
+
+    Raises:
+        InputError: a file is not of its kind, cannot be trained, or the two do not fit together.
+    """
+    if model.suffix.lower() != ".onnx":
+        raise InputError(
+            f"{model} is no quantized network",
+            "a Q/DQ .onnx file",
+            f"make one first: compress quantize {model} --data ...",
+        )
+    quantized = open_model(model)
+    guide = open_model(teacher, replace(options, twin_shapes=quantized.sample_shapes))
+    _require_float(guide)
+    ends = quantized.model, guide.model
+    if not needs_decisions:
+        ends = end_before_decisions(*ends)
+    for opened, end in zip((quantized, guide), ends, strict=True):
+        _require_trainable(opened.path, end)
+    _require_same_inputs(quantized, guide)
+    return quantized, guide
 
 
 def _open_samples(

@@ -4,14 +4,12 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.atomic import require_another_file, require_writable
-from artifacts.digest import sha256_file
 from artifacts.errors import InputError
 from artifacts.onnx_file import find_free_batches, save_onnx
 from artifacts.onnx_metadata import (
@@ -21,16 +19,11 @@ from artifacts.onnx_metadata import (
     VERSIONS_KEY,
     read_metadata,
 )
-from artifacts.processor import (
-    PAIRED_SUMS,
-    fuses_silu_best,
-    overflows_on_int8,
-    read_flags,
-    takes_zero_points_free,
-)
 from framefit.model_data import open_model_with_data, warn_of_few
 from framefit.model_source import ModelOptions, OpenedModel
-from framefit.network_clock import SETTLED, SETTLED_FORM, NetworkClock
+from framefit.network_clock import NetworkClock
+from framefit.quantize_choices import choose_clock, settle_forms
+from framefit.quantize_outcome import QuantizeOutcome
 from framefit.target_check import TargetCheck, check_on_target, warn_if_refused
 from framefit.workspace import Workspace
 
@@ -41,191 +34,11 @@ if TYPE_CHECKING:
     from artifacts.samples import Samples
     from compress.quantize.result import QuantizeResult
     from compress.quantize.search.contract import Judge
-    from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
 
 Progress = Callable[[str, int, int], None]
 _log = logging.getLogger(__name__)
 _TOOLS = ("framefit", "onnx", "onnxruntime", "numpy")
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuantizeOutcome:
-    """What `quantize_file` made.
-
-    Attributes:
-        out: the file.
-        source: the float model's file.
-        result: what was done, layer by layer.
-        target: the runtime that it was made for.
-        samples: calibration samples used.
-        float_bytes: size of the float model as ONNX.
-        int8_bytes: size of the file.
-        check: what the target computes with it; None where that does not run here.
-        own_states: figures of each output (or part) of a network with states on whole sequences,
-            see `compress.own_states.compare_own_states`.
-        has_free_batch: whether the file computes with any batch, as the float one does; None where
-            that has a batch of its own.
-        is_batch_given: the float file's batch is free, and was set by the shapes that were given.
-    """
-
-    out: Path
-    source: Path
-    result: "QuantizeResult"
-    target: str
-    samples: int
-    float_bytes: int
-    int8_bytes: int
-    check: TargetCheck | None
-    own_states: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    has_free_batch: bool | None = None
-    is_batch_given: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome for `--json`."""
-        layers = self.result.layers
-        return {
-            "model": str(self.source),
-            "out": str(self.out),
-            "target": self.target,
-            "weights": self.result.settings.weights,
-            "sha256": sha256_file(self.out),
-            "samples": self.samples,
-            "float_bytes": self.float_bytes,
-            "int8_bytes": self.int8_bytes,
-            "outputs": self._describe(self.result.outputs_db),
-            "parts": self._describe(self.result.parts_db),
-            "has_free_batch": self.has_free_batch,
-            "on_target": asdict(self.check) if self.check is not None else None,
-            "layers": [
-                {
-                    "node": item.node,
-                    "op_type": item.op_type,
-                    "sqnr_db": item.sqnr_db,
-                    "rounding": item.rounding,
-                    "weight_bits": item.weight_bits,
-                }
-                for item in layers
-            ],
-            "precision": precision_values(self.result.precision),
-            "declined": [
-                {"node": item.node, "reason": item.reason} for item in self.result.declined
-            ],
-        }
-
-    def _describe(self, measured_db: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        return {
-            name: {"sqnr_db": db, **self.own_states.get(name, {})}
-            for name, db in measured_db.items()
-        }
-
-
-def precision_values(choice: "PrecisionChoice | None") -> dict[str, Any] | None:
-    """Returns the search for layers in float as plain values."""
-    if choice is None:
-        return None
-    return {
-        "float_ms": choice.float_ms,
-        "int8_ms": choice.int8_ms,
-        "chosen_ms": choice.chosen.latency_ms,
-        "float_nodes": dict(choice.float_nodes),
-        "contracts": [
-            {
-                "head": item.contract.head,
-                "kind": item.contract.kind,
-                "limit": item.contract.limit,
-                "value": item.value,
-                "kept": item.is_kept,
-            }
-            for item in choice.findings
-        ],
-        "tried": [
-            {
-                "float_nodes": len(item.float_nodes),
-                "latency_ms": item.latency_ms,
-                "head_db": dict(item.head_db),
-            }
-            for item in choice.tried
-        ],
-        "frontier": [
-            {
-                "latency_ms": item.latency_ms,
-                "head_db": dict(item.head_db),
-                "float_nodes": sorted(item.float_nodes),
-            }
-            for item in choice.frontier
-        ],
-    }
-
-
-def choose_weights(target: str | None) -> str:
-    """Returns the type of weights for a target that runs on this processor.
-
-    Args:
-        target: where the network runs; TensorRT's integers do not depend on the processor. None
-            where nobody said so: a file that is for TensorRT may be run here too.
-
-    Returns:
-        int8, or int8-pairs where sums of products would overflow.
-    """
-    overflows = target != "tensorrt" and overflows_on_int8(read_flags())
-    return "int8-pairs" if overflows else "int8"
-
-
-def warn_of_pairs(weights: str, target: str | None) -> None:
-    """Says what `choose_weights` chose, where that is not the usual type."""
-    if weights == "int8-pairs":
-        _log.warning(
-            "%s: weights are kept to sums that fit (int8-pairs); --weights int8 for processors "
-            "that have it%s",
-            *(PAIRED_SUMS, "" if target else ", and for TensorRT"),
-        )
-
-
-def open_clock(settings: "QuantizeSettings") -> NetworkClock:
-    """Returns what times networks for a quantization.
-
-    TensorRT needs a GPU and minutes of building for each network; OpenVINO stands in for it, and
-    a warning says so. A search tells sets of layers apart that differ by less than forms may.
-    """
-    runtime = settings.target
-    if runtime == "tensorrt":
-        _log.warning("the layers for TensorRT are chosen by their times on openvino, a stand-in")
-        runtime = "openvino"
-    settled = SETTLED_FORM if settings.allowance is None else SETTLED
-    return NetworkClock(runtime, is_to_choose=True, settled=settled)
-
-
-def choose_clock(settings: "QuantizeSettings", *, is_timed: bool) -> NetworkClock | None:
-    """Returns the clock of a quantization; None where its result is not timed.
-
-    Integers other than INT8 are chosen for size or quality, and TensorRT does not run everywhere.
-    """
-    is_int8 = settings.weights != "int4" and settings.activations == "int8"
-    if settings.allowance is not None and settings.weights == "int4":
-        _log.warning(
-            "INT4 weights make a file smaller, not faster, and a preference goes by latency: "
-            "layers that it leaves in float are larger instead; leave it out for the size"
-        )
-    if settings.allowance is not None or (is_timed and is_int8 and settings.target != "tensorrt"):
-        return open_clock(settings)
-    return None
-
-
-def settle_forms(settings: "QuantizeSettings") -> "QuantizeSettings":
-    """Returns the settings with the forms whose time need not be measured on this processor.
-
-    What saves a few percent at most is not looked for unless speed is what counts.
-    """
-    if settings.target != "openvino":
-        return settings
-    flags = read_flags()
-    if settings.swish_by_tanh is None and fuses_silu_best(flags):
-        settings = replace(settings, swish_by_tanh=False)
-    is_open = settings.symmetric is None and settings.activations == "int8"
-    if takes_zero_points_free(flags) and is_open and not settings.is_pressed:
-        settings = replace(settings, symmetric=False)
-    return settings
 
 
 def open_labels(model: "ModelProto", labels: str, spec: "InputSpec | None") -> "Judge":
@@ -301,7 +114,6 @@ def quantize_file(
     Raises:
         InputError: the model, the data or the output path is not usable.
     """
-    from compress.free_batch import free_batch
     from compress.own_states import FramesWithStates, compare_own_states
     from compress.quantize.api import quantize_model
     from compress.quantize.decision_log import DecisionLog
@@ -331,22 +143,15 @@ def quantize_file(
         result = quantize_model(opened.model, calibration, settings, progress, clock, log, judge)
         metadata = _describe(opened, spec, result.settings, len(calibration))
         free = find_free_batches(model) if model.suffix.lower() == ".onnx" else {}
-        batches = {} if model_options is not None and model_options.input_shapes else free
-        freed = free_batch(result.model, batches, calibration[:2]) if batches else None
-        if freed is not None and settings.target == "openvino":
-            warn_of_computed_sizes(freed)
+        is_batch_given = bool(free and model_options is not None and model_options.input_shapes)
+        freed = None
+        if free and not is_batch_given:
+            freed = _free_batch(result.model, free, calibration, settings.target)
         save_onnx(opened.finish(freed or result.model), out, metadata=metadata)
     if log_folder is not None:
         shutil.rmtree(log_folder, ignore_errors=True)
     Workspace().record_artifact(out, "int8-onnx", "compress quantize")
-    check = None
-    if clock is not None and result.layers:
-        check = check_on_target(
-            *(opened.model, result.model, calibration, clock.runtime, result.measured_db),
-            open_network=clock.open,
-        )
-    elif result.layers:
-        warn_if_refused(result.model, settings.target)
+    check = _check(opened.model, result, calibration, clock, settings.target)
     own_states = {}
     if isinstance(calibration, FramesWithStates):
         own_states = compare_own_states(opened.model, result.model, calibration, progress)
@@ -360,8 +165,46 @@ def quantize_file(
         int8_bytes=out.stat().st_size,
         check=check,
         own_states=own_states,
-        has_free_batch=freed is not None if batches else None,
-        is_batch_given=bool(free) and not batches,
+        has_free_batch=freed is not None if free and not is_batch_given else None,
+        is_batch_given=is_batch_given,
+    )
+
+
+def _free_batch(
+    model: "ModelProto", batches: Mapping[str, str], samples: "Samples", target: str
+) -> "ModelProto | None":
+    """Returns a quantized network that takes any batch; None where it cannot.
+
+    Args:
+        model: computes with one sample.
+        batches: of `find_free_batches`.
+        samples: to compare the two with.
+        target: where it runs.
+    """
+    from compress.free_batch import free_batch
+
+    freed = free_batch(model, batches, samples[:2])
+    if freed is not None and target == "openvino":
+        warn_of_computed_sizes(freed)
+    return freed
+
+
+def _check(
+    model: "ModelProto",
+    result: "QuantizeResult",
+    samples: "Samples",
+    clock: NetworkClock | None,
+    target: str,
+) -> TargetCheck | None:
+    """Returns what the target computes with the result; None where it is not timed there."""
+    if not result.layers:
+        return None
+    if clock is None:
+        warn_if_refused(result.model, target)
+        return None
+    return check_on_target(
+        *(model, result.model, samples, clock.runtime, result.measured_db),
+        open_network=clock.open,
     )
 
 

@@ -12,7 +12,7 @@ from benchmarks.architectures.architecture import Architecture
 from benchmarks.own_processes import Row
 from benchmarks.stages import name_problem, time_stage
 from benchmarks.zoo.build import wake_scales
-from framefit.quantize_job import choose_weights
+from framefit.quantize_choices import choose_weights
 from framefit.target_check import check_on_target
 
 RUNTIME = "openvino"

@@ -13,7 +13,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.random_graphs.check import GRAPHS, RUNTIMES, check_graph
 from benchmarks.random_graphs.options import SETTINGS
 from compress.quantize.settings import QuantizeSettings
-from framefit.quantize_job import choose_weights
+from framefit.quantize_choices import choose_weights
 
 
 def main() -> None:

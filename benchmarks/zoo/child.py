@@ -24,7 +24,7 @@ from compress.sqnr import EXACT_DB
 from engines.runtimes import open_session
 from engines.session import Session
 from framefit.paired_times import PairedTimes
-from framefit.quantize_job import choose_clock, choose_weights, settle_forms
+from framefit.quantize_choices import choose_clock, choose_weights, settle_forms
 
 RUNTIME = "openvino"
 """Where the files of all targets run."""

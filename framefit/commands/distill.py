@@ -115,17 +115,13 @@ def distill(
     probe is kept, at worst the one that came. Several processes: torchrun --nproc-per-node 2 -m
     framefit compress distill ...
     """
-    from artifacts.atomic import require_writable
-    from artifacts.errors import require_package
     from compress.distill.settings import DistillSettings
     from framefit.distill_job import distill_file
     from framefit.progress import show_progress
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train")
-    if json_file is not None:
-        require_writable(json_file)
     training = read_training(
+        json_file,
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,
@@ -134,7 +130,7 @@ def distill(
         accumulate=accumulate,
         precision=precision,
         is_compiled=compiled,
-        recomputes=recompute,
+        recomputes_activations=recompute,
         strategy=strategy,
         seed=seed,
         workers=workers,

@@ -97,17 +97,13 @@ def qat(
     """
     from dataclasses import replace
 
-    from artifacts.atomic import require_writable
-    from artifacts.errors import require_package
     from compress.qat.settings import QatSettings
     from framefit.progress import show_progress
     from framefit.qat_job import qat_file
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train")
-    if json_file is not None:
-        require_writable(json_file)
     training = read_training(
+        json_file,
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,

@@ -164,7 +164,8 @@ def quantize(
 
     from artifacts.atomic import require_writable, write_json
     from framefit.progress import show_progress
-    from framefit.quantize_job import choose_weights, quantize_file, warn_of_pairs
+    from framefit.quantize_choices import choose_weights, warn_of_pairs
+    from framefit.quantize_job import quantize_file
 
     if json_file is not None:
         require_writable(json_file)

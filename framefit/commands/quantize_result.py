@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compress.quantize.result import CostlyLayers
     from compress.quantize.search.precision import PrecisionChoice
     from compress.quantize.settings import QuantizeSettings
-    from framefit.quantize_job import QuantizeOutcome
+    from framefit.quantize_outcome import QuantizeOutcome
     from framefit.target_check import TargetCheck
 
 _ROUNDED = {

@@ -83,17 +83,13 @@ def substitute(
     Each kind is timed on the target, with and without, and kept only if it saves time; then the
     network learns to answer as it did before.
     """
-    from artifacts.atomic import require_writable
-    from artifacts.errors import require_package
     from compress.distill.settings import DistillSettings
     from framefit.progress import show_progress
     from framefit.substitute_job import substitute_file
     from framefit.training_samples import LabelOptions
 
-    require_package("lightning_fabric", "train")
-    if json_file is not None:
-        require_writable(json_file)
     training = read_training(
+        json_file,
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,

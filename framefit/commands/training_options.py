@@ -1,7 +1,7 @@
 """Options of the commands that train."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,37 +62,24 @@ LogOption = Annotated[Path | None, typer.Option(help="Folder for TensorBoard's l
 
 
 def read_training(
-    *,
-    steps: int,
-    batch_size: int,
-    learning_rate: float | None,
-    probe_every: int,
-    patience: int,
-    accumulate: int = 1,
-    precision: str = "float32",
-    is_compiled: bool = False,
-    recomputes: bool = False,
-    strategy: str = "ddp",
-    seed: int = 0,
-    workers: int = 0,
-    threads: int = 0,
+    json_file: Path | None, *, probe_every: int, **settings: Any
 ) -> "TrainerSettings":
-    """Turns the options into settings."""
+    """Turns the options into settings, of which one state is saved per probe.
+
+    Args:
+        json_file: where the result shall go; found out before hours of training whether it can.
+        probe_every: see `TrainerSettings`.
+        **settings: further ones of them.
+
+    Raises:
+        MissingExtraError: the packages for training are not installed.
+        InputError: a setting, or the file, is not usable.
+    """
+    from artifacts.atomic import require_writable
+    from artifacts.errors import require_package
     from compress.train.settings import TrainerSettings
 
-    return TrainerSettings(
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        probe_every=probe_every,
-        save_every=probe_every,
-        patience=patience,
-        accumulate=accumulate,
-        precision=precision,
-        is_compiled=is_compiled,
-        recomputes_activations=recomputes,
-        strategy=strategy,
-        seed=seed,
-        workers=workers,
-        threads=threads,
-    )
+    require_package("lightning_fabric", "train")
+    if json_file is not None:
+        require_writable(json_file)
+    return TrainerSettings(probe_every=probe_every, save_every=probe_every, **settings)

@@ -105,7 +105,9 @@ def make_network(channels: int = 8) -> onnx.ModelProto:
 @pytest.fixture
 def with_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor of which `compress quantize` has nothing to say."""
-    monkeypatch.setattr("framefit.quantize_job.read_flags", lambda: frozenset({"sse2", "avx_vnni"}))
+    monkeypatch.setattr(
+        "framefit.quantize_choices.read_flags", lambda: frozenset({"sse2", "avx_vnni"})
+    )
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def count_weights(model: onnx.ModelProto) -> float:
 def test_without_settings_weights_fit_this_processor(
     flag, settings, weights, said, monkeypatch, caplog
 ) -> None:
-    for module in ("framefit.api", "framefit.quantize_job"):
+    for module in ("framefit.api", "framefit.quantize_choices"):
         monkeypatch.setattr(f"{module}.read_flags", lambda: frozenset({"sse2", flag}))
     samples = [{"image": np.full((1, 3, 16, 24), value, np.float32)} for value in (0.2, 0.9)]
     found = framefit.quantize(make_network(), samples, settings)

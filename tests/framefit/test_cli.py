@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
@@ -58,11 +59,18 @@ def test_help_of_the_groups_names_every_command(run) -> None:
     assert all(name in result.out for name in cli.COMPRESS)
 
 
-@pytest.mark.parametrize("name", ["quantize", "compare"])
+def walk_commands(command: Any) -> Iterator[Any]:
+    yield command
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from walk_commands(command.get_command(None, name))
+
+
+@pytest.mark.parametrize("name", cli.FRAMEFIT)
 def test_every_option_has_help(name: str) -> None:
-    command = build_command(name, cli.COMPRESS[name])
-    for parameter in command.params:
-        assert parameter.name == "help" or parameter.help, parameter.name
+    for command in walk_commands(build_command(name, cli.FRAMEFIT[name])):
+        for parameter in command.params:
+            assert parameter.name == "help" or parameter.help, (command.name, parameter.name)
 
 
 @pytest.mark.parametrize("name", cli.FRAMEFIT)

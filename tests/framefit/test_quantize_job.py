@@ -3,14 +3,10 @@
 import pytest
 from onnx import helper
 
-import framefit.quantize_job
+import framefit.quantize_choices
 from compress.quantize.settings import QuantizeSettings
-from framefit.quantize_job import (
-    choose_weights,
-    settle_forms,
-    warn_of_computed_sizes,
-    warn_of_pairs,
-)
+from framefit.quantize_choices import choose_weights, settle_forms, warn_of_pairs
+from framefit.quantize_job import warn_of_computed_sizes
 
 
 @pytest.mark.parametrize(
@@ -28,7 +24,7 @@ def test_weights_are_paired_where_they_would_overflow_here(
     target, flag, weights, monkeypatch, caplog
 ) -> None:
     flags = frozenset({"sse2", flag})
-    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
+    monkeypatch.setattr(framefit.quantize_choices, "read_flags", lambda: flags)
     assert choose_weights(target) == weights
     assert not caplog.messages
     warn_of_pairs(weights, target)
@@ -55,7 +51,7 @@ AVX2 = frozenset({"sse2", "avx2"})
     ],
 )
 def test_zero_points_that_cost_no_time_are_not_timed(flags, asked, symmetric, monkeypatch) -> None:
-    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
+    monkeypatch.setattr(framefit.quantize_choices, "read_flags", lambda: flags)
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
     assert settle_forms(settings).symmetric is symmetric
 
@@ -77,7 +73,7 @@ def test_zero_points_that_cost_no_time_are_not_timed(flags, asked, symmetric, mo
 def test_silu_stays_as_it_is_where_that_was_always_faster(
     flags, asked, by_tanh, monkeypatch
 ) -> None:
-    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: flags)
+    monkeypatch.setattr(framefit.quantize_choices, "read_flags", lambda: flags)
     settings = QuantizeSettings(**({"target": "openvino"} | asked))
     assert settle_forms(settings).swish_by_tanh is by_tanh
 
@@ -94,7 +90,7 @@ def test_silu_stays_as_it_is_where_that_was_always_faster(
 def test_the_command_takes_the_type_that_was_asked_for(
     asked, weights, run, network, pictures, folder, monkeypatch
 ) -> None:
-    monkeypatch.setattr(framefit.quantize_job, "read_flags", lambda: frozenset({"sse2"}))
+    monkeypatch.setattr(framefit.quantize_choices, "read_flags", lambda: frozenset({"sse2"}))
     result = run(
         *("compress", "quantize", network, "--data", pictures),
         *("--pixel-scale", "255", "--no-timing", "--json", "done.json", *asked),

@@ -14,7 +14,7 @@ from compress.quantize.search.precision import PrecisionChoice
 from compress.quantize.settings import QuantizeSettings
 from compress.sqnr import EXACT_DB
 from framefit.commands.quantize_result import describe_size, show_errors, show_outcome
-from framefit.quantize_job import QuantizeOutcome
+from framefit.quantize_outcome import QuantizeOutcome
 from framefit.target_check import TargetCheck
 
 

@@ -394,3 +394,20 @@ def test_a_step_in_recorded_latencies_is_still_none_of_one_state(tmp_path):
     latency = rng.normal(20, 0.2, 2000) + 5 * (np.arange(2000) > 1000)
     run = read_recorded(write(tmp_path, ".csv", {"latency_ms": latency.round(4).tolist()}))
     assert judge(run, Budget()).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"), [(20, "frames 100 to 119 are those from 10 on again"), (19, "")]
+)
+def test_twenty_rows_that_come_back_are_repeats_wherever_they_are(rows, found):
+    times = np.random.default_rng(0).permutation(10**6)[:100]
+    assert find_repeats(np.append(times, times[10 : 10 + rows])) == found
+    few = np.tile(np.arange(9), 30)[:100]
+    assert find_repeats(np.append(few, few)) == ""
+
+
+@pytest.mark.parametrize(("held", "is_found"), [(12, True), (10, False)])
+def test_rows_that_a_fast_recorder_held_are_found_from_a_tenth_on(held, is_found):
+    times = np.random.default_rng(0).permutation(10**6)[:100]
+    doubled = np.sort(np.r_[np.arange(100 - held), np.arange(0, held)])
+    assert bool(find_repeats(times[doubled])) is is_found

@@ -15,6 +15,8 @@ from latency_budget.statistics import (
     bound_ns,
     claim_percentile,
     claim_ratio,
+    find_last_digit,
+    find_step,
     frames_needed,
     lower_bound_rank,
     misses_allowed,
@@ -154,6 +156,52 @@ def test_ratio_floor_spares_fast_models():
     fast = np.sort(np.r_[np.full(940, 2 * MS), np.full(60, int(2.5 * MS))])
     assert claim_ratio(fast, 1.2).outcome == "fail"
     assert claim_ratio(fast, 1.2, floor_ns=MS).outcome == "pass"
+
+
+def test_ratio_bounds_are_those_of_both_percentiles_at_half_of_alpha_each():
+    times = np.arange(10_000, 12_000, dtype=np.int64)
+    low50, high50 = (stats.binom.ppf(q, 2000, 0.5) for q in (0.025, 0.975))
+    low99, high99 = (stats.binom.ppf(q, 2000, 0.99) for q in (0.025, 0.975))
+    claim = claim_ratio(times, 1.2)
+    assert claim.upper == (10_000 + high99) / (10_000 + low50 - 1)
+    assert claim.lower == (10_000 + low99 - 1) / (10_000 + high50)
+    assert claim.lower < claim.ratio == 11_979 / 10_999 < claim.upper
+    assert claim.spread_ns == 980
+
+
+def test_a_spread_within_the_floor_is_never_a_proven_fail():
+    # P99 is 0.9 ms above P50; its upper bound is 3 ms above it.
+    fast = np.sort(np.r_[np.full(940, 2 * MS), np.full(51, int(2.9 * MS)), np.full(9, 5 * MS)])
+    assert claim_ratio(fast, 1.2).outcome == "fail"
+    assert claim_ratio(fast, 1.2, floor_ns=MS).outcome == "inconclusive"
+    assert claim_ratio(fast, 1.2, floor_ns=MS, later_ns=MS // 10).outcome != "inconclusive"
+
+
+def test_a_dropped_p99_has_no_ratio():
+    claim = claim_ratio(np.sort(np.r_[np.full(960, MS), np.full(40, DROPPED_NS)]), 1.2)
+    assert (claim.outcome, claim.ratio, claim.spread_ns) == ("inconclusive", None, None)
+
+
+@pytest.mark.parametrize("digit", [1, 10, 1000, 100_000, 1_000_000])
+def test_the_last_digit_is_the_one_that_times_were_written_with(digit):
+    times = np.random.default_rng(0).integers(1, 4_000_000 // digit, 500) * digit
+    assert find_last_digit(times) == digit
+    assert find_last_digit(times * 10) == min(10 * digit, MS)
+
+
+def test_times_of_a_float32_are_known_to_what_it_holds():
+    exact = np.random.default_rng(0).integers(20 * MS, 40 * MS, 500)
+    stored = exact.astype(np.float32).astype(np.int64)
+    off = np.abs(stored - exact).max()
+    assert 1 <= off <= find_last_digit(stored) <= 8 * off
+
+
+@pytest.mark.parametrize("tick", [4 * MS, 15_625_000, 16_666_667])
+def test_a_clock_that_ticks_is_known_by_its_times(tick):
+    times = tick * np.random.default_rng(0).choice([1, 2, 4], 500)
+    assert find_step(times) == tick
+    assert find_step(times[:40]) <= MS
+    assert find_step(times + np.arange(500) % 3 * tick // 10) < tick
 
 
 def test_stage_quantiles_imply_the_frame():
@@ -371,6 +419,18 @@ def test_a_true_ratio_at_the_limit_does_not_pass():
 
     assert passes(sigma, 200) <= 0.03
     assert passes(np.log(1.15) / stats.norm.ppf(0.99), 100) >= 0.95
+
+
+def test_a_true_ratio_at_the_limit_is_seldom_a_proven_fail():
+    rng = np.random.default_rng(12)
+
+    def fails(ratio, runs):
+        sigma = np.log(ratio) / stats.norm.ppf(0.99)
+        times = np.sort(rng.lognormal(17, sigma, (runs, 3000)), axis=1).astype(np.int64)
+        return np.mean([claim_ratio(item, 1.2).outcome == "fail" for item in times])
+
+    assert fails(1.2, 200) <= 0.03
+    assert fails(1.25, 100) >= 0.9
 
 
 def test_a_comparison_says_whose_frames_were_dropped():

@@ -2,9 +2,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from latency_budget.run import Run
-from latency_budget.steady import _errors_to, find_steady, segment_levels
+from latency_budget.steady import (
+    _block_medians,
+    _drift_per_minute,
+    _errors_to,
+    _noise,
+    _noise_within,
+    find_steady,
+    segment_levels,
+)
 from latency_budget.steady_gate import judge_steadiness
 from latency_budget.verdict import Verdict
 
@@ -94,3 +103,43 @@ def test_times_in_whole_milliseconds_settle_as_others_do(step_ns, later, outcome
         times = (25e6 + 1.1e6 * rng.exponential(size=frames)) * half
         service_ns = times.astype(np.int64) // step_ns * step_ns
         assert find_steady(service_ns, 1 / 30).outcome == outcome
+
+
+def test_a_step_within_the_tolerance_is_part_of_the_steady_run():
+    found = find_steady((20 * MS * np.where(SHARE < 0.5, 1.005, 1.0)).astype(np.int64), 1 / 30)
+    assert (found.outcome, found.first) == ("steady", 0)
+
+
+def test_a_return_to_the_last_level_does_not_make_the_spell_between_steady():
+    shape = np.where((SHARE > 0.4) & (SHARE < 0.6), 1.1, 1.0)
+    found = find_steady((20 * MS * shape).astype(np.int64), 1 / 30)
+    assert found.outcome == "unsteady"
+    assert found.first == 600
+
+
+@pytest.mark.parametrize("spread", [0.1 * MS, 3 * MS])
+def test_the_noise_of_a_block_is_what_its_median_scatters_by(spread):
+    frames = np.random.default_rng(3).normal(20 * MS, spread, (4000, 30)).astype(np.int64)
+    blocks = np.median(frames, axis=1)
+    assert _noise(blocks) == pytest.approx(blocks.std(), rel=0.05)
+    assert _noise_within(frames) == pytest.approx(blocks.std(), rel=0.1)
+
+
+def test_medians_of_whole_milliseconds_are_those_of_the_times_themselves():
+    times = 25 * MS + np.random.default_rng(4).uniform(0, 3 * MS, (200, 300)).astype(np.int64)
+    coarse = np.round(times / MS).astype(np.int64) * MS
+    error = _block_medians(coarse, coarse.ravel()) - np.median(times, axis=1)
+    assert np.abs(error).max() < 0.15 * MS
+    assert abs(error.mean()) < 0.01 * MS
+
+
+@given(st.integers(0, 10_000), st.floats(-0.03, 0.03))
+def test_a_drift_is_told_where_its_slope_is_four_standard_errors(seed, rate):
+    minutes = np.arange(20) / 2
+    blocks = 20 * (1 + rate * minutes) + np.random.default_rng(seed).normal(0, 0.5, 20)
+    fit = stats.linregress(minutes, blocks)
+    share = fit.slope / np.median(blocks)
+    is_sure = abs(fit.slope) > 4 * fit.stderr and abs(share) > 0.005
+    found = _drift_per_minute(blocks, 30, 0.0)
+    assert found == (pytest.approx(share) if is_sure else None)
+    assert _drift_per_minute(blocks, 30, 9.5 * abs(fit.slope) + 1e-9) is None

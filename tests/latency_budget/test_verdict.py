@@ -2,11 +2,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from latency_budget.budget import Budget, FrameBudget, HeadContract
 from latency_budget.environment import Check, Environment, judge_environment
+from latency_budget.gate import judge_percentile
+from latency_budget.jitter_gate import judge_jitter
 from latency_budget.run import Run
 from latency_budget.sensors import Snapshot, describe_machine, read_snapshot
+from latency_budget.stage_gates import judge_stages_together
+from latency_budget.statistics import bound_ns
 from latency_budget.tiers import Tier
 from latency_budget.verdict import HeadQuality, Verdict, judge
 
@@ -55,6 +60,26 @@ def test_a_hundred_frames_prove_nothing():
     assert judgement.verdict.exit_code == 3
     assert "199 more frames" in gate(judgement, "frame P99").detail
     assert "268 more frames" in gate(judgement, "jitter P99/P50").detail
+
+
+@pytest.mark.parametrize("late_ns", [0, 1])
+def test_a_frame_that_takes_just_as_long_as_it_may_is_no_miss(late_ns):
+    latency = np.full(1000, 20 * MS)
+    latency[:30] = 33 * MS + late_ns
+    found = judge_percentile("P99", latency, 33 * MS, 0.95)
+    assert found.verdict is (Verdict.FAIL if late_ns else Verdict.PASS)
+    assert f"{30 if late_ns else 0} of 1000 frames over 33.00 ms (4 allowed)" in found.detail
+    assert ("headroom 0.00 ms" in found.detail) != bool(late_ns)
+
+
+def test_bursts_that_prove_no_fail_are_named():
+    latency = np.full(3000, 20 * MS)
+    latency[100:160] = 40 * MS
+    assert judge_percentile("P99", latency, 33 * MS, 0.95).verdict is Verdict.FAIL
+    found = judge_percentile("P99", latency, 33 * MS, 0.95, in_bursts=True)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "they come in bursts, so 0.1" in found.detail
+    assert judge_percentile("P99", latency[:0], 33 * MS, 0.95).verdict is Verdict.INCONCLUSIVE
 
 
 def test_dropped_frames_are_misses_however_fast_the_rest_is():
@@ -310,6 +335,40 @@ def test_jitter_of_single_slow_frames_is_proven_by_the_cluster_rule(every, verdi
     assert gate(judgement, "jitter P99/P50").verdict is verdict
 
 
+@pytest.mark.parametrize("outcome", [Verdict.PASS, Verdict.FAIL])
+def test_jitter_in_bursts_is_judged_from_the_end_of_p50_s_bound_that_leaves_doubt(outcome):
+    """Frames between 1.2 times either end of P50's bound: for a pass slow, for a fail not."""
+    latency = np.random.default_rng(0).permutation(np.linspace(20, 22, 18_000))
+    is_between = np.zeros(18_000, bool)
+    if outcome is Verdict.PASS:
+        is_between[3000:3060] = is_between[9000:9060] = True
+    else:
+        is_between[::30] = True
+        latency[3001:3300] = 28
+    latency[is_between] = 25
+    ordered = np.sort((latency * MS).astype(np.int64))
+    low, high = (bound_ns(ordered, 0.5, 0.975, upper=upper) for upper in (False, True))
+    latency[is_between] = 1.2 * (low + high) / 2 / MS
+    run, frame = run_of(latency), FrameBudget()
+    assert judge_jitter(run, frame).verdict is outcome
+    found = judge_jitter(run, frame, in_bursts=True)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    edge_ns = 1.2 * (low if outcome is Verdict.PASS else high)
+    assert f"frames above {edge_ns / MS:.2f} ms" in found.detail
+
+
+def test_a_p99_close_above_p50_keeps_the_jitter_limit_of_fast_networks():
+    latency = noisy(3000, centre=20) / 10
+    latency[::20] = 2.6
+    run = run_of(latency)
+    assert judge_jitter(run, FrameBudget()).verdict is Verdict.FAIL
+    assert judge_jitter(run, FrameBudget(jitter_floor_ms=0.5)).verdict is Verdict.FAIL
+    found = judge_jitter(run, FrameBudget(jitter_floor_ms=0.7))
+    assert found.verdict is Verdict.PASS
+    assert found.detail.startswith("P99/P50 = 1.298 ")
+    assert "(P99 - P50 = 0.60 ms)" in found.detail
+
+
 def test_a_few_long_bursts_are_no_proven_fail_by_the_cluster_rule():
     latency = noisy(18_000)
     for start in (1000, 4000, 9000, 15_000):
@@ -472,3 +531,33 @@ def test_stages_imply_only_the_frame_that_they_make_up(wait_ms, dropped_every, b
     found = gate(judge(run, Budget(stages=budgets), tier=STAGES_TIER), "stages imply the frame")
     assert found.verdict is (Verdict.INCONCLUSIVE if reason else Verdict.PASS)
     assert reason in found.detail
+
+
+@pytest.mark.parametrize("over", [0, 3])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_each_of_two_stages_is_proven_at_half_of_the_frame_s_error_chance(over, missing):
+    # 1 - 0.01 / 2 and 1 - 0.05 / 2, by scipy's binomial distribution.
+    counts = np.arange(over + 1, 9999)
+    needed = counts[stats.binom.cdf(over, counts, 0.005) <= 0.025][0]
+    frames = needed - missing
+    a, b = np.full(frames, 10 * MS), np.full(frames, 20 * MS)
+    a[:over] += 1
+    run = Run.from_latencies(a + b, stages_ns={"a": a, "b": b})
+    budget = Budget(stages={"a": 10.0, "b": 20.0})
+    found = judge_stages_together(run, budget, STAGES_TIER)
+    assert found.verdict is (Verdict.INCONCLUSIVE if missing else Verdict.PASS)
+    assert "each of 2 stages at P99.5, 97.5 % confidence" in found.detail
+    if missing:
+        assert f"a: {over} over, " in found.detail
+        assert f"{needed} frames needed" in found.detail
+        assert ("b: " in found.detail) == (over == 0)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_late_frame_whose_stage_was_over_its_budget_is_no_riddle(is_over):
+    a, wait = np.full(4000, 8 * MS), np.zeros(4000, np.int64)
+    (a if is_over else wait)[1000] = 40 * MS
+    run = Run.from_latencies(a + wait, stages_ns={"a": a})
+    found = judge_stages_together(run, Budget(stages={"a": 10.0}), STAGES_TIER)
+    assert found.verdict is (Verdict.PASS if is_over else Verdict.INCONCLUSIVE)
+    assert ("1 frames late" in found.detail) != is_over

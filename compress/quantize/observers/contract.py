@@ -30,6 +30,11 @@ class ObservedTensor:
     high: float
     counts: NDArray[np.int64]
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest value, or 0 where that is beyond them."""
+        return min(self.low, 0.0), max(self.high, 0.0)
+
     @cached_property
     def centres(self) -> NDArray[np.float64]:
         """[BINS] the middle of each part."""
@@ -60,11 +65,11 @@ class ObservedTensor:
         if (high - low) / BINS > np.spacing(np.float32(max(-low, high))):
             for array in arrays:
                 places = spread_places(array.size, VALUES_PER_SAMPLE)
-                counts += _count_parts(array.reshape(-1)[places], low, high)
+                counts += count_parts(array.reshape(-1)[places], low, high)
         return cls(low=low, high=high, counts=counts)
 
 
-def _count_parts(values: NDArray, low: float, high: float) -> NDArray[np.int64]:
+def count_parts(values: NDArray, low: float, high: float) -> NDArray[np.int64]:
     """Returns [BINS], a histogram as `np.histogram` counts it, up to rounding at the edges."""
     places = np.subtract(values, low, dtype=np.float64)
     places *= BINS / (high - low)

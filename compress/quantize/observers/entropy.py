@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.quantize.observers.contract import ObservedTensor, OutputError
+from compress.quantize.observers.contract import ObservedTensor, OutputError, count_parts
 from compress.quantize.observers.factors import choose_factor
 from compress.quantize.qparams import IntegerGrid, QParams, qparams_for_range
 
@@ -30,7 +30,7 @@ class Entropy:
     ) -> tuple[float, float]:
         """Returns the best range."""
         del output_error
-        low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        low, high = tensor.ends
         if tensor.counts.sum() == 0:
             return low, high
 
@@ -65,9 +65,10 @@ def divergence(tensor: ObservedTensor, qparams: QParams) -> float:
 
 def _without_zeros(tensor: ObservedTensor) -> NDArray[np.float64]:
     counts = tensor.counts.astype(np.float64)
-    place = int(np.argmin(np.abs(tensor.centres)))
-    neighbours = [counts[other] for other in (place - 1, place + 1) if 0 <= other < len(counts)]
-    counts[place] = min(counts[place], max(neighbours, default=counts[place]))
+    if tensor.low <= 0 <= tensor.high:
+        place = int(count_parts(np.zeros(1), tensor.low, tensor.high).argmax())
+        neighbours = np.delete(counts[max(place - 1, 0) : place + 2], min(place, 1))
+        counts[place] = min(counts[place], neighbours.max())
     return counts
 
 

@@ -56,7 +56,7 @@ class MeanSquaredError:
     ) -> tuple[float, float]:
         """Returns the best range."""
         del output_error
-        low, high = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        low, high = tensor.ends
         if tensor.counts.sum() == 0:
             return low, high
 
@@ -96,7 +96,7 @@ class MeanSquaredError:
         so in the whole range: 0 is a step but no level. Each is then off by half a step, and its
         direction is the runtime's.
         """
-        lowest, highest = min(tensor.low, 0.0), max(tensor.high, 0.0)
+        lowest, highest = tensor.ends
         ranges = [
             (max(factor * best[0], lowest), min(factor * best[1], highest))
             for factor in np.linspace(self.headroom, 1.0, WIDENINGS).tolist()

@@ -37,14 +37,14 @@ class Percentile:
         del grid, output_error
         total = int(tensor.counts.sum())
         if total == 0:
-            return min(tensor.low, 0.0), max(tensor.high, 0.0)
+            return tensor.ends
         centres, counts = tensor.centres, tensor.counts
         needed = np.ceil(total * self.percent / 100)
         if symmetric:
             order = np.argsort(np.abs(centres), kind="stable")
             position = int(np.searchsorted(np.cumsum(counts[order]), needed))
             reach = float(np.abs(centres[order[min(position, len(order) - 1)]]))
-            return max(min(tensor.low, 0.0), -reach), min(max(tensor.high, 0.0), reach)
+            return max(tensor.ends[0], -reach), min(tensor.ends[1], reach)
         tail = total - np.ceil((total + needed) / 2)
         seen = np.cumsum(counts)
         low = float(centres[int(np.searchsorted(seen, tail, side="right"))])

@@ -69,18 +69,15 @@ def find_layer_bias(graph: Graph, layer: onnx.NodeProto) -> Bias | None:
     if weight is None:
         return None
     if layer.op_type == "MatMul":
-        name, add = (
-            find_next_offset(graph, layer, weight.shape[-1]),
-            graph.consumers(layer.output[0]),
-        )
-        return (
-            None if name is None else Bias(node=add[0].name, place=list(add[0].input).index(name))
-        )
+        name = find_next_offset(graph, layer, weight.shape[-1])
+        if name is None:
+            return None
+        (add,) = graph.consumers(layer.output[0])
+        return Bias(node=add.name, place=list(add.input).index(name))
     if layer.op_type == "Gemm" and not attribute(layer, "transB", 0):
         return None
     has_one = len(layer.input) > 2 and bool(layer.input[2])
     bias = graph.weights.get(layer.input[2]) if has_one else np.zeros(1)
-    is_vector = bias is not None and bias.ndim == 1
-    return (
-        Bias(node=layer.name, place=2, size=output_channels(layer, weight)) if is_vector else None
-    )
+    if bias is None or bias.ndim != 1:
+        return None
+    return Bias(node=layer.name, place=2, size=output_channels(layer, weight))

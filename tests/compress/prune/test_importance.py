@@ -1,5 +1,7 @@
 """Channels that do almost nothing are the least important ones, whatever reads them."""
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,6 +11,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from compress.prune.adapt import open_network  # noqa: E402
+from compress.prune.analysis.families import Channels  # noqa: E402
 from compress.prune.api import (  # noqa: E402
     PruneData,
     PruneSettings,
@@ -111,6 +114,118 @@ def test_a_quiet_channel_is_the_least_important_one(name: str, importance: str) 
     found = scores[channels.roots[ids]]
     assert int(np.argmin(found)) == QUIET
     assert np.unique(found).size == found.size
+
+
+def make_row() -> tuple[nn.Module, list[tuple[Tensor, ...]], Channels]:
+    """Three convolutions in a row, the first with a BatchNorm, whose channels differ in size."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        *(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()),
+        *(nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 2, 1)),
+    ).eval()
+    with torch.no_grad():
+        network[1].weight.normal_()
+        network[1].bias.normal_()
+        network[3].weight[4] *= 3
+    samples = [(torch.randn(2, 3, 9, 9),) for _ in range(3)]
+    return network, samples, open_network(network, samples[0]).channels
+
+
+def channel_scores(channels: Channels, scores: np.ndarray, weight: str) -> np.ndarray:
+    return scores[channels.roots[channels.trace.weights[weight][0]]]
+
+
+def relative(values: Tensor) -> np.ndarray:
+    return (values / values.mean()).detach().numpy()
+
+
+def test_magnitude_adds_up_squared_weights_of_each_layer_relative_to_its_mean() -> None:
+    network, _, channels = make_row()
+    scores = IMPORTANCES["magnitude"](network, channels, ImportanceData())
+    first, second, last = (network[index].weight ** 2 for index in (0, 3, 5))
+    others = (0, 2, 3)
+    np.testing.assert_allclose(
+        channel_scores(channels, scores, "0.weight"),
+        relative(first.sum((1, 2, 3))) + relative(second.sum(others)),
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(
+        channel_scores(channels, scores, "3.weight"),
+        relative(second.sum((1, 2, 3))) + relative(last.sum(others)),
+        rtol=1e-5,
+    )
+
+
+def test_batch_norm_counts_by_its_scales_and_a_layer_without_one_by_its_magnitude() -> None:
+    network, _, channels = make_row()
+    scores = IMPORTANCES["bn-scale"](network, channels, ImportanceData())
+    np.testing.assert_allclose(
+        channel_scores(channels, scores, "0.weight"), relative(network[1].weight.abs()), rtol=1e-5
+    )
+    magnitude = IMPORTANCES["magnitude"](network, channels, ImportanceData())
+    np.testing.assert_array_equal(
+        channel_scores(channels, scores, "3.weight"),
+        channel_scores(channels, magnitude, "3.weight"),
+    )
+
+
+def test_activation_is_the_mean_absolute_output_relative_to_the_layer_s() -> None:
+    network, samples, channels = make_row()
+    scores = IMPORTANCES["activation"](network, channels, ImportanceData(images=samples))
+    with torch.no_grad():
+        first = torch.cat([network[0](*images) for images in samples])
+        second = torch.cat([network[:4](*images) for images in samples])
+    for weight, output in (("0.weight", first), ("3.weight", second)):
+        np.testing.assert_allclose(
+            channel_scores(channels, scores, weight),
+            relative(output.abs().mean((0, 2, 3))),
+            rtol=1e-5,
+        )
+
+
+def test_activation_sees_convolutions_that_a_module_calls_itself() -> None:
+    torch.manual_seed(0)
+    network, samples = Functions().eval(), [(torch.randn(1, 3, 8, 8),) for _ in range(3)]
+    channels = open_network(network, samples[0]).channels
+    scores = IMPORTANCES["activation"](network, channels, ImportanceData(images=samples))
+    output = F.conv2d(torch.cat([images[0] for images in samples]), network.first)
+    np.testing.assert_allclose(
+        channel_scores(channels, scores, "first"), relative(output.abs().mean((0, 2, 3))), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("importance", "size"), [("taylor", torch.abs), ("fisher", torch.square)])
+def test_gradients_count_what_the_readers_of_a_channel_lose_without_it(
+    importance: str, size: Callable[[Tensor], Tensor]
+) -> None:
+    network, samples, channels = make_row()
+    losses = {
+        "sum": lambda module, inputs: module(*inputs).sum(),
+        "squares": lambda module, inputs: 1000 * module(*inputs).square().mean(),
+    }
+    data = ImportanceData(
+        batches=samples,
+        losses=lambda module, inputs: {name: find(module, inputs) for name, find in losses.items()},
+    )
+    wanted = []
+    for find in losses.values():
+        lost = torch.zeros(14)
+        for inputs in samples:
+            readers = network[3].weight, network[5].weight
+            gradients = torch.autograd.grad(find(network, inputs), readers)
+            changes = [
+                (gradient * weight).sum((0, 2, 3))
+                for gradient, weight in zip(gradients, readers, strict=True)
+            ]
+            lost += size(torch.cat(changes).detach())
+        wanted.append(relative(lost))
+    network[0].weight.requires_grad_(False)
+    scores = IMPORTANCES[importance](network, channels, data)
+    found = [channel_scores(channels, scores, name) for name in ("0.weight", "3.weight")]
+    np.testing.assert_allclose(np.concatenate(found), np.maximum(*wanted), rtol=1e-4)
+    frozen = [name for name, value in network.named_parameters() if not value.requires_grad]
+    assert frozen == ["0.weight"], "what was frozen stays so, and nothing else"
+    assert all(value.grad is None for value in network.parameters())
 
 
 class Classes(nn.Module):

@@ -19,6 +19,7 @@ from compress.quantize.observers import (
     factors,
     mse,
 )
+from compress.quantize.observers.contract import BINS
 from compress.quantize.observers.entropy import divergence
 from compress.quantize.observers.mse import squared_errors
 from compress.quantize.observers.unseen import ENOUGH_VALUES, MOST_GROWTH
@@ -40,7 +41,7 @@ def heavy_tailed(seed: int = 0) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", OBSERVERS)
 @pytest.mark.parametrize("symmetric", [True, False])
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), shift=st.floats(-3, 3))
+@given(seed=st.integers(0, 1000), shift=st.floats(-3, 3) | st.sampled_from([-500.0, 500.0]))
 def test_the_range_holds_zero_and_lies_in_what_was_seen(name, symmetric, seed, shift):
     arrays = [array[:1, :9, :9] + np.float32(shift) for array in heavy_tailed(seed)]
     seen = ObservedTensor.of(arrays)
@@ -131,19 +132,40 @@ def test_a_percentile_leaves_out_that_share(percent):
     assert outside == pytest.approx(100 - percent, abs=0.1)
 
 
+@pytest.mark.parametrize("percent", [90.0, 99.0, 99.9])
+def test_a_percentile_of_asymmetric_integers_leaves_out_half_of_the_share_at_each_end(percent):
+    values = np.random.default_rng(0).exponential(1, 100_000).astype(np.float32) - 2
+    low, high = Percentile(percent=percent).choose_range(
+        ObservedTensor.of([values]), SIGNED, symmetric=False
+    )
+    half = (100 - percent) / 200
+    assert low == pytest.approx(np.quantile(values, half), abs=0.01)
+    assert np.mean(values > high) == pytest.approx(half, abs=2e-4)
+
+
 @pytest.mark.parametrize("percent", [0, 50, 100.1, -1, 0.9999])
 def test_a_senseless_percentile_is_refused(percent):
     with pytest.raises(InputError, match="percentile"):
         Percentile(percent=percent)
 
 
-def test_headroom_widens_the_range_up_to_what_was_seen():
-    seen = ObservedTensor.of(heavy_tailed())
-    tight = MeanSquaredError(headroom=1.0).choose_range(seen, SIGNED, symmetric=True)
-    wide = MeanSquaredError(headroom=1.1).choose_range(seen, SIGNED, symmetric=True)
-    assert wide[1] == pytest.approx(tight[1] * 1.1)
+@pytest.mark.parametrize(("headroom", "bits"), [(1.1, 8), (1.5, 4)])
+def test_headroom_widens_the_range_up_to_what_was_seen(headroom, bits):
+    seen, grid = ObservedTensor.of(heavy_tailed()), IntegerGrid(bits=bits)
+    tight = MeanSquaredError(headroom=1.0).choose_range(seen, grid, symmetric=True)
+    wide = MeanSquaredError(headroom=headroom).choose_range(seen, grid, symmetric=True)
+    assert wide[1] == pytest.approx(tight[1] * headroom)
     even = ObservedTensor.of([np.linspace(-1, 1, ENOUGH_VALUES, dtype=np.float32)])
     assert MeanSquaredError(headroom=5).choose_range(even, SIGNED, symmetric=True) == (-1, 1)
+
+
+def test_few_values_let_the_range_reach_beyond_them_unless_told_otherwise():
+    values = np.random.default_rng(0).standard_normal(300).astype(np.float32)
+    seen = ObservedTensor.of([values])
+    reached = MeanSquaredError().choose_range(seen, SIGNED, symmetric=False)
+    within = MeanSquaredError(reaches_unseen=False).choose_range(seen, SIGNED, symmetric=False)
+    assert reached[0] < seen.low <= within[0]
+    assert within[1] <= seen.high < reached[1]
 
 
 def test_levels_of_pixels_do_not_fall_halfway_between_the_steps():
@@ -177,6 +199,45 @@ def test_entropy_diverges_least(symmetric):
 
     assert diverge(Entropy()) <= diverge(MinMax())
     assert diverge(Entropy()) <= diverge(MeanSquaredError())
+
+
+def observe_counts(filled, low=-2.0, high=2.0):
+    """A tensor of which so many values fell into each of the parts that are named."""
+    counts = np.zeros(BINS, np.int64)
+    for place, count in filled.items():
+        counts[place] = count
+    return ObservedTensor(low=low, high=high, counts=counts)
+
+
+def test_the_divergence_is_that_of_values_spread_evenly_over_the_parts_of_their_integer():
+    grid = IntegerGrid(bits=2, is_narrow=True)
+    qparams = qparams_for_range(-1.0, 1.0, grid, symmetric=True)
+    # Parts 1024 to 3071 are within; those up to 1535 become -1, those up to 2559 become 0.
+    filled = {100: 7, 600: 5, 900: 15, 1600: 3, 2000: 9, 2100: 3, 2700: 11, 4000: 6}
+    found = divergence(observe_counts(filled), qparams)
+    p = np.array([7 + 5 + 15, 3, 9, 3, 11, 6]) / 59
+    q = np.array([0, 5, 5, 5, 11 / 2, 11 / 2]) / 26
+    assert found == pytest.approx(np.sum(p * np.log(p / np.maximum(q, 1e-12))))
+
+
+@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-1.0, 3.0), (0.0, 2.0), (-2.0, 0.0)])
+def test_the_part_that_holds_zero_counts_as_its_fuller_neighbour(ends):
+    place = int(ObservedTensor.of([np.zeros(1)], ends).counts.argmax())
+    neighbours = {place - 1: 40, place + 1: 30}
+    filled = {700: 90, 3000: 80, **{at: neighbours[at] for at in neighbours if 0 <= at < BINS}}
+    fuller = filled[place - 1] if place else filled[place + 1]
+    qparams = qparams_for_range(*ends, SIGNED, symmetric=True)
+    zeros = divergence(observe_counts({**filled, place: 5000}, *ends), qparams)
+    assert zeros == divergence(observe_counts({**filled, place: fuller}, *ends), qparams)
+
+
+def test_where_no_value_is_zero_no_part_holds_it():
+    filled = {0: 5000, 1: 40, 700: 90}
+    qparams = qparams_for_range(0.0, 6.0, SIGNED, symmetric=True)
+    found = [
+        divergence(observe_counts({**filled, 0: count}, 2.0, 6.0), qparams) for count in (5000, 40)
+    ]
+    assert found[0] != found[1]
 
 
 def test_zeros_do_not_decide_the_entropy_range():

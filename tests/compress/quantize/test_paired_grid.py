@@ -63,6 +63,17 @@ def test_what_is_too_much_is_taken_from_both_alike(one, other) -> None:
     assert np.square(got - exact).sum() == pytest.approx(least, abs=1.0)
 
 
+def test_limits_are_those_of_values_in_steps_of_their_scales() -> None:
+    rng = np.random.default_rng(0)
+    values, steps = rng.normal(0, 3, (6, 16)), rng.uniform(0.01, 0.05, (6, 1))
+    grid = make_grid(16)
+    for got, wanted in zip(grid.limits(values, steps), grid.limits(values / steps), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    low, high = grid.limits(values, steps)
+    assert (low > -127).any()
+    assert (high < 127).any()
+
+
 def test_a_row_reaches_its_largest_pair() -> None:
     rows = np.array([[1.0, 0.5, 0.1, 0.1], [1.0, -1.0, 0.1, 0.1]])
     scales = widest_scales(rows, make_grid(4))

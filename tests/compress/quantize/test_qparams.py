@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from compress.quantize.qparams import IntegerGrid, fake_quantize, qparams_for_range
+from compress.quantize.qparams import (
+    WEIGHT_GRIDS,
+    IntegerGrid,
+    WeightGrids,
+    fake_quantize,
+    qparams_for_range,
+)
 
 GRIDS = [
     IntegerGrid(bits=bits, is_signed=is_signed, is_narrow=is_signed and is_narrow)
@@ -38,6 +44,22 @@ def test_zero_is_exact_and_the_ends_are_covered(a, b, grid, symmetric):
     slack = qparams.scale * 0.51
     assert qparams.low <= low + slack
     assert qparams.high >= high - slack
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_range_on_one_side_of_zero_reaches_to_zero(grid, symmetric):
+    for near, far in ((2.0, 6.0), (0.25, 0.5)):
+        above = qparams_for_range(near, far, grid, symmetric=symmetric)
+        below = qparams_for_range(-far, -near, grid, symmetric=symmetric)
+        assert above == qparams_for_range(0.0, far, grid, symmetric=symmetric)
+        assert below == qparams_for_range(-far, 0.0, grid, symmetric=symmetric)
+
+
+def test_layers_that_are_named_have_int8_instead():
+    grids = WeightGrids(WEIGHT_GRIDS["int4"], frozenset({"first"}))
+    assert grids.of("first") == WEIGHT_GRIDS["int8"]
+    assert grids.of("second") == WEIGHT_GRIDS["int4"]
 
 
 def test_signed_symmetric_has_zero_point_0():

@@ -1,5 +1,7 @@
 """One contract over every rounding method, and the weights' scales."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,19 +15,29 @@ from compress.quantize.layer_weights import (
     to_rows,
 )
 from compress.quantize.qparams import WEIGHT_GRIDS, IntegerGrid
-from compress.quantize.rounding import ROUNDINGS, Auto, Nearest, RoundingProblem
+from compress.quantize.rounding import (
+    GPTQ,
+    ROUNDINGS,
+    AdaRound,
+    Auto,
+    Nearest,
+    RoundingProblem,
+)
 from compress.quantize.rounding.moments import MomentSums
+from compress.quantize.rounding.target import choose_ridge
 
 GRID, INT4 = WEIGHT_GRIDS["int8"], WEIGHT_GRIDS["int4"]
 
 
-def problem(seed: int, grid: IntegerGrid = GRID, blocks: int = 1) -> RoundingProblem:
+def problem(
+    seed: int, grid: IntegerGrid = GRID, blocks: int = 1, gain: float = 1.0
+) -> RoundingProblem:
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal((6, 18))
     weights[2] = 0.0
     mixing = rng.standard_normal((18, 18))
     fit, held_out = (
-        moments_of(weights, mixing @ rng.standard_normal((18, columns)), rng)
+        moments_of(weights, mixing @ rng.standard_normal((18, columns)), rng, gain)
         for columns in (300, 100)
     )
     index = np.arange(18) * blocks // 18
@@ -39,11 +51,11 @@ def problem(seed: int, grid: IntegerGrid = GRID, blocks: int = 1) -> RoundingPro
     )
 
 
-def moments_of(weights, inputs, rng, groups=1):
-    """Inputs [groups * in, n]; those of the quantized prefix are a little off."""
-    plain = inputs.reshape(groups, -1, inputs.shape[1]).astype(np.float32)
-    noisy = (plain + 0.05 * rng.standard_normal(plain.shape)).astype(np.float32)
-    rows = weights.reshape(groups, -1, weights.shape[1]).astype(np.float32)
+def moments_of(weights, inputs, rng, gain):
+    """Inputs [in, n]; those of the quantized prefix are a little off, and times a gain."""
+    plain = inputs[None].astype(np.float32)
+    noisy = (gain * plain + 0.05 * rng.standard_normal(plain.shape)).astype(np.float32)
+    rows = weights[None].astype(np.float32)
     sums = MomentSums(is_centered=True)
     sums.add(plain, noisy, rows @ plain)
     return sums.finish()
@@ -90,7 +102,32 @@ def test_auto_is_never_worse_than_nearest_on_held_out_pictures(blocks, seed):
     assert error(task, task.held_out, Auto()) <= nearest
 
 
-@pytest.mark.parametrize("name", ["gptq", "adaround"])
+def test_auto_takes_the_method_that_is_best_on_held_out_pictures():
+    found = {}
+    for seed in range(12):
+        task = problem(seed, INT4, gain=0.9 if seed % 2 else 1.0)
+        # The candidates are fitted to the other pictures alone, GPTQ without its search of scales.
+        fitted = [
+            method.round_to_fit(task, task.fit, ridge)
+            for method in (GPTQ(clip_factors=()), AdaRound())
+            for ridge in {None, choose_ridge(task)}
+        ]
+        best = min(fitted, key=lambda rounded, task=task: error_of(task, task.held_out, rounded))
+        found[seed] = best.how
+        assert Auto().round_weights(task).how == best.how
+    assert len({how.split(",")[0] for how in found.values()}) == 2
+    assert any("inputs corrected" in how for how in found.values())
+    rounded = Auto(most_adaround_inputs=17).round_weights(problem(0, INT4))
+    assert rounded.how.startswith("gptq")
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+def test_without_pictures_weights_are_rounded_to_the_nearest(name):
+    task = replace(problem(0), fit=None, held_out=None)
+    assert ROUNDINGS[name]().round_weights(task).how == "nearest"
+
+
+@pytest.mark.parametrize("name", ["gptq", "adaround", "auto"])
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_the_output_is_closer_than_with_nearest(name, blocks):
     tasks = [problem(seed, INT4, blocks) for seed in range(8)]
@@ -102,7 +139,10 @@ def test_the_output_is_closer_than_with_nearest(name, blocks):
 
 
 def error(task, moments, method):
-    rounded = method.round_weights(task)
+    return error_of(task, moments, method.round_weights(task))
+
+
+def error_of(task, moments, rounded):
     values = rounded.integers * rounded.scales[:, task.blocks]
     return moments.row_errors(task.weights, values).sum()
 

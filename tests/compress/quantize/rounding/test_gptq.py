@@ -100,6 +100,39 @@ def test_sweeps_and_fitted_scales_never_raise_the_error(seed):
     assert (loss(swept, fitted) <= loss(swept, steps) * (1 + 1e-6) + 1e-9).all()
 
 
+@settings(max_examples=20)
+@given(seed=st.integers(0, 1000))
+def test_a_sweep_gives_each_weight_in_turn_the_best_integer_given_the_rest(seed):
+    rows, steps, hessian = make_problem(seed, groups=2)
+    wanted = np.clip(np.rint(rows / steps), INT4.lowest, INT4.highest)
+    got = sweep_columns(rows, wanted, steps, hessian, INT4)
+    for column in range(rows.shape[2]):
+        trials = np.tile(wanted, (16, 1, 1, 1))
+        trials[:, :, :, column] = np.arange(INT4.lowest, INT4.highest + 1)[:, None, None]
+        error = rows - trials * steps
+        best = (error @ hessian * error).sum(axis=3).argmin(axis=0)
+        wanted[:, :, column] = best + INT4.lowest
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+def test_a_refitted_scale_is_that_of_least_squares_and_stays_where_none_is_usable(size):
+    rows, steps, hessian = make_problem(5, groups=2)
+    integers = np.clip(np.rint(rows / steps), INT4.lowest, INT4.highest)
+    integers[0, 0], integers[1, 1] = 0, -integers[1, 1]
+    old, hessian = steps[:, :, 0], size * hessian
+    fitted = refit_scales(rows, integers, old, hessian)
+    for group, row in np.ndindex(old.shape):
+        # |w - s q| with the norm of H: an ordinary least-squares problem in a factor of H.
+        turned = np.linalg.cholesky(hessian[group]).T
+        column = (turned @ integers[group, row])[:, None]
+        wanted = np.linalg.lstsq(column, turned @ rows[group, row], rcond=None)[0][0]
+        is_usable = wanted > 0
+        assert is_usable == ((group, row) not in [(0, 0), (1, 1)])
+        wanted = wanted if is_usable else old[group, row]
+        assert fitted[group, row] == pytest.approx(wanted, rel=1e-6)
+
+
 def test_a_sweep_over_many_blocks_is_the_same_as_one_column_at_a_time(monkeypatch):
     rows, steps, hessian = make_problem(3, inputs=20, columns=100)
     start = np.clip(np.rint(rows / steps), INT4.lowest, INT4.highest)
