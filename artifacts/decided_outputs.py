@@ -56,13 +56,21 @@ def find_measured(model: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
 
 
 def find_choices(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Returns the places that a TopK chooses in the middle of a network (the queries of RT-DETR).
+    """Returns the places that are chosen in the middle of a network.
 
-    Near ties among them change places with the least error, and all that follows with them.
+    The queries of RT-DETR, by TopK, or the regions of a detector in two stages, by TopK,
+    NonMaxSuppression and NonZero. Near ties among them change places with the least error, or
+    fall away, and all that follows with them.
     """
     nodes, found = _find_in(model)
     nodes = [node for at, node in enumerate(nodes) if at not in found.nodes]
     return read_choices(nodes, {item.name for item in model.graph.output})
+
+
+def has_open_choices(model: onnx.ModelProto) -> bool:
+    """Whether how many places are chosen in the middle of a network depends on its inputs."""
+    shapes = read_static_shapes(typed_values(model))
+    return any(name not in shapes for name in find_choices(model))
 
 
 def read_choices(nodes: Iterable[onnx.NodeProto], outputs: Collection[str]) -> tuple[str, ...]:
@@ -76,23 +84,24 @@ def list_chosen(node: onnx.NodeProto) -> list[str]:
     if node.op_type in CHOOSING:
         return [node.output[CHOOSING[node.op_type]]]
     branches = node_subgraphs(node) if node.op_type == "If" else ()
-    return [
+    chosen = (
         name
         for branch in branches
         if any(list_chosen(inner) for inner in branch.node)
         for name, item in zip(node.output, branch.output, strict=True)
         if item.type.tensor_type.elem_type == onnx.TensorProto.INT64
-    ]
+    )
+    return list(dict.fromkeys(chosen))
 
 
 def pair_choices(choices: Sequence[str], candidate: onnx.ModelProto) -> dict[str, str]:
-    """Returns the places that TopKs choose in a network, each with those in another form of it."""
+    """Returns the places that are chosen in a network, each with those in another form of it."""
     theirs = find_choices(candidate)
     return dict(zip(choices, theirs, strict=True)) if len(choices) == len(theirs) else {}
 
 
 def pin_choices(model: onnx.ModelProto, choices: Sequence[str]) -> onnx.ModelProto:
-    """Returns the model with the places that its TopKs choose as inputs.
+    """Returns the model with the places that are chosen in it as inputs.
 
     So it goes on from what another network chose: what near ties change is their order, which
     would count as the error of everything behind them.

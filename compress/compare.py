@@ -1,5 +1,6 @@
 """How far a candidate network's outputs are from the reference's, per output."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from compress.constant_outputs import describe_constant
 from compress.model_runner import Runner, open_runner
 from compress.progress import Progress
 from compress.quantize.known_parts import read_known_parts
-from compress.sqnr import SignalToNoise
+from compress.sqnr import EXACT_DB, SignalToNoise
 
 Array = NDArray[Any]
 Opener = Callable[[onnx.ModelProto, Sequence[str]], Runner]
@@ -54,7 +55,7 @@ class OutputComparison:
         alone.update(reference, candidate)
         if len(self._per_sample_db) in self._ends:
             self._end_noise.add(alone)
-        self._per_sample_db.append(alone.sqnr_db)
+        self._per_sample_db.append(alone.sqnr_db if reference.size else math.nan)
         self._noise.add(alone)
         alike = _find_alike(reference, candidate, pictures)
         self._agreeing += int(np.count_nonzero(alike))
@@ -66,15 +67,19 @@ class OutputComparison:
         """Returns the figures.
 
         sqnr_db pools all samples; sqnr_mean_db is the mean over samples, sqnr_worst_db the lowest
-        and worst_sample its index; max_abs is the largest difference; agreement is 0 to 1;
-        sqnr_end_db pools the samples with a figure of their own, where there are such; is_constant
-        is there, and true, where no sample changed the reference.
+        and worst_sample its index, both without those that have no value (nothing was found);
+        max_abs is the largest difference; agreement is 0 to 1; sqnr_end_db pools the samples with a
+        figure of their own, where there are such; is_constant is there, and true, where no sample
+        changed the reference.
         """
-        worst = int(np.argmin(self._per_sample_db))
+        known_db = np.array(self._per_sample_db)
+        if np.isnan(known_db).all():
+            known_db[:] = EXACT_DB
+        worst = int(np.nanargmin(known_db))
         return {
             "sqnr_db": self._noise.sqnr_db,
-            "sqnr_mean_db": float(np.mean(self._per_sample_db)),
-            "sqnr_worst_db": self._per_sample_db[worst],
+            "sqnr_mean_db": float(np.nanmean(known_db)),
+            "sqnr_worst_db": float(known_db[worst]),
             "worst_sample": worst,
             "max_abs": self._noise.max_abs,
             "agreement": self._agreeing / max(self._decisions, 1),
@@ -229,8 +234,9 @@ def compare_models(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compares two ONNX models on onnxruntime, Q/DQ pairs computed as written.
 
-    Where a TopK chooses places and layers go on from them (the queries of RT-DETR), the candidate
-    goes on from the reference's: near ties in another order are no errors of what follows. See
+    Where places are chosen and layers go on from them (the queries of RT-DETR, the regions of a
+    detector in two stages), the candidate goes on from the reference's: near ties in another order
+    are no errors of what follows. See
     `compare_outputs` for result and errors.
 
     Args:

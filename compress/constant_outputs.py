@@ -20,8 +20,10 @@ def describe_constant(values: Iterable[NDArray]) -> str | None:
         count += 1
         if not np.array_equal(first, value):
             return None
-    if first.size + count > 2 and np.all(first == first.flat[:1]):
-        return f"{first.flat[0]:g} everywhere" if first.size else "empty"
+    if first.size == 0:
+        return "empty"
+    if first.size + count > 2 and np.all(first == first.flat[0]):
+        return f"{first.flat[0]:g} everywhere"
     return "the same in all samples" if count > 1 else None
 
 

@@ -18,7 +18,7 @@ from compress.sqnr import to_db
 class HeadJudge:
     """Measures the heads' SQNR of networks that shall do the same as one float network.
 
-    What a TopK chooses is the float network's for all of them, see `compress.compare`.
+    Places that are chosen are the float network's for all of them, see `compress.compare`.
 
     Args:
         model: the float network.

@@ -59,7 +59,9 @@ class ActivationMeter:
         self._signal = self._noise = self._clipped = 0.0
 
     def update(self, values: NDArray) -> None:
-        """Adds one sample of the tensor."""
+        """Adds one sample of the tensor; one without values (nothing was found) says nothing."""
+        if values.size == 0:
+            return
         axis = 1 if values.ndim in (2, 4, 5) else values.ndim - 1
         axes = tuple(other for other in range(values.ndim) if other != axis)
         self._magnitudes = np.maximum(self._magnitudes, np.abs(values).max(axis=axes))

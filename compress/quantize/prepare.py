@@ -6,18 +6,19 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import onnx
 
+from artifacts.decided_outputs import read_choices
 from artifacts.errors import InputError
 from artifacts.half_precision import widen_half
 from artifacts.opset import require_opset
 from artifacts.samples import pick_evenly
-from artifacts.wording import suggest_names
+from artifacts.wording import name_some, suggest_names
 from compress.decided_outputs import set_decisions_aside
 from compress.errors import AlreadyQuantizedError, CalibrationError
 from compress.progress import Progress
 from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Array, Graph, attribute
 from compress.quantize.pixel_extremes import reach_pixel_extremes
-from compress.quantize.placement import Declined, QuantizedNode
+from compress.quantize.placement import Declined, Placement, QuantizedNode
 from compress.quantize.placement.layers import LAYERS
 from compress.quantize.prepared import PreparedNetwork
 from compress.quantize.repairs.centered_ranges import (
@@ -111,7 +112,9 @@ def prepare_network(
             raise _already_quantized(model, node)
     graph, simplified = open_graph(model, settings)
     placement = settings.placement
-    quantized, declined = placement.place(graph, frozenset(settings.keep_float))
+    unreached = _find_unreached(graph, placement, samples, warns=not is_draft)
+    kept = unreached | frozenset(settings.keep_float)
+    quantized, declined = placement.place(graph, kept)
     if not any(item.weight is not None for item in quantized):
         raise _nothing_to_quantize(graph, declined)
     few = pick_evenly(samples, FEW_SAMPLES)
@@ -124,7 +127,7 @@ def prepare_network(
     if written := placement.write_rescaled_forms(graph):
         simplified += written
         share_equal_weights(graph)
-        quantized, _ = placement.place(graph, frozenset(settings.keep_float))
+        quantized, _ = placement.place(graph, kept)
     survey: Survey = {}
     centered: tuple[CenteredRange, ...] = ()
     if not is_float:
@@ -146,7 +149,36 @@ def prepare_network(
         survey=survey,
         centered=centered,
     )
-    return prepared.with_float_nodes(frozenset(settings.keep_float))
+    return prepared.with_float_nodes(kept)
+
+
+def _find_unreached(
+    graph: Graph, placement: Placement, samples: Sequence[dict[str, Array]], *, warns: bool
+) -> frozenset[str]:
+    """Returns the layers that no sample reaches: those of regions of interest, where none is found.
+
+    Only what is chosen in the middle of a network can leave a layer nothing to read. `warns`: such
+    layers are named.
+    """
+    if not read_choices(graph.nodes, graph.outputs):
+        return frozenset()
+    quantized, _ = placement.place(graph, frozenset())
+    read = {
+        item.node: {graph.node(item.node).input[position] for position in item.activations}
+        for item in quantized
+    }
+    sizes_vary = sorted({name for names in read.values() for name in names} - graph.shapes.keys())
+    empty = {
+        name for name, seen in survey_tensors(graph, sizes_vary, samples).items() if seen.is_empty
+    }
+    unreached = frozenset(node for node, names in read.items() if names & empty)
+    if unreached and warns:
+        _log.warning(
+            "no calibration sample reaches %s, for which the network has found nothing: left in "
+            "float; give samples of the field, prepared as in training",
+            name_some(sorted(unreached), 3),
+        )
+    return unreached
 
 
 def _rescale(

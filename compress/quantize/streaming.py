@@ -49,9 +49,9 @@ Note = TypeVar("Note")
 class StreamingPass:
     """One walk through a graph.
 
-    What a TopK chooses for layers that follow is the float network's in the quantized prefix too:
-    in another order, rows that do not belong together would be compared, and layers corrected
-    towards their mean.
+    Places that are chosen for layers that follow (by TopK or NonMaxSuppression) are the float
+    network's in the quantized prefix too: in another order, rows that do not belong together would
+    be compared, and layers corrected towards their mean.
 
     Args:
         prepared: the network; its graph is not changed, its survey learns what it lacks.

@@ -47,12 +47,18 @@ class SurveyedTensor:
         """Looks at one sample and keeps at most `count` of its values."""
         flat = array.reshape(-1)
         kept = flat[spread_places(flat.size, count)].copy()
-        return cls([kept], float(flat.min()), float(flat.max()))
+        low, high = flat.min(initial=np.inf), flat.max(initial=-np.inf)
+        return cls([kept], float(low), float(high))
 
     @property
     def is_finite(self) -> bool:
         """Whether no value is NaN or infinite."""
-        return bool(np.isfinite([self.low, self.high]).all())
+        return self.is_empty or bool(np.isfinite([self.low, self.high]).all())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there were no values: no sample had a region of interest."""
+        return self.low > self.high
 
     def extend(self, other: "SurveyedTensor") -> None:
         """Takes over what was seen of the tensor on other samples."""

@@ -58,8 +58,8 @@ class ObservedTensor:
             extremes: the smallest and the largest value; None for those of `arrays`.
         """
         low, high = extremes or (
-            float(min(array.min() for array in arrays)),
-            float(max(array.max() for array in arrays)),
+            float(min(array.min(initial=np.inf) for array in arrays)),
+            float(max(array.max(initial=-np.inf) for array in arrays)),
         )
         counts = np.zeros(BINS, np.int64)
         if (high - low) / BINS > np.spacing(np.float32(max(-low, high))):

@@ -231,7 +231,8 @@ def correct_for_inputs(
 ) -> Array | None:
     """Returns a layer's corrected weight; None where held-out pictures do not gain from it.
 
-    None too where there are fewer than FEWEST_PICTURES, or fewer positions than input channels.
+    None too where there are fewer than FEWEST_PICTURES, or fewer positions than input channels, and
+    where the held-out pictures have none (no region of interest).
 
     Args:
         node: a Conv, ConvTranspose, Gemm or MatMul.
@@ -245,8 +246,9 @@ def correct_for_inputs(
     is_product = node.op_type in ("Gemm", "MatMul")
     groups = 1 if is_product else attribute(node, "group", 1)
     columns = _read_columns(inputs, groups, is_product=is_product)
-    outside = np.array([is_held_out(picture) for picture in columns.pictures])
-    if np.count_nonzero(~outside) < columns.inputs.shape[1] or not columns.errors.any():
+    outside = np.array([is_held_out(picture) for picture in columns.pictures], bool)
+    is_told = np.count_nonzero(~outside) >= columns.inputs.shape[1] and outside.any()
+    if not is_told or not columns.errors.any():
         return None
     layout = ChannelRows(weight.shape, axis, groups)
     judged = pick_outputs(weight, axis, groups, -(-layout.count_rows() // JUDGED_ROWS))
@@ -296,7 +298,8 @@ def _read_columns(inputs: ChannelInputs, groups: int, *, is_product: bool) -> In
         inputs=np.concatenate(rounded, 2),
         pictures=np.concatenate(pictures),
     )
-    return columns.centered(inputs.covered) if inputs.is_centered else columns
+    has_any = columns.pictures.size > 0
+    return columns.centered(inputs.covered) if inputs.is_centered and has_any else columns
 
 
 def _as_columns(value: Array, groups: int, *, is_product: bool) -> Array:

@@ -90,16 +90,18 @@ def observe_inputs(
     """Returns moments over three quarters of the pictures, and over the others (None if 1).
 
     At most COLUMNS output positions are looked at, drawn at random with a fixed seed, as many of
-    each picture. A transposed convolution with groups shares its scales between them, so it
-    becomes one group whose inputs do not mix.
+    each picture that has any. A transposed convolution with groups shares its scales between them,
+    so it becomes one group whose inputs do not mix.
     """
     rng = np.random.default_rng(0)
     sums = [MomentSums(is_centered=inputs.is_centered) for _ in range(2)]
     is_tied = False
     for sample in range(inputs.samples):
         plain, quantized = inputs.read(sample)
+        if plain.size == 0:
+            continue
         window = Window.of(node, weight.shape, plain.shape, inputs.output_shape)
-        positions = _draw(rng, window.count(inputs.output_shape), inputs.samples)
+        positions = _draw(rng, window.count(plain.shape, inputs.output_shape), inputs.samples)
         columns = window.columns(plain, positions)
         rows = grouped_rows(weight, axis, window.groups)
         is_tied = axis == 1 and window.groups > 1

@@ -87,11 +87,16 @@ class Window:
             is_flipped=True,
         )
 
-    def count(self, outputs: Sizes) -> int:
-        """Returns how many output positions there are, over the batch and all spatial axes."""
+    def count(self, inputs: Sizes, outputs: Sizes) -> int:
+        """Returns how many output positions there are, over the batch and all spatial axes.
+
+        Args:
+            inputs: the shape of the layer's first input.
+            outputs: of what it computes, maybe of another sample, with more rows or fewer.
+        """
         if not self.kernel:
-            return int(np.prod(outputs[:-1]))
-        return int(outputs[0] * np.prod(outputs[2:]))
+            return int(np.prod(inputs[:-1]))
+        return int(inputs[0] * np.prod(outputs[2:]))
 
     def covered(self, inputs: Sizes) -> float:
         """Returns which share of the weights meets a value of the input, not a zero around it.

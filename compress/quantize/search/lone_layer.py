@@ -93,7 +93,7 @@ class LoneLayer:
     def write_branch(self, graph: Graph) -> tuple[list[onnx.NodeProto], frozenset[str]]:
         """Returns the layer with copies of all nodes behind it.
 
-        What they read of the places that a TopK chooses are those of the float network: near ties
+        The places that they read, where some are chosen, are those of the float network: near ties
         in another order are no noise of the layer.
 
         Args:

@@ -26,7 +26,7 @@ TRANSPOSED = [
 def compare(node, weight, values, got, axis):
     window = Window.of(node, weight.shape, values.shape, got.shape)
     outputs = grouped_rows(weight, axis, window.groups) @ window.columns(values)
-    assert outputs.shape[2] == window.count(got.shape)
+    assert outputs.shape[2] == window.count(values.shape, got.shape)
     flat = outputs.reshape(-1, outputs.shape[2])
     wanted = np.moveaxis(got, 1, 0).reshape(got.shape[1], -1)
     np.testing.assert_allclose(flat, wanted, rtol=1e-4, atol=1e-4)
@@ -71,7 +71,7 @@ def test_a_product():
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     window = Window.of(node, weight.shape, values.shape, (2, 7, 3))
     columns = window.columns(values)
-    assert columns.shape == (1, 5, 14) == (1, 5, window.count((2, 7, 3)))
+    assert columns.shape == (1, 5, 14) == (1, 5, window.count(values.shape, (2, 7, 3)))
     outputs = weight.T @ columns[0]
     np.testing.assert_allclose(outputs.T.reshape(2, 7, 3), values @ weight, atol=1e-5)
 
