@@ -212,4 +212,4 @@ def test_channels_are_looked_at_in_all_columns():
     columns = np.indices((2, 96, 48), np.float32)[2]
     seen = SeenChannels.of(columns[None], 96 * 48 // 3)
     assert set(seen.values[0]) == set(range(48))
-    assert set(seen.as_whole(1, 96 * 48 // 3).values[0]) == set(range(48))
+    assert set(seen.as_whole(96 * 48 // 3).values[0]) == set(range(48))
