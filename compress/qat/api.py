@@ -17,7 +17,7 @@ from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
-from compress.qat.settings import LEARNING_RATE, QatSettings
+from compress.qat.settings import AVERAGE_DECAY, LEARNING_RATE, QatSettings
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
 from compress.train.batches import Sample, stack_samples
@@ -70,7 +70,8 @@ def train_quantized(
         samples: those of `inputs`, [C, H, W] say, in each; the rest are labels.
         held_out: others, for the probe.
         settings: what is learned.
-        training: how; without a learning rate it takes `LEARNING_RATE`.
+        training: how; without a learning rate it takes `LEARNING_RATE`, without a weight decay
+            none.
         inputs: names of the graphs' inputs in a sample, in the order of the quantized one.
         label_loss: loss on labels; None learns from the float network alone.
         state_path: see `compress.train.trainer.train`.
@@ -81,9 +82,8 @@ def train_quantized(
         InputError: a graph has an operator that cannot be trained, the graphs have other inputs, or
             what `distill_module` raises.
     """
-    settings, training = settings or QatSettings(), training or TrainerSettings()
-    if training.learning_rate is None:
-        training = replace(training, learning_rate=LEARNING_RATE)
+    settings = settings or QatSettings()
+    training = _suit_integers(training or TrainerSettings(average_decay=AVERAGE_DECAY))
     taught, teaching = quantized, teacher
     if label_loss is None:
         teaching, taught = end_before_decisions(teacher, quantized)
@@ -118,6 +118,19 @@ def train_quantized(
         report=report,
     )
     return QatResult(model=student.write_model(quantized), training=result)
+
+
+def _suit_integers(training: TrainerSettings) -> TrainerSettings:
+    """Returns settings with the rate and the decay of integers where they name none.
+
+    A weight decay would pull every integer towards 0, a large one by more than a whole step.
+    """
+    rate, decay = training.learning_rate, training.weight_decay
+    return replace(
+        training,
+        learning_rate=LEARNING_RATE if rate is None else rate,
+        weight_decay=0.0 if decay is None else decay,
+    )
 
 
 def _choose_evaluation(

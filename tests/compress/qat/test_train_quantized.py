@@ -218,6 +218,19 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
     assert result.training.score_after < 0.9 * result.training.score_before
 
 
+def test_integers_do_not_decay_unless_asked(network) -> None:
+    """A weight decay pulls each integer towards 0, in INT8 by more than a whole step."""
+    start = quantize(network, weights="int8")
+
+    def scores(decay: float | None) -> tuple[tuple[int, float], ...]:
+        training = replace(TRAINING, steps=20, probe_every=10, weight_decay=decay)
+        result = train_quantized(start, network, samples(16), samples(8, 1), training=training)
+        return result.training.scores
+
+    assert scores(None) == scores(0.0)
+    assert scores(0.3) != scores(0.0)
+
+
 @pytest.fixture
 def decided(network: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its masks behind an ArgMax, and boxes that survive in place of metres."""
