@@ -351,6 +351,13 @@ def _require_finite(
             if not value.isfinite().all()
         }
     )
+    if bad.keys() == {"labels"} and not wrong:
+        raise InputError(
+            f"the loss on labels is {bad['labels']} before the first step, though all outputs on "
+            "held-out samples are numbers",
+            "a finite number",
+            "look at the labels, and at what the loss divides by or takes a logarithm of",
+        )
     raise InputError(
         f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the first step; "
         f"not finite on held-out samples: {', '.join(wrong) or 'none of the outputs'}",

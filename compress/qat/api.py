@@ -12,6 +12,7 @@ from torch import Tensor
 
 from artifacts.decision_ends import end_before_decisions
 from artifacts.errors import InputError
+from artifacts.onnx_inputs import input_tensors
 from compress.distill.api import DistillResult, distill_module
 from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
@@ -79,8 +80,8 @@ def train_quantized(
         report: see there.
 
     Raises:
-        InputError: a graph has an operator that cannot be trained, the graphs have other inputs, or
-            what `distill_module` raises.
+        InputError: a graph has an operator that cannot be trained, the graphs have other inputs, a
+            sample does not fit them, or what `distill_module` raises.
     """
     settings = settings or QatSettings()
     training = _suit_integers(training or TrainerSettings(average_decay=AVERAGE_DECAY))
@@ -98,6 +99,8 @@ def train_quantized(
             f"the quantized network's, in their order: {', '.join(student.input_names)}",
         )
     if len(samples) > 0 and len(held_out) > 0:
+        for sample in (samples[0], held_out[0]):
+            _require_fitting(sample, inputs, taught)
         _choose_evaluation([student, guide], samples[0], held_out[0], inputs)
     result = distill_module(
         student,
@@ -131,6 +134,42 @@ def _suit_integers(training: TrainerSettings) -> TrainerSettings:
         learning_rate=LEARNING_RATE if rate is None else rate,
         weight_decay=0.0 if decay is None else decay,
     )
+
+
+def _require_fitting(sample: Sample, inputs: Sequence[str], model: onnx.ModelProto) -> None:
+    """Refuses a sample that a graph cannot take.
+
+    Args:
+        sample: arrays by name.
+        inputs: names of the graph's inputs in it.
+        model: the graph.
+
+    Raises:
+        InputError: an input lacks, has another shape, or those of the graph's names are in another
+            order than the graph's.
+    """
+    tensors = input_tensors(model)
+    missing = [name for name in inputs if name not in sample]
+    if missing or len(inputs) != len(tensors):
+        raise InputError(
+            f"a sample has {', '.join(sample)}, and inputs={list(inputs)} were named",
+            f"an array for each input of the network: {', '.join(tensors)}",
+            "name what of a sample they are, in their order, with inputs=...",
+        )
+    if set(inputs) == set(tensors) and list(inputs) != list(tensors):
+        raise InputError(
+            f"the inputs {', '.join(inputs)} are named in another order than the network's",
+            ", ".join(tensors),
+        )
+    for name, tensor in zip(inputs, tensors.values(), strict=True):
+        shape, wanted = tuple(sample[name].shape), tensor.shape[1:]
+        if len(shape) != len(wanted) or any(
+            size not in (0, got) for got, size in zip(shape, wanted, strict=True)
+        ):
+            raise InputError(
+                f"'{name}' of a sample has the shape {list(shape)}",
+                f"{list(wanted)}, without the batch axis",
+            )
 
 
 def _choose_evaluation(

@@ -93,6 +93,49 @@ def test_losses_are_no_matter_of_bfloat16() -> None:
     assert {pair for pair in seen if pair[1] is not None} == {(False, torch.float32)}
 
 
+def label(count: int, seed: int = 0):
+    return [one | {"far": np.ones(1, np.float32)} for one in samples(count, seed)]
+
+
+def test_a_loss_on_labels_may_be_one_number() -> None:
+    def far(outputs, labels):
+        return (outputs["metres"].mean((1, 2, 3)) - labels["far"][:, 0]).square().mean()
+
+    losses = [
+        distill_module(
+            TwoHeads(6, 1),
+            TwoHeads(12, 2),
+            label(8),
+            label(4, 1),
+            training=replace(TRAINING, steps=4),
+            label_loss=loss,
+        ).losses_after
+        for loss in (far, lambda outputs, labels: {"far": far(outputs, labels)})
+    ]
+    assert losses[0] == losses[1]
+    assert "labels" in losses[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda outputs, labels: {}, r"returned tensors of shapes \[\]"),
+        (lambda outputs, labels: outputs["metres"].flatten(1).mean(1), r"shapes \[\[4\]\]"),
+        (lambda outputs, labels: outputs["metres"].mean() / 0, "look at the labels"),
+    ],
+)
+def test_a_loss_on_labels_that_is_no_number_is_refused(loss, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        distill_module(
+            TwoHeads(6, 1),
+            TwoHeads(12, 2),
+            label(8),
+            label(4, 1),
+            training=TRAINING,
+            label_loss=loss,
+        )
+
+
 def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
     """MNASNet of torchvision refuses weights without one."""
     versions = []

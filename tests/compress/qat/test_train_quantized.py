@@ -521,3 +521,32 @@ def test_a_teacher_with_other_inputs_is_refused(network, tmp_path: Path) -> None
             samples(1),
             training=TRAINING,
         )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "changes", "message"),
+    [
+        (("image",), {}, r"inputs=\['image'\] were named; expected .*left, right, state"),
+        (("left", "right", "speed"), {}, "a sample has left, right, state"),
+        (("right", "left", "state"), {}, "another order than the network's"),
+        (
+            ("left", "right", "state"),
+            {"right": (1, 3, *SIZE)},
+            r"'right' .* shape \[1, 3, 16, 24\]",
+        ),
+        (("left", "right", "state"), {"state": (5,)}, r"\[5\]; expected \[4\]"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(tmp_path: Path, inputs, changes, message) -> None:
+    """Two pictures in the wrong order would be learned without a word."""
+    shapes = {"left": (3, *SIZE), "right": (3, *SIZE), "state": (4,)}
+    path = tmp_path / "stereo.onnx"
+    export_onnx(
+        Stereo().eval(), path, input_shape={name: (1, *shape) for name, shape in shapes.items()}
+    )
+    teacher = load_onnx(path)
+    feed = {name: np.ones((1, *shape), np.float32) for name, shape in shapes.items()}
+    start = quantize_model(teacher, [feed], QuantizeSettings(rounding=Nearest())).model
+    sample = {name: np.ones(shape, np.float32) for name, shape in (shapes | changes).items()}
+    with pytest.raises(InputError, match=message):
+        train_quantized(start, teacher, [sample], [sample], training=TRAINING, inputs=inputs)
