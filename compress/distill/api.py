@@ -100,6 +100,8 @@ class DistillResult:
         }
 
 
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def distill_module(
     student: nn.Module,
     teacher: nn.Module,
@@ -134,15 +136,19 @@ def distill_module(
         report: see `train`.
 
     Raises:
-        InputError: no samples, all weights of the student are frozen, no common output, a feature
-            that cannot be compared, or what `train` raises.
+        InputError: no samples or ones without an input, all weights of the student are frozen or
+            some that learn are the teacher's too, no common output, a feature that cannot be
+            compared, or what `train` raises.
     """
     settings, training = settings or DistillSettings(), training or TrainerSettings()
     if len(samples) == 0 or len(held_out) == 0:
         raise InputError(
             f"{len(samples)} samples to learn from and {len(held_out)} held out", "some of both"
         )
+    for sample in (samples[0], held_out[0]):
+        require_inputs(sample, inputs)
     require_learning(student)
+    _require_apart(student, teacher)
     student.eval()
     # A probe of the caller's gets networks where they were.
     device = choose_device(training) if probe is None else find_device(student)
@@ -210,6 +216,37 @@ def distill_module(
             resumed_step=trained.resumed_step,
             obstacle=obstacle,
         )
+
+
+def require_inputs(sample: Sample, inputs: Sequence[str]) -> None:
+    """Refuses a sample that lacks an input.
+
+    Raises:
+        InputError: it does.
+    """
+    missing = [name for name in inputs if name not in sample]
+    if missing:
+        raise InputError(
+            f"a sample has {', '.join(sample)}, and not the input '{missing[0]}'",
+            f"all inputs: {', '.join(inputs)}",
+            "name what of a sample the networks take, in their order, with inputs=...",
+        )
+
+
+def _require_apart(student: nn.Module, teacher: nn.Module) -> None:
+    """Refuses a student whose learning would move its teacher.
+
+    Raises:
+        InputError: both have a weight in common that learns.
+    """
+    own = {id(weight) for weight in teacher.parameters()}
+    for name, weight in student.named_parameters():
+        if weight.requires_grad and id(weight) in own:
+            raise InputError(
+                f"the student's '{name}' is the teacher's weight itself, and would move both",
+                "a student with weights of its own, but for frozen ones",
+                "give copy.deepcopy(teacher), or freeze what they share",
+            )
 
 
 def _open_calibration(

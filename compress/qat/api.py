@@ -13,7 +13,7 @@ from torch import Tensor
 from artifacts.decision_ends import end_before_decisions
 from artifacts.errors import InputError
 from artifacts.onnx_inputs import input_tensors
-from compress.distill.api import DistillResult, distill_module
+from compress.distill.api import DistillResult, distill_module, require_inputs
 from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
@@ -46,6 +46,8 @@ class QatResult:
     training: DistillResult
 
 
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def train_quantized(
     quantized: onnx.ModelProto,
     teacher: onnx.ModelProto,
@@ -149,11 +151,11 @@ def _require_fitting(sample: Sample, inputs: Sequence[str], model: onnx.ModelPro
             order than the graph's.
     """
     tensors = input_tensors(model)
-    missing = [name for name in inputs if name not in sample]
-    if missing or len(inputs) != len(tensors):
+    require_inputs(sample, inputs)
+    if len(inputs) != len(tensors):
         raise InputError(
-            f"a sample has {', '.join(sample)}, and inputs={list(inputs)} were named",
-            f"an array for each input of the network: {', '.join(tensors)}",
+            f"{len(inputs)} inputs are named: {', '.join(inputs)}",
+            f"one for each input of the network: {', '.join(tensors)}",
             "name what of a sample they are, in their order, with inputs=...",
         )
     if set(inputs) == set(tensors) and list(inputs) != list(tensors):

@@ -136,6 +136,36 @@ def test_a_loss_on_labels_that_is_no_number_is_refused(loss, message: str) -> No
         )
 
 
+def test_samples_without_an_input_are_refused() -> None:
+    named = [{"picture": one["image"]} for one in samples(4)]
+    for given, held_out in ((named, samples(2)), (samples(2), named)):
+        with pytest.raises(InputError, match="has picture, and not the input 'image'"):
+            distill_module(TwoHeads(6, 1), TwoHeads(12, 2), given, held_out, training=TRAINING)
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_training_does_not_mind_a_caller_without_gradients(without_gradients) -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    with without_gradients():
+        result = distill_module(
+            student, teacher, samples(8), samples(4, 1), training=replace(TRAINING, steps=4)
+        )
+    assert result.steps == 4
+
+
+def test_a_student_that_would_move_its_teacher_is_refused() -> None:
+    """What both have in common may only be frozen."""
+    student, teacher = TwoHeads(12, 1), TwoHeads(12, 2)
+    with pytest.raises(InputError, match="is the teacher's weight itself"):
+        distill_module(teacher, teacher, samples(4), samples(2, 1), training=TRAINING)
+    student.masks = teacher.masks
+    few = replace(TRAINING, steps=2)
+    with pytest.raises(InputError, match=r"'masks\.weight' is the teacher's weight itself"):
+        distill_module(student, teacher, samples(4), samples(2, 1), training=few)
+    teacher.masks.requires_grad_(False)
+    assert distill_module(student, teacher, samples(4), samples(2, 1), training=few).steps == 2
+
+
 def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
     """MNASNet of torchvision refuses weights without one."""
     versions = []

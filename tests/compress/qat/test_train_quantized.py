@@ -526,8 +526,8 @@ def test_a_teacher_with_other_inputs_is_refused(network, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("inputs", "changes", "message"),
     [
-        (("image",), {}, r"inputs=\['image'\] were named; expected .*left, right, state"),
-        (("left", "right", "speed"), {}, "a sample has left, right, state"),
+        (("image",), {}, "not the input 'image'"),
+        (("left",), {}, "1 inputs are named: left; expected .* left, right, state"),
         (("right", "left", "state"), {}, "another order than the network's"),
         (
             ("left", "right", "state"),
