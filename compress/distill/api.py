@@ -174,7 +174,7 @@ def distill_module(
         answers = lesson.open_answers()
         before = measure_losses(lesson, batches, answers)
         floors = measure_floors(lesson, batches, answers)
-        _require_finite(before, lesson, batches)
+        _require_finite(before, lesson, batches, calibration)
         relative = RelativeProbe(lesson, batches, before, floors, answers)
         probe = probe or relative
         identity = _identify(lesson, batches)
@@ -368,16 +368,27 @@ def _find_parts(
 
 @torch.no_grad()
 def _require_finite(
-    losses: Mapping[str, float], lesson: DistillLesson, batches: Sequence[Batch]
+    losses: Mapping[str, float],
+    lesson: DistillLesson,
+    batches: Sequence[Batch],
+    calibration: Sequence[tuple[Tensor, ...]],
 ) -> None:
     """Checks the losses before the first step; no learning rate would mend them.
 
     Raises:
-        InputError: one is not finite; the error names the outputs that are not.
+        InputError: one is not finite; the error names the inputs or else the outputs that are not.
     """
     bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
     if not bad:
         return
+    for given in (*map(lesson.read_inputs, batches), *calibration):
+        for name, value in zip(lesson.inputs, given, strict=True):
+            if value.isnan().any():
+                raise InputError(
+                    f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the "
+                    f"first step, as '{name}' of a sample has values that are no numbers (NaN)",
+                    "samples without such",
+                )
     networks = {"teacher": lesson.__dict__["teacher"], "student": lesson.student}
     wrong = sorted(
         {

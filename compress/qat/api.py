@@ -172,6 +172,8 @@ def _require_fitting(sample: Sample, inputs: Sequence[str], model: onnx.ModelPro
                 f"'{name}' of a sample has the shape {list(shape)}",
                 f"{list(wanted)}, without the batch axis",
             )
+        if sample[name].dtype == np.float64 and tensor.dtype != "float64":
+            raise InputError(f"'{name}' of a sample is float64", tensor.dtype)
 
 
 def _choose_evaluation(

@@ -166,6 +166,14 @@ def test_a_student_that_would_move_its_teacher_is_refused() -> None:
     assert distill_module(student, teacher, samples(4), samples(2, 1), training=few).steps == 2
 
 
+@pytest.mark.parametrize("is_held_out", [False, True])
+def test_samples_that_are_no_numbers_are_named(is_held_out: bool) -> None:
+    bad = [{"image": one["image"] * np.float32("nan")} for one in samples(4)]
+    given = (samples(4), bad) if is_held_out else (bad, samples(4))
+    with pytest.raises(InputError, match="as 'image' of a sample has values that are no numbers"):
+        distill_module(TwoHeads(6, 1), TwoHeads(12, 2), *given, training=TRAINING, heads={})
+
+
 def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
     """MNASNet of torchvision refuses weights without one."""
     versions = []

@@ -534,6 +534,7 @@ def test_a_teacher_with_other_inputs_is_refused(network, tmp_path: Path) -> None
             {"right": (1, 3, *SIZE)},
             r"'right' .* shape \[1, 3, 16, 24\]",
         ),
+        (("left", "right", "state"), {"left": None}, "'left' of a sample is float64"),
         (("left", "right", "state"), {"state": (5,)}, r"\[5\]; expected \[4\]"),
     ],
 )
@@ -547,6 +548,9 @@ def test_samples_that_do_not_fit_are_refused(tmp_path: Path, inputs, changes, me
     teacher = load_onnx(path)
     feed = {name: np.ones((1, *shape), np.float32) for name, shape in shapes.items()}
     start = quantize_model(teacher, [feed], QuantizeSettings(rounding=Nearest())).model
-    sample = {name: np.ones(shape, np.float32) for name, shape in (shapes | changes).items()}
+    sample = {
+        name: np.ones(shapes[name]) if shape is None else np.ones(shape, np.float32)
+        for name, shape in (shapes | changes).items()
+    }
     with pytest.raises(InputError, match=message):
         train_quantized(start, teacher, [sample], [sample], training=TRAINING, inputs=inputs)
