@@ -231,6 +231,14 @@ def test_integers_do_not_decay_unless_asked(network) -> None:
     assert scores(0.3) != scores(0.0)
 
 
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_training_does_not_mind_a_caller_without_gradients(network, without_gradients) -> None:
+    start, training = quantize(network), replace(TRAINING, steps=2, probe_every=1)
+    with without_gradients():
+        result = train_quantized(start, network, samples(8), samples(4, 1), training=training)
+    assert result.training.steps == 2
+
+
 @pytest.fixture
 def decided(network: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its masks behind an ArgMax, and boxes that survive in place of metres."""
