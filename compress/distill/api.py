@@ -100,6 +100,8 @@ class DistillResult:
         }
 
 
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def distill_module(
     student: nn.Module,
     teacher: nn.Module,
@@ -134,15 +136,19 @@ def distill_module(
         report: see `train`.
 
     Raises:
-        InputError: no samples, all weights of the student are frozen, no common output, a feature
-            that cannot be compared, or what `train` raises.
+        InputError: no samples or ones without an input, all weights of the student are frozen or
+            some that learn are the teacher's too, no common output, a feature that cannot be
+            compared, or what `train` raises.
     """
     settings, training = settings or DistillSettings(), training or TrainerSettings()
     if len(samples) == 0 or len(held_out) == 0:
         raise InputError(
             f"{len(samples)} samples to learn from and {len(held_out)} held out", "some of both"
         )
+    for sample in (samples[0], held_out[0]):
+        require_inputs(sample, inputs)
     require_learning(student)
+    _require_apart(student, teacher)
     student.eval()
     # A probe of the caller's gets networks where they were.
     device = choose_device(training) if probe is None else find_device(student)
@@ -168,7 +174,7 @@ def distill_module(
         answers = lesson.open_answers()
         before = measure_losses(lesson, batches, answers)
         floors = measure_floors(lesson, batches, answers)
-        _require_finite(before, lesson, batches)
+        _require_finite(before, lesson, batches, calibration)
         relative = RelativeProbe(lesson, batches, before, floors, answers)
         probe = probe or relative
         identity = _identify(lesson, batches)
@@ -210,6 +216,37 @@ def distill_module(
             resumed_step=trained.resumed_step,
             obstacle=obstacle,
         )
+
+
+def require_inputs(sample: Sample, inputs: Sequence[str]) -> None:
+    """Refuses a sample that lacks an input.
+
+    Raises:
+        InputError: it does.
+    """
+    missing = [name for name in inputs if name not in sample]
+    if missing:
+        raise InputError(
+            f"a sample has {', '.join(sample)}, and not the input '{missing[0]}'",
+            f"all inputs: {', '.join(inputs)}",
+            "name what of a sample the networks take, in their order, with inputs=...",
+        )
+
+
+def _require_apart(student: nn.Module, teacher: nn.Module) -> None:
+    """Refuses a student whose learning would move its teacher.
+
+    Raises:
+        InputError: both have a weight in common that learns.
+    """
+    own = {id(weight) for weight in teacher.parameters()}
+    for name, weight in student.named_parameters():
+        if weight.requires_grad and id(weight) in own:
+            raise InputError(
+                f"the student's '{name}' is the teacher's weight itself, and would move both",
+                "a student with weights of its own, but for frozen ones",
+                "give copy.deepcopy(teacher), or freeze what they share",
+            )
 
 
 def _open_calibration(
@@ -331,16 +368,27 @@ def _find_parts(
 
 @torch.no_grad()
 def _require_finite(
-    losses: Mapping[str, float], lesson: DistillLesson, batches: Sequence[Batch]
+    losses: Mapping[str, float],
+    lesson: DistillLesson,
+    batches: Sequence[Batch],
+    calibration: Sequence[tuple[Tensor, ...]],
 ) -> None:
     """Checks the losses before the first step; no learning rate would mend them.
 
     Raises:
-        InputError: one is not finite; the error names the outputs that are not.
+        InputError: one is not finite; the error names the inputs or else the outputs that are not.
     """
     bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
     if not bad:
         return
+    for given in (*map(lesson.read_inputs, batches), *calibration):
+        for name, value in zip(lesson.inputs, given, strict=True):
+            if value.isnan().any():
+                raise InputError(
+                    f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the "
+                    f"first step, as '{name}' of a sample has values that are no numbers (NaN)",
+                    "samples without such",
+                )
     networks = {"teacher": lesson.__dict__["teacher"], "student": lesson.student}
     wrong = sorted(
         {
@@ -351,6 +399,13 @@ def _require_finite(
             if not value.isfinite().all()
         }
     )
+    if bad.keys() == {"labels"} and not wrong:
+        raise InputError(
+            f"the loss on labels is {bad['labels']} before the first step, though all outputs on "
+            "held-out samples are numbers",
+            "a finite number",
+            "look at the labels, and at what the loss divides by or takes a logarithm of",
+        )
     raise InputError(
         f"the loss of '{next(iter(bad))}' is {next(iter(bad.values()))} before the first step; "
         f"not finite on held-out samples: {', '.join(wrong) or 'none of the outputs'}",

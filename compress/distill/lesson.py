@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from artifacts.errors import InputError
 from artifacts.module_run import buffers_apart
 from compress.distill.balance import UncertaintyBalance
 from compress.distill.losses import own_losses, plain_loss
@@ -21,8 +22,8 @@ from compress.train.unit_parts import OutputParts
 
 IMAGE = "image"
 """Name of a network's single input in a batch; everything else in it is labels."""
-LabelLoss = Callable[[dict[str, Tensor], Batch], dict[str, Tensor]]
-"""From the student's outputs and the labels to the terms of a loss."""
+LabelLoss = Callable[[dict[str, Tensor], Batch], dict[str, Tensor] | Tensor]
+"""From the student's outputs and the labels to a loss, or to its terms by name."""
 
 
 class DistillLesson(Lesson):
@@ -127,7 +128,7 @@ class DistillLesson(Lesson):
             for name, value in got.items()
         }
         labels = {name: value for name, value in batch.items() if name not in self.inputs}
-        return torch.stack(list(label_loss(answers, labels).values())).sum()
+        return _add_terms(label_loss(answers, labels))
 
     def compare_constants(self, batch: Batch, answers: Answers | None = None) -> dict[str, Tensor]:
         """Returns the losses of a student whose outputs and features are their means.
@@ -198,6 +199,23 @@ def _ask_apart(
     """Asks a network that writes buffers; the next sample meets none of what it wrote."""
     with buffers_apart(module, written):
         return ask(module, inputs)
+
+
+def _add_terms(terms: dict[str, Tensor] | Tensor) -> Tensor:
+    """Returns the sum of what a label loss returned.
+
+    Raises:
+        InputError: it is no number and no dictionary of numbers.
+    """
+    values = [terms] if isinstance(terms, Tensor) else list(terms.values())
+    shapes = [list(value.shape) for value in values]
+    if not values or any(value.numel() != 1 for value in values):
+        raise InputError(
+            f"the loss on labels returned tensors of shapes {shapes}",
+            "a number, or a dictionary of at least one number by name",
+            "take the mean over the samples",
+        )
+    return torch.stack([value.reshape(()) for value in values]).sum()
 
 
 def _flatten(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from artifacts.decision_ends import end_before_decisions
 from artifacts.errors import InputError
-from compress.distill.api import DistillResult, distill_module
+from artifacts.onnx_inputs import input_tensors
+from compress.distill.api import DistillResult, distill_module, require_inputs
 from compress.distill.lesson import IMAGE, LabelLoss
 from compress.distill.settings import DistillSettings
 from compress.qat.onnx_module import OnnxModule
 from compress.qat.quantized_module import QuantizedModule
-from compress.qat.settings import LEARNING_RATE, QatSettings
+from compress.qat.settings import AVERAGE_DECAY, LEARNING_RATE, QatSettings
 from compress.quantize.graph import Graph
 from compress.quantize.simplify import simplify
 from compress.train.batches import Sample, stack_samples
@@ -45,6 +46,8 @@ class QatResult:
     training: DistillResult
 
 
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def train_quantized(
     quantized: onnx.ModelProto,
     teacher: onnx.ModelProto,
@@ -70,7 +73,8 @@ def train_quantized(
         samples: those of `inputs`, [C, H, W] say, in each; the rest are labels.
         held_out: others, for the probe.
         settings: what is learned.
-        training: how; without a learning rate it takes `LEARNING_RATE`.
+        training: how; without a learning rate it takes `LEARNING_RATE`, without a weight decay
+            none.
         inputs: names of the graphs' inputs in a sample, in the order of the quantized one.
         label_loss: loss on labels; None learns from the float network alone.
         state_path: see `compress.train.trainer.train`.
@@ -78,12 +82,11 @@ def train_quantized(
         report: see there.
 
     Raises:
-        InputError: a graph has an operator that cannot be trained, the graphs have other inputs, or
-            what `distill_module` raises.
+        InputError: a graph has an operator that cannot be trained, the graphs have other inputs, a
+            sample does not fit them, or what `distill_module` raises.
     """
-    settings, training = settings or QatSettings(), training or TrainerSettings()
-    if training.learning_rate is None:
-        training = replace(training, learning_rate=LEARNING_RATE)
+    settings = settings or QatSettings()
+    training = _suit_integers(training or TrainerSettings(average_decay=AVERAGE_DECAY))
     taught, teaching = quantized, teacher
     if label_loss is None:
         teaching, taught = end_before_decisions(teacher, quantized)
@@ -98,6 +101,8 @@ def train_quantized(
             f"the quantized network's, in their order: {', '.join(student.input_names)}",
         )
     if len(samples) > 0 and len(held_out) > 0:
+        for sample in (samples[0], held_out[0]):
+            _require_fitting(sample, inputs, taught)
         _choose_evaluation([student, guide], samples[0], held_out[0], inputs)
     result = distill_module(
         student,
@@ -118,6 +123,57 @@ def train_quantized(
         report=report,
     )
     return QatResult(model=student.write_model(quantized), training=result)
+
+
+def _suit_integers(training: TrainerSettings) -> TrainerSettings:
+    """Returns settings with the rate and the decay of integers where they name none.
+
+    A weight decay would pull every integer towards 0, a large one by more than a whole step.
+    """
+    rate, decay = training.learning_rate, training.weight_decay
+    return replace(
+        training,
+        learning_rate=LEARNING_RATE if rate is None else rate,
+        weight_decay=0.0 if decay is None else decay,
+    )
+
+
+def _require_fitting(sample: Sample, inputs: Sequence[str], model: onnx.ModelProto) -> None:
+    """Refuses a sample that a graph cannot take.
+
+    Args:
+        sample: arrays by name.
+        inputs: names of the graph's inputs in it.
+        model: the graph.
+
+    Raises:
+        InputError: an input lacks, has another shape, or those of the graph's names are in another
+            order than the graph's.
+    """
+    tensors = input_tensors(model)
+    require_inputs(sample, inputs)
+    if len(inputs) != len(tensors):
+        raise InputError(
+            f"{len(inputs)} inputs are named: {', '.join(inputs)}",
+            f"one for each input of the network: {', '.join(tensors)}",
+            "name what of a sample they are, in their order, with inputs=...",
+        )
+    if set(inputs) == set(tensors) and list(inputs) != list(tensors):
+        raise InputError(
+            f"the inputs {', '.join(inputs)} are named in another order than the network's",
+            ", ".join(tensors),
+        )
+    for name, tensor in zip(inputs, tensors.values(), strict=True):
+        shape, wanted = tuple(sample[name].shape), tensor.shape[1:]
+        if len(shape) != len(wanted) or any(
+            size not in (0, got) for got, size in zip(shape, wanted, strict=True)
+        ):
+            raise InputError(
+                f"'{name}' of a sample has the shape {list(shape)}",
+                f"{list(wanted)}, without the batch axis",
+            )
+        if sample[name].dtype == np.float64 and tensor.dtype != "float64":
+            raise InputError(f"'{name}' of a sample is float64", tensor.dtype)
 
 
 def _choose_evaluation(

@@ -7,6 +7,8 @@ from artifacts.errors import InputError
 
 LEARNING_RATE = 0.005
 """Of the trainer, where none is given: in steps of the integer grid, so it fits any network."""
+AVERAGE_DECAY = 0.98
+"""Of the trainer, where no settings of it are given."""
 
 
 @dataclass(frozen=True, kw_only=True)

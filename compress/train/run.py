@@ -18,7 +18,7 @@ from artifacts.torch_file import write_torch
 from compress.train.average import MovingAverage, gather_weights, local_part
 from compress.train.lesson import Batch, Lesson
 from compress.train.run_state import Standing, capture_state
-from compress.train.settings import TrainerSettings
+from compress.train.settings import WEIGHT_DECAY, TrainerSettings
 
 Probe = Callable[[nn.Module], float]
 """Scores a network in evaluation mode; lower is better."""
@@ -233,8 +233,9 @@ class TrainingRun:
 def _open_optimizer(weights: list[nn.Parameter], settings: TrainerSettings) -> torch.optim.AdamW:
     decayed = [weight for weight in weights if weight.ndim > 1]
     others = [weight for weight in weights if weight.ndim <= 1]
+    decay = WEIGHT_DECAY if settings.weight_decay is None else settings.weight_decay
     groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": decayed, "weight_decay": decay},
         {"params": others, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW([group for group in groups if group["params"]], fused=True)

@@ -7,6 +7,8 @@ from artifacts.errors import InputError
 
 SMALLEST_RATE = 0.01
 """The learning rate at the end, as a share of the highest."""
+WEIGHT_DECAY = 0.01
+"""Where none is given."""
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 """Name of each precision, and what Lightning Fabric calls it."""
 STRATEGIES = ("ddp", "fsdp")
@@ -21,7 +23,8 @@ class TrainerSettings:
         batch_size: samples per optimizer step, over all processes.
         accumulate: parts that a process splits its share of a batch into, to save memory.
         learning_rate: the highest, after the warm-up; None finds one, see `rate_trial`.
-        weight_decay: of weights with two axes or more; biases and norms have none.
+        weight_decay: of weights with two axes or more; biases and norms have none. None takes what
+            suits the lesson: `WEIGHT_DECAY`, and none at all for the integers of QAT.
         warmup_share: share of the steps with a rising learning rate.
         gradient_norm: longest gradient; longer ones are scaled down.
         average_decay: of the moving average of the weights, which is what is kept.
@@ -43,7 +46,7 @@ class TrainerSettings:
     batch_size: int = 8
     accumulate: int = 1
     learning_rate: float | None = None
-    weight_decay: float = 0.01
+    weight_decay: float | None = None
     warmup_share: float = 0.05
     gradient_norm: float = 10.0
     average_decay: float = 0.99
@@ -65,7 +68,7 @@ class TrainerSettings:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", "1 or more")
         for name in ("patience", "workers", "threads", "seed", "weight_decay"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}", "0 or more")
         for name in ("learning_rate", "gradient_norm"):
             value = getattr(self, name)

@@ -97,7 +97,7 @@ def qat(
     """
     from dataclasses import replace
 
-    from compress.qat.settings import QatSettings
+    from compress.qat.settings import AVERAGE_DECAY, QatSettings
     from framefit.progress import show_progress
     from framefit.qat_job import qat_file
     from framefit.training_samples import LabelOptions
@@ -122,7 +122,7 @@ def qat(
             teacher,
             data,
             QatSettings(learns_weights=not fixed_weights, learns_activations=not fixed_activations),
-            replace(training, weight_decay=0.0, average_decay=0.98),
+            replace(training, average_decay=AVERAGE_DECAY),
             out=out,
             labels=LabelOptions(
                 is_used=labels, annotations=annotations, masks=masks, mask_format=mask_format

@@ -93,6 +93,87 @@ def test_losses_are_no_matter_of_bfloat16() -> None:
     assert {pair for pair in seen if pair[1] is not None} == {(False, torch.float32)}
 
 
+def label(count: int, seed: int = 0):
+    return [one | {"far": np.ones(1, np.float32)} for one in samples(count, seed)]
+
+
+def test_a_loss_on_labels_may_be_one_number() -> None:
+    def far(outputs, labels):
+        return (outputs["metres"].mean((1, 2, 3)) - labels["far"][:, 0]).square().mean()
+
+    losses = [
+        distill_module(
+            TwoHeads(6, 1),
+            TwoHeads(12, 2),
+            label(8),
+            label(4, 1),
+            training=replace(TRAINING, steps=4),
+            label_loss=loss,
+        ).losses_after
+        for loss in (far, lambda outputs, labels: {"far": far(outputs, labels)})
+    ]
+    assert losses[0] == losses[1]
+    assert "labels" in losses[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda outputs, labels: {}, r"returned tensors of shapes \[\]"),
+        (lambda outputs, labels: outputs["metres"].flatten(1).mean(1), r"shapes \[\[4\]\]"),
+        (lambda outputs, labels: outputs["metres"].mean() / 0, "look at the labels"),
+    ],
+)
+def test_a_loss_on_labels_that_is_no_number_is_refused(loss, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        distill_module(
+            TwoHeads(6, 1),
+            TwoHeads(12, 2),
+            label(8),
+            label(4, 1),
+            training=TRAINING,
+            label_loss=loss,
+        )
+
+
+def test_samples_without_an_input_are_refused() -> None:
+    named = [{"picture": one["image"]} for one in samples(4)]
+    for given, held_out in ((named, samples(2)), (samples(2), named)):
+        with pytest.raises(InputError, match="has picture, and not the input 'image'"):
+            distill_module(TwoHeads(6, 1), TwoHeads(12, 2), given, held_out, training=TRAINING)
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_training_does_not_mind_a_caller_without_gradients(without_gradients) -> None:
+    student, teacher = TwoHeads(6, 1), TwoHeads(12, 2)
+    with without_gradients():
+        result = distill_module(
+            student, teacher, samples(8), samples(4, 1), training=replace(TRAINING, steps=4)
+        )
+    assert result.steps == 4
+
+
+def test_a_student_that_would_move_its_teacher_is_refused() -> None:
+    """What both have in common may only be frozen."""
+    student, teacher = TwoHeads(12, 1), TwoHeads(12, 2)
+    with pytest.raises(InputError, match="is the teacher's weight itself"):
+        distill_module(teacher, teacher, samples(4), samples(2, 1), training=TRAINING)
+    student.masks = teacher.masks
+    few = replace(TRAINING, steps=2)
+    with pytest.raises(InputError, match=r"'masks\.weight' is the teacher's weight itself"):
+        distill_module(student, teacher, samples(4), samples(2, 1), training=few)
+    teacher.masks.requires_grad_(False)
+    assert distill_module(student, teacher, samples(4), samples(2, 1), training=few).steps == 2
+
+
+@pytest.mark.parametrize("is_held_out", [False, True])
+def test_samples_that_are_no_numbers_are_named(is_held_out: bool) -> None:
+    bad = [{"image": one["image"] * np.float32("nan")} for one in samples(4)]
+    given = (samples(4), bad) if is_held_out else (bad, samples(4))
+    with pytest.raises(InputError, match="as 'image' of a sample has values that are no numbers"):
+        distill_module(TwoHeads(6, 1), TwoHeads(12, 2), *given, training=TRAINING, heads={})
+
+
 def test_layers_are_told_the_version_of_the_weights_they_load() -> None:
     """MNASNet of torchvision refuses weights without one."""
     versions = []

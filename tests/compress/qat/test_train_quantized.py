@@ -218,6 +218,27 @@ def test_training_brings_back_a_part_of_what_int4_lost(network) -> None:
     assert result.training.score_after < 0.9 * result.training.score_before
 
 
+def test_integers_do_not_decay_unless_asked(network) -> None:
+    """A weight decay pulls each integer towards 0, in INT8 by more than a whole step."""
+    start = quantize(network, weights="int8")
+
+    def scores(decay: float | None) -> tuple[tuple[int, float], ...]:
+        training = replace(TRAINING, steps=20, probe_every=10, weight_decay=decay)
+        result = train_quantized(start, network, samples(16), samples(8, 1), training=training)
+        return result.training.scores
+
+    assert scores(None) == scores(0.0)
+    assert scores(0.3) != scores(0.0)
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_training_does_not_mind_a_caller_without_gradients(network, without_gradients) -> None:
+    start, training = quantize(network), replace(TRAINING, steps=2, probe_every=1)
+    with without_gradients():
+        result = train_quantized(start, network, samples(8), samples(4, 1), training=training)
+    assert result.training.steps == 2
+
+
 @pytest.fixture
 def decided(network: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its masks behind an ArgMax, and boxes that survive in place of metres."""
@@ -508,3 +529,36 @@ def test_a_teacher_with_other_inputs_is_refused(network, tmp_path: Path) -> None
             samples(1),
             training=TRAINING,
         )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "changes", "message"),
+    [
+        (("image",), {}, "not the input 'image'"),
+        (("left",), {}, "1 inputs are named: left; expected .* left, right, state"),
+        (("right", "left", "state"), {}, "another order than the network's"),
+        (
+            ("left", "right", "state"),
+            {"right": (1, 3, *SIZE)},
+            r"'right' .* shape \[1, 3, 16, 24\]",
+        ),
+        (("left", "right", "state"), {"left": None}, "'left' of a sample is float64"),
+        (("left", "right", "state"), {"state": (5,)}, r"\[5\]; expected \[4\]"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(tmp_path: Path, inputs, changes, message) -> None:
+    """Two pictures in the wrong order would be learned without a word."""
+    shapes = {"left": (3, *SIZE), "right": (3, *SIZE), "state": (4,)}
+    path = tmp_path / "stereo.onnx"
+    export_onnx(
+        Stereo().eval(), path, input_shape={name: (1, *shape) for name, shape in shapes.items()}
+    )
+    teacher = load_onnx(path)
+    feed = {name: np.ones((1, *shape), np.float32) for name, shape in shapes.items()}
+    start = quantize_model(teacher, [feed], QuantizeSettings(rounding=Nearest())).model
+    sample = {
+        name: np.ones(shapes[name]) if shape is None else np.ones(shape, np.float32)
+        for name, shape in (shapes | changes).items()
+    }
+    with pytest.raises(InputError, match=message):
+        train_quantized(start, teacher, [sample], [sample], training=TRAINING, inputs=inputs)
