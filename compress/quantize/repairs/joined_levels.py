@@ -8,6 +8,7 @@ leave much more of the error, which begins with one level then.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def level_joined(
 
 def _choose(judge: JoinedError, group: Component, samples: int) -> Levels | None:
     """Returns the factor of each variable; None where `scale_joined` leaves little more error."""
-    levels = _find_levels(judge, group)
+    levels = _find_levels(replace(judge, readers=group.readers), group)
     if levels is None or levels.max() < LEAST_SPREAD * levels.min():
         return None
     is_depthwise_only = all(is_depthwise(judge.graph, name) for name in judge.readers)
@@ -91,7 +92,8 @@ def _choose(judge: JoinedError, group: Component, samples: int) -> Levels | None
 def _find_levels(judge: JoinedError, group: Component) -> Levels | None:
     """Returns each variable's level, 1 of those that stay; None where no layer writes any.
 
-    Relative to the loudest that stays, and to the loudest of all where none does.
+    Relative to the loudest that stays, and to the loudest of all where none does; layers in float
+    count too, since what they read was joined in integers.
     """
     channels = judge.channels
     peaks = judge.reduce(lambda seen: seen.peaks)
