@@ -41,6 +41,7 @@ def diagnose_file(
     settings: "QuantizeSettings",
     outputs: DiagnoseOutputs,
     *,
+    keeps_target: bool = False,
     samples: int | None = None,
     model_options: ModelOptions | None = None,
     spec_options: Mapping[str, Any] | None = None,
@@ -54,6 +55,7 @@ def diagnose_file(
         data: calibration pictures, `.npz`, or a dataset's name in framefit.toml.
         settings: how it would be quantized.
         outputs: the files.
+        keeps_target: no other runtime is proposed.
         samples: use at most this many.
         model_options: how to open the model.
         spec_options: input spec values given by the user, see `choose_spec`.
@@ -70,7 +72,9 @@ def diagnose_file(
         model, data, limit=samples, model_options=model_options, spec_options=spec_options
     )
     warn_of_few(calibration)
-    diagnosis = diagnose_model(opened.model, calibration, settings, progress)
+    diagnosis = diagnose_model(
+        opened.model, calibration, settings, progress, keeps_target=keeps_target
+    )
     if outputs.json is not None:
         write_json(outputs.json, {"model": str(model)} | diagnosis.to_dict())
     if outputs.html is not None:

@@ -31,6 +31,8 @@ def diagnose_model(
     samples: Sequence[dict[str, Array]],
     settings: QuantizeSettings | None = None,
     progress: Progress | None = None,
+    *,
+    keeps_target: bool = False,
 ) -> Diagnosis:
     """Quantizes a float model, finds what costs its heads quality, and tries what may help.
 
@@ -39,6 +41,7 @@ def diagnose_model(
         samples: every fourth one judges, the others calibrate; all do both where they are fewer.
         settings: how to quantize; `prefer`, `within_ms` and contracts are left aside.
         progress: is told (what, done, total).
+        keeps_target: no other runtime is proposed.
 
     Raises:
         AlreadyQuantizedError, CalibrationError, InputError: as `quantize_model`.
@@ -60,9 +63,8 @@ def diagnose_model(
     heads_db = judge.measure(prepared.write_model(decisions))
     weights_only = replace(settings, activations="float")
     alone = quantize_model(model, calibration, weights_only, progress)
-    remedies = _try_all(
-        model, calibration, propose_remedies(settings, layers), judge, heads_db, progress
-    )
+    proposals = propose_remedies(settings, layers, keeps_target=keeps_target)
+    remedies = _try_all(model, calibration, proposals, judge, heads_db, progress)
     return Diagnosis(
         heads=matrix.heads,
         heads_db=heads_db,

@@ -35,12 +35,18 @@ class Proposal:
 
 
 def propose_remedies(
-    settings: QuantizeSettings, layers: Sequence[LayerDiagnosis]
+    settings: QuantizeSettings, layers: Sequence[LayerDiagnosis], *, keeps_target: bool = False
 ) -> tuple[Proposal, ...]:
-    """Returns what is worth trying, given the settings in use and the layers' diagnosis."""
+    """Returns what is worth trying, given the settings in use and the layers' diagnosis.
+
+    Args:
+        settings: those in use.
+        layers: what was found of each.
+        keeps_target: the runtime is decided: a file for another one helps nobody.
+    """
     order = sorted(layers, key=lambda layer: -layer.share)
     return (
-        *_target(settings),
+        *(() if keeps_target else _target(settings)),
         *_rounding(settings),
         *_observer(settings, order[:MOST_FLOAT_LAYERS]),
         *_float_layers(settings, order),

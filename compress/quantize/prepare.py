@@ -30,6 +30,7 @@ from compress.quantize.repairs.channel_scales import scale_channels
 from compress.quantize.repairs.contract import ScaleRepair
 from compress.quantize.repairs.equalization import ENOUGH_SAMPLES, equalize
 from compress.quantize.repairs.input_scales import scale_inputs
+from compress.quantize.repairs.joined_levels import level_joined
 from compress.quantize.repairs.joined_scales import scale_joined
 from compress.quantize.repairs.migration import migrate_scales
 from compress.quantize.repairs.written_levels import level_channels
@@ -67,7 +68,7 @@ INTEGER_OPERATORS = _INTEGER_LAYERS | {
     "QuantizeLinear",
 }
 
-RESCALING: tuple[ScaleRepair, ...] = (level_channels, equalize, migrate_scales)
+RESCALING: tuple[ScaleRepair, ...] = (level_channels, level_joined, equalize, migrate_scales)
 """Repairs that cost no time: factors move from layer to layer."""
 PRODUCTS: tuple[ScaleRepair, ...] = (scale_joined, scale_channels, scale_inputs)
 """Repairs that may insert products, which serve activations in integers only."""

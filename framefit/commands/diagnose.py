@@ -44,8 +44,12 @@ def diagnose(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="Runtime that it would be quantized for, as in compress quantize.")
-    ] = "tensorrt",
+        str | None,
+        typer.Option(
+            help="Runtime that it would be quantized for, as in compress quantize. Without it, "
+            "tensorrt, and openvino is among what is tried.",
+        ),
+    ] = None,
     observer: Annotated[
         str, typer.Option(help="How each activation's range is chosen, as in compress quantize.")
     ] = "mse",
@@ -83,9 +87,15 @@ def diagnose(
             model,
             data,
             read_settings(
-                observer, None, rounding, None, target=target, keep_float=tuple(keep_float or ())
+                observer,
+                None,
+                rounding,
+                None,
+                keep_float=tuple(keep_float or ()),
+                **({} if target is None else {"target": target}),
             ),
             outputs,
+            keeps_target=target is not None,
             samples=samples,
             model_options=options,
             spec_options=spec_values(color, pixel_scale, mean, std, resize),

@@ -96,6 +96,18 @@ def test_each_remedy_is_an_option_of_quantize(run, network: Path) -> None:
         assert done.code == 0, done.err
 
 
+def test_a_target_that_was_given_is_kept(run, network: Path) -> None:
+    def propose(*arguments):
+        command = ("compress", "diagnose", network, "--data", "data.npz", "--json", "d.json")
+        assert run(*command, *arguments).code == 0
+        return [item["options"] for item in json.loads(Path("d.json").read_text())["remedies"]]
+
+    assert any("--target" in options for options in propose())
+    kept = propose("--target", "tensorrt")
+    assert kept
+    assert not any("--target" in options for options in kept)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -199,8 +199,12 @@ class ChannelVariables:
         self.joins = set(roots[list(self.joins)].tolist())
         self.sums = set(roots[list(self.sums)].tolist())
 
-    def components(self) -> Iterator["Component"]:
-        """Yields the free variables that share tensors which layers read, with these layers."""
+    def components(self, tensors: Iterable[str] | None = None) -> Iterator["Component"]:
+        """Yields the free variables that share tensors, with the layers that read them.
+
+        Args:
+            tensors: whose variables belong together; those that layers read if None.
+        """
         parents = {item: item for items in self.of.values() for item in items.tolist()}
 
         def root(item: int) -> int:
@@ -209,7 +213,7 @@ class ChannelVariables:
             return item
 
         free = {name: set(items.tolist()) - self._pinned for name, items in self.of.items()}
-        for tensor in self.readers.values():
+        for tensor in self.readers.values() if tensors is None else tensors:
             shared = sorted(free[tensor])
             for other in shared[1:]:
                 parents[root(other)] = root(shared[0])

@@ -7,7 +7,8 @@ take the factors up; what an Add sums has the same ones (`channel_variables`). A
 them, with nothing but a ReLU or the like between, needs no product: its weights are divided.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,8 @@ def scale_joined(
         reach = choose_reach(len(survey.samples), is_depthwise_only)
         is_free = not group.makers
         most_left = LEAST_GAIN if is_free else most_error_left(placement, is_depthwise_only)
-        chosen = _choose(
-            graph, channels, group, readers, seen, placement, weight_grids, reach, most_left
-        )
+        judge = JoinedError(graph, channels, readers, seen, placement, weight_grids)
+        chosen = choose_joined(judge, group, reach, most_left)
         if chosen is not None:
             factors *= chosen
             lines.append(
@@ -68,7 +68,7 @@ def scale_joined(
                 f"factors {chosen.min():.3f} to 1"
             )
     if lines:
-        _insert(graph, channels, factors, survey)
+        insert_factors(graph, channels, factors, survey)
     return lines
 
 
@@ -78,48 +78,78 @@ def _is_joined(channels: ChannelVariables, group: Component) -> bool:
     return bool(group.variables & joining)
 
 
-def _choose(
-    graph: Graph,
-    channels: ChannelVariables,
-    group: Component,
-    readers: Sequence[str],
-    seen: Mapping[str, SeenChannels],
-    placement: Placement,
-    weight_grids: WeightGrids,
-    reach: Reach,
-    most_left: float,
+@dataclass(frozen=True)
+class JoinedError:
+    """What factors leave of the error of layers that read joined tensors.
+
+    Attributes:
+        graph: the float network, which stays.
+        channels: its variables.
+        readers: names of the layers.
+        seen: what they read.
+        placement: tells the integers of activations.
+        weight_grids: the integers of weights.
+    """
+
+    graph: Graph
+    channels: ChannelVariables
+    readers: Sequence[str]
+    seen: Mapping[str, SeenChannels]
+    placement: Placement
+    weight_grids: WeightGrids
+
+    @property
+    def tensors(self) -> list[str]:
+        """What the layers read."""
+        return sorted({self.channels.readers[name] for name in self.readers})
+
+    def measure(self, factors: Factors) -> float:
+        """Returns the error that a factor of each variable leaves, see `measure_error`."""
+        total = 0.0
+        for name in self.readers:
+            own = factors[self.channels.of[self.channels.readers[name]]]
+            total += measure_error(
+                self.graph, [name], self.seen, self.placement, self.weight_grids, own
+            )
+        return total
+
+    def reduce(self, find: Callable[[SeenChannels], NDArray[np.floating]]) -> Factors:
+        """Returns the largest of what is found in the channels of each variable, 0 of others."""
+        found = np.zeros(self.channels.count)
+        for tensor in self.tensors:
+            np.maximum.at(found, self.channels.of[tensor], find(self.seen[tensor]))
+        return found
+
+
+def choose_joined(
+    judge: JoinedError, group: Component, reach: Reach, most_left: float
 ) -> Factors | None:
     """Returns the factor of each variable, 1 outside the group; None if too little is won."""
-    tensors = {channels.readers[name] for name in readers}
-    peaks = np.zeros(channels.count)
-    for tensor in tensors:
-        np.maximum.at(peaks, channels.of[tensor], seen[tensor].peaks)
-    loudest = max((float(seen[tensor].peaks.max()) for tensor in tensors), default=0.0)
+    peaks = judge.reduce(lambda seen: seen.peaks)
+    loudest = float(peaks.max())
     if not np.isfinite(loudest) or loudest == 0:
         return None
     is_member = np.zeros(len(peaks), bool)
     is_member[list(group.variables)] = True
     relative = np.where(is_member, np.clip(peaks / loudest, reach.smallest_factor, 1.0), 1.0)
-
-    def measure(exponent: float) -> float:
-        factors = relative**exponent
-        total = 0.0
-        for name in readers:
-            own = factors[channels.of[channels.readers[name]]]
-            total += measure_error(graph, [name], seen, placement, weight_grids, own)
-        return total
-
-    errors = list(map_ahead(measure, reach.exponents))
+    errors = list(map_ahead(lambda exponent: judge.measure(relative**exponent), reach.exponents))
     best = int(np.argmin(errors))
     if best == 0 or errors[best] > errors[0] * most_left:
         return None
     return np.asarray(relative ** reach.exponents[best])
 
 
-def _insert(
+def insert_factors(
     graph: Graph, channels: ChannelVariables, factors: Factors, survey: ChannelSurvey
 ) -> None:
-    """Puts the products behind the activations, and lets the layers take the factors up."""
+    """Puts products behind activations in place, and lets the layers take the factors up.
+
+    Args:
+        graph: is changed.
+        channels: its variables.
+        factors: one per variable.
+        survey: is told.
+    """
     _scale_layers(graph, channels, factors)
     for tensor, variables in channels.of.items():
         own = factors[variables]

@@ -104,9 +104,7 @@ def _find_levels(
     weights in the readers share the scales of the others'.
     """
     peaks = np.max([seen[graph.node(name).input[0]].peaks for name in readers], axis=0)
-    written = np.max(
-        [_write_level(graph, graph.node(name), seen) for name in group.writers], axis=0
-    )
+    written = np.max([write_level(graph, graph.node(name), seen) for name in group.writers], axis=0)
     is_seen = (peaks > 0) & (written > 0)
     if not is_seen.any() or not np.isfinite(peaks).all():
         return None
@@ -114,8 +112,14 @@ def _find_levels(
     return np.where(written > 0, np.clip(levels, SMALLEST_LEVEL, 1.0), 1.0).astype(np.float64)
 
 
-def _write_level(graph: Graph, node: onnx.NodeProto, seen: Mapping[str, SeenChannels]) -> Levels:
-    """Returns the level at which a layer writes each channel, [C], or a norm, whose input has 1."""
+def write_level(graph: Graph, node: onnx.NodeProto, seen: Mapping[str, SeenChannels]) -> Levels:
+    """Returns the level at which a layer writes each channel, [C], or a norm, whose input has 1.
+
+    Args:
+        graph: the float network.
+        node: the layer or norm.
+        seen: what layers read.
+    """
     if node.op_type in LAYERS:
         weight = graph.weights[node.input[1]]
         groups, power = attribute(node, "group", 1), seen[node.input[0]].power

@@ -115,6 +115,13 @@ def test_what_is_in_use_is_not_proposed(model, samples) -> None:
         assert "spoiled" not in item.options
 
 
+def test_a_runtime_that_is_decided_is_kept(model, samples, diagnosis) -> None:
+    kept = diagnose_model(model, samples, SETTINGS, keeps_target=True)
+    assert [item.options for item in kept.remedies]
+    assert not any("--target" in item.options for item in kept.remedies)
+    assert any("--target" in item.options for item in diagnosis.remedies)
+
+
 def test_few_samples_judge_what_they_calibrate(model, samples) -> None:
     few = diagnose_model(model, samples[:2], SETTINGS)
     assert not few.is_held_out
