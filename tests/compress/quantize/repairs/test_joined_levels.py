@@ -12,13 +12,14 @@ from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
 from compress.quantize.placement import OpenVINO
 from compress.quantize.repairs.channel_variables import ChannelVariables
-from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.repairs.joined_levels import level_joined
 from compress.quantize.repairs.joined_scales import SUFFIX, insert_factors
 from compress.quantize.settings import QuantizeSettings
+from tests.applied_repair import apply_repair
 
 DECADES = 3
 CLOSE_DB = 1.5
+level = partial(apply_repair, level_joined)
 
 
 @pytest.fixture
@@ -61,12 +62,6 @@ def plain_model(make_model):
 
 
 @pytest.fixture
-def many(samples):
-    """As many samples as make ranges known."""
-    return ([*samples] * ENOUGH_SAMPLES)[:ENOUGH_SAMPLES]
-
-
-@pytest.fixture
 def spread_model(plain_model):
     """The same function, with what layers write at levels of their own."""
     graph, rng = Graph(plain_model), np.random.default_rng(2)
@@ -78,14 +73,6 @@ def spread_model(plain_model):
     written[list(channels.pinned)] = False
     insert_factors(graph, channels, np.where(written, factors, 1.0), ChannelSurvey([]))
     return onnx.shape_inference.infer_shapes(graph.to_model())
-
-
-def level(model, samples):
-    """Returns the graph behind the repair, and its lines."""
-    graph, placement = Graph(model), OpenVINO()
-    placed, _ = placement.place(graph)
-    done = level_joined(graph, ChannelSurvey(samples), placement, [item.node for item in placed])
-    return graph, done
 
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])

@@ -10,14 +10,14 @@ from onnx import helper
 from compress.quantize.api import quantize_model
 from compress.quantize.channel_survey import ChannelSurvey
 from compress.quantize.graph import Graph
-from compress.quantize.placement import OpenVINO
-from compress.quantize.repairs.equalization import ENOUGH_SAMPLES
 from compress.quantize.repairs.scale_group import find_scale_groups, rescale
 from compress.quantize.repairs.written_levels import level_channels
 from compress.quantize.settings import QuantizeSettings
+from tests.applied_repair import apply_repair
 
 SPREAD = np.geomspace(1e-3, 1, 16)
 CLOSE_DB = 1.5
+level = partial(apply_repair, level_channels)
 
 
 @pytest.fixture
@@ -58,12 +58,6 @@ def plain_model(make_model):
     return make_model(nodes, weights, {"x": (1, 3, 12, 16)}, ["y"])
 
 
-@pytest.fixture
-def many(samples):
-    """As many samples as make ranges known."""
-    return ([*samples] * ENOUGH_SAMPLES)[:ENOUGH_SAMPLES]
-
-
 def spread(model, levels=SPREAD):
     """Returns the same function with channels at such levels, in another order in each tensor."""
     graph, rng = Graph(model), np.random.default_rng(2)
@@ -71,14 +65,6 @@ def spread(model, levels=SPREAD):
         channels = graph.shapes[group.readers and graph.node(group.readers[0]).input[0]][1]
         rescale(graph, group, rng.permutation(levels)[:channels])
     return onnx.shape_inference.infer_shapes(graph.to_model())
-
-
-def level(model, samples):
-    """Returns the graph behind the repair, and its lines."""
-    graph, placement = Graph(model), OpenVINO()
-    placed, _ = placement.place(graph)
-    done = level_channels(graph, ChannelSurvey(samples), placement, [item.node for item in placed])
-    return graph, done
 
 
 @pytest.mark.parametrize("target", ["tensorrt", "openvino"])
