@@ -24,7 +24,7 @@ from artifacts.parted_concats import cuts_concats, part_concats
 _DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Compress", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 )
-CHOOSING = {"NonMaxSuppression": 0, "NonZero": 0, "TopK": 1}
+_CHOOSING = {"NonMaxSuppression": 0, "NonZero": 0, "TopK": 1}
 """Operators that choose places, and which of their outputs names these."""
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """These decide where a mask, a count, or another decision comes of it; a Where that goes on with
@@ -81,8 +81,8 @@ def read_choices(nodes: Iterable[onnx.NodeProto], outputs: Collection[str]) -> t
 
 def list_chosen(node: onnx.NodeProto) -> list[str]:
     """Returns the places that a node chooses, be it in a branch (no box, no NonMaxSuppression)."""
-    if node.op_type in CHOOSING:
-        return [node.output[CHOOSING[node.op_type]]]
+    if node.op_type in _CHOOSING:
+        return [node.output[_CHOOSING[node.op_type]]]
     branches = node_subgraphs(node) if node.op_type == "If" else ()
     chosen = (
         name

@@ -236,8 +236,7 @@ def compare_models(
 
     Where places are chosen and layers go on from them (the queries of RT-DETR, the regions of a
     detector in two stages), the candidate goes on from the reference's: near ties in another order
-    are no errors of what follows. See
-    `compare_outputs` for result and errors.
+    are no errors of what follows. See `compare_outputs` for result and errors.
 
     Args:
         reference: the network that is right by definition.

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compress.quantize.channel_survey import ChannelSurvey, SeenChannels
 from compress.quantize.graph import Graph
@@ -26,14 +25,12 @@ from compress.quantize.repairs.joined_scales import (
 )
 from compress.quantize.repairs.scale_group import LAYERS
 from compress.quantize.repairs.written_levels import (
-    EXPONENTS,
     LEAST_SPREAD,
-    MOST_LEFT,
     SMALLEST_LEVEL,
+    Levels,
+    choose_levels,
     write_level,
 )
-
-Levels = NDArray[np.float64]
 
 
 def level_joined(
@@ -82,11 +79,7 @@ def _choose(judge: JoinedError, group: Component, samples: int) -> Levels | None
         return None
     is_depthwise_only = all(is_depthwise(judge.graph, name) for name in judge.readers)
     scaled = choose_joined(judge, group, choose_reach(samples, is_depthwise_only), 1.0)
-    known = judge.measure(np.ones_like(levels) if scaled is None else scaled)
-    errors = [judge.measure(levels**exponent) for exponent in EXPONENTS]
-    if min(errors) > MOST_LEFT * known:
-        return None
-    return np.asarray(levels ** EXPONENTS[int(np.argmin(errors))])
+    return choose_levels(judge.measure, levels, scaled)
 
 
 def _find_levels(judge: JoinedError, group: Component) -> Levels | None:

@@ -10,7 +10,7 @@ than the channel's largest value; by the exponent with the least error, and only
 would leave much more of it. Equalization then begins with one level.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -72,11 +72,9 @@ def level_channels(
         measured = (graph, readers, seen, placement, weight_grids)
         equalized = choose_factors(*measured, reach)
         judge = partial(measure_error, *measured)
-        known = judge(np.ones_like(levels) if equalized is None else equalized)
-        errors = [judge(levels**exponent) for exponent in EXPONENTS]
-        if min(errors) > MOST_LEFT * known:
+        factors = choose_levels(judge, levels, equalized)
+        if factors is None:
             continue
-        factors = levels ** EXPONENTS[int(np.argmin(errors))]
         rescale(graph, group, factors)
         survey.divide(group.tensors, factors)
         done.append(
@@ -86,6 +84,23 @@ def level_channels(
     if done:
         share_equal_weights(graph)
     return done
+
+
+def choose_levels(
+    judge: Callable[[Levels], float], levels: Levels, equalized: Levels | None
+) -> Levels | None:
+    """Returns levels to the exponent with the least error; None where too little is won by them.
+
+    Args:
+        judge: returns the error that factors leave.
+        levels: relative ones.
+        equalized: the factors that the next repair would choose; None where it would choose none.
+    """
+    known = judge(np.ones_like(levels) if equalized is None else equalized)
+    errors = [judge(levels**exponent) for exponent in EXPONENTS]
+    if min(errors) > MOST_LEFT * known:
+        return None
+    return np.asarray(levels ** EXPONENTS[int(np.argmin(errors))])
 
 
 def _look(graph: Graph, survey: ChannelSurvey, names: Sequence[str]) -> dict[str, SeenChannels]:
